@@ -1,0 +1,37 @@
+# Everything here needs git, Python >= 3.11 and make; nothing else, and no rights beyond your own.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(VENV)/bin/uv
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test dev check clean
+
+help: ## show this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.installed: pyproject.toml uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 1; }
+	@test -x $(UV) || { $(PYTHON) -m venv $(VENV) && $(BIN)/python -m pip install --quiet uv; }
+	@$(UV) sync --frozen --inexact --quiet
+	@touch $@
+
+demo: $(VENV)/.installed ## import two projects, consolidate them, show what happened
+	@$(BIN)/consolidation demo
+
+dev: $(VENV)/.installed ## open the Dagster UI on http://localhost:3000
+	@$(BIN)/consolidation dev
+
+test: $(VENV)/.installed ## run all tests
+	@$(BIN)/python -m pytest -n $(JOBS)
+
+check: $(VENV)/.installed ## lint, types, import contracts, definitions
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/dg check defs
+
+clean: ## remove the environment and the embedded data
+	@rm -rf $(VENV) .consolidation

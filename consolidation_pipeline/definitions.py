@@ -1,0 +1,20 @@
+"""The code location: everything in ``defs``, run in one process per project."""
+
+from pathlib import Path
+
+import dagster as dg
+
+from consolidation_pipeline.defs.resources import project_runs, store
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """All stages, with what they need to run."""
+    return dg.Definitions.merge(
+        dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
+        dg.Definitions(
+            resources={"store": store, "project_runs": project_runs},
+            # The phases of a project depend on each other: one process shares their imports, model and lock.
+            executor=dg.in_process_executor,
+        ),
+    )

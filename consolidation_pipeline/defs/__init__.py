@@ -1,0 +1,1 @@
+"""The Dagster definitions: one file per stage, its checks under its asset."""

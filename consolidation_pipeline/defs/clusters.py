@@ -1,0 +1,68 @@
+"""Groups of memories: to merge, to ask about, on one topic."""
+
+from base64 import b64encode
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.similarity_graph import similarity_graph
+from consolidation_pipeline.service.clusters import Clusters, form_clusters
+from consolidation_pipeline.store.invariants import find_chains, find_shared_members
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[similarity_graph],
+    group_name="similarity",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("memory_clusters"),
+    required_resource_keys={"project_runs"},
+)
+def clusters(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    """Groups of three tiers: near-duplicates to merge, cases a person decides, memories on one topic."""
+    runs: ProjectRuns = context.resources.project_runs
+    run = runs.open(context.partition_key)
+    with run.phase("clusters") as phase:
+        found = form_clusters(run)
+        phase.metrics = _numbers(found)
+    return dg.MaterializeResult(metadata={**phase.metrics, "sizes": dg.MetadataValue.md(_sizes(found)), **_map(found)})
+
+
+def _numbers(found: Clusters) -> dict[str, object]:
+    counts = {f"{tier}_groups": number for tier, number in found.groups.items()}
+    members = {f"{tier}_members": number for tier, number in found.members.items()}
+    cohesion = {"cohesion_mean": found.cohesion_mean, "cohesion_min": found.cohesion_min}
+    known = {name: value for name, value in cohesion.items() if value is not None}
+    return {"contents": found.contents, **counts, **members, "pairs_vetoed": found.pairs_vetoed, **known}
+
+
+def _sizes(found: Clusters) -> str:
+    rows = [f"| {tier} | {size} | {count} |" for tier, sizes in found.sizes.items() for size, count in sizes.items()]
+    return "\n".join(["| tier | members | groups |", "|---|---|---|", *rows])
+
+
+def _map(found: Clusters) -> dict[str, dg.MarkdownMetadataValue]:
+    if found.map_svg is None:
+        return {}
+    image = b64encode(found.map_svg.encode()).decode()
+    return {"map": dg.MetadataValue.md(f"![map of the project](data:image/svg+xml;base64,{image})")}
+
+
+merge_groups_do_not_chain = project_check(
+    "merge_groups_do_not_chain",
+    clusters,
+    find_chains,
+    description="Whatever joins a merge group reaches the threshold with every member of it.",
+)
+
+one_merge_group_per_memory = project_check(
+    "one_merge_group_per_memory",
+    clusters,
+    find_shared_members,
+    description="No memory is in two merge groups.",
+)

@@ -1,0 +1,44 @@
+"""What a run did and what the project holds now."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.decay_scores import decay_scores
+from consolidation_pipeline.defs.merged_memories import merged_memories
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.report import write_report
+from consolidation_pipeline.store.invariants import find_miscounted
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[merged_memories, decay_scores],
+    group_name="lifecycle",
+    kinds={"python", "markdown"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("consolidation_jobs"),
+    required_resource_keys={"project_runs"},
+)
+def consolidation_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    """Counts, reduction, cost and what waits for a person, as Markdown here and as the job's metrics."""
+    runs: ProjectRuns = context.resources.project_runs
+    run = runs.open(context.partition_key)
+    with run.phase("consolidation_report") as phase:
+        report = write_report(run)
+        phase.metrics = report.metrics
+    numbers = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
+    return dg.MaterializeResult(
+        metadata={**numbers, "llm/cost_usd": report.counts.cost_usd, "report": dg.MetadataValue.md(report.markdown)}
+    )
+
+
+sources_add_up = project_check(
+    "sources_add_up",
+    consolidation_report,
+    find_miscounted,
+    description="The source count of every merged memory is the number of memories hidden behind it.",
+    blocking=False,
+)

@@ -1,0 +1,41 @@
+"""How relevant each memory still is."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.merged_memories import merged_memories
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.decay import score_relevance
+from consolidation_pipeline.store.invariants import find_unscored
+
+_SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[merged_memories],
+    group_name="lifecycle",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("task_memories"),
+    required_resource_keys={"project_runs"},
+)
+def decay_scores(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    """Relevance of every active memory as of the run: a pure function of age, access, importance and relations."""
+    runs: ProjectRuns = context.resources.project_runs
+    run = runs.open(context.partition_key)
+    with run.phase("decay_scores") as phase:
+        done = score_relevance(run)
+        phase.metrics = {"memories_in": done.scored, **dict(zip(_SPREAD, done.spread or (), strict=False))}
+    return dg.MaterializeResult(metadata={**phase.metrics, "as_of": done.as_of.isoformat()})
+
+
+relevance_is_positive = project_check(
+    "relevance_is_positive",
+    decay_scores,
+    find_unscored,
+    description="Every active memory has a positive, finite relevance.",
+)

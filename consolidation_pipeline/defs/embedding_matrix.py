@@ -1,0 +1,58 @@
+"""Vectors of all memories in the project's embedding model."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.task_memories import task_memories
+from consolidation_pipeline.service.embedding import embed_memories
+from consolidation_pipeline.store.invariants import find_denormalized, find_mixed_models, find_unembedded
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[task_memories],
+    group_name="similarity",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("task_memories"),
+    required_resource_keys={"project_runs"},
+)
+def embedding_matrix(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    """One vector per memory in the project's embedding model; nothing is embedded twice."""
+    runs: ProjectRuns = context.resources.project_runs
+    run = runs.open(context.partition_key)
+    with run.phase("embedding_matrix") as phase:
+        done = embed_memories(run)
+        phase.metrics = {
+            "memories_in": done.memories,
+            "memories_embedded": done.computed,
+            "embeddings_reused": done.reused,
+        }
+    return dg.MaterializeResult(metadata={**phase.metrics, "embedding_model": run.embedder.name})
+
+
+every_memory_is_embedded = project_check(
+    "every_memory_is_embedded",
+    embedding_matrix,
+    find_unembedded,
+    description="Every memory that is not archived has a vector.",
+)
+
+vectors_are_normalized = project_check(
+    "vectors_are_normalized",
+    embedding_matrix,
+    find_denormalized,
+    description="Every vector has length 1, so that a dot product is a cosine.",
+)
+
+one_embedding_model = project_check(
+    "one_embedding_model",
+    embedding_matrix,
+    find_mixed_models,
+    description="All vectors of the project come from one model.",
+    blocking=False,
+)

@@ -1,0 +1,98 @@
+"""Run a project's assets in this process, recorded in the same Dagster instance as runs from the UI."""
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import dagster as dg
+
+from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
+from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.runs import PHASES, check_runnable, find_unchanged
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.engine import open_engine
+from consolidation_pipeline.store.jobs import find_job_of_run
+from consolidation_pipeline.store.projects import list_projects
+
+# Progress and errors are the caller's to show; Dagster's own log of the run is in the UI.
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run went: status completed, failed, cancelled, or unchanged (nothing to do since job ``job_id``)."""
+
+    project: str
+    job_id: UUID | None
+    run_id: str | None
+    status: str
+    metrics: dict[str, Any]
+    error: str | None
+    seconds: float
+
+
+def run_project(slug: str, *, phases: Sequence[str] | None = None, triggered_by: str = "cli") -> RunOutcome:
+    """Run the phases (all when None) of a project here and now; no daemon is needed.
+
+    Nothing is run or written when nothing changed since the last completed run.
+
+    Raises:
+        UsageError: an unknown phase. NotFoundError, ProjectDisabledError: the project cannot be run.
+    """
+    began = time.monotonic()
+    engine = open_engine(Settings())
+    chosen = _check_phases(phases)
+    project = check_runnable(engine, slug)
+    if chosen == PHASES and (last := find_unchanged(engine, project, Settings())) is not None:
+        return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
+    with _instance() as instance:
+        instance.add_dynamic_partitions(PROJECTS, [slug])
+        run_id = _execute(instance, slug, chosen, triggered_by)
+    with engine.connect() as connection:
+        job = find_job_of_run(connection, run_id)
+    seconds = time.monotonic() - began
+    if job is None:
+        return RunOutcome(slug, None, run_id, "failed", {}, f"run {run_id} ended before it opened the project", seconds)
+    return RunOutcome(slug, job.id, run_id, job.status, job.metrics, job.error_message, seconds)
+
+
+def register_projects() -> list[str]:
+    """Make every project a partition of the Dagster instance; returns their slugs."""
+    with open_engine(Settings()).connect() as connection:
+        slugs = [project.slug for project in list_projects(connection)]
+    with _instance() as instance:
+        instance.add_dynamic_partitions(PROJECTS, slugs)
+    return slugs
+
+
+def _check_phases(phases: Iterable[str] | None) -> tuple[str, ...]:
+    if phases is None:
+        return PHASES
+    chosen = tuple(phases)
+    unknown = [name for name in chosen if name not in PHASES]
+    if unknown or not chosen:
+        raise UsageError(f"phase {', '.join(unknown) or 'none'} does not exist; the phases are {', '.join(PHASES)}")
+    return tuple(name for name in PHASES if name in chosen)
+
+
+def _instance() -> dg.DagsterInstance:
+    os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))
+    return dg.DagsterInstance.get()
+
+
+def _execute(instance: dg.DagsterInstance, slug: str, phases: Sequence[str], triggered_by: str) -> str:
+    from consolidation_pipeline.definitions import defs
+
+    result = defs().resolve_job_def("consolidate").execute_in_process(
+        partition_key=slug,
+        instance=instance,
+        run_config=_QUIET,
+        tags={TRIGGERED_BY_TAG: triggered_by},
+        asset_selection=None if tuple(phases) == PHASES else [dg.AssetKey(name) for name in phases],
+        raise_on_error=False,
+    )
+    return result.run_id

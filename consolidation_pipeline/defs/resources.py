@@ -1,0 +1,67 @@
+"""What assets and checks are handed: the store, and the runs of the projects they work on."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import dagster as dg
+
+from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine, open_engine
+
+TRIGGER_TAG = "consolidation/trigger"
+TRIGGERED_BY_TAG = "consolidation/triggered_by"
+JOB_TAG = "consolidation/job_id"
+
+# What each job is meant to do; a run of single assets plans just these.
+JOB_PHASES = {"consolidate": PHASES, "decay": ("decay_scores",)}
+
+
+@dg.resource
+def store(_: dg.InitResourceContext) -> Engine:
+    """Engine on the memories' database, ready to use."""
+    return open_engine(Settings())
+
+
+class ProjectRuns:
+    """The project runs of one Dagster run, each opened when its first asset asks and closed when the run ends."""
+
+    def __init__(self, engine: Engine, run: dg.DagsterRun) -> None:
+        self._engine = engine
+        self._run = run
+        self._open: dict[str, ProjectRun] = {}
+        self._stack = ExitStack()
+
+    def open(self, slug: str) -> ProjectRun:
+        """The run of project ``slug``: its lock is held and its job row says running."""
+        if slug not in self._open:
+            self._open[slug] = self._stack.enter_context(
+                open_run(
+                    self._engine,
+                    slug,
+                    settings=Settings(),
+                    planned=self._planned(),
+                    trigger_type=self._run.tags.get(TRIGGER_TAG, "manual"),
+                    triggered_by=self._run.tags.get(TRIGGERED_BY_TAG, "dagster"),
+                    run_id=self._run.run_id,
+                )
+            )
+        return self._open[slug]
+
+    def close(self) -> None:
+        """End the runs: their job rows say how they went, their locks are free."""
+        self._stack.close()
+
+    def _planned(self) -> tuple[str, ...]:
+        chosen = {key.to_user_string() for key in self._run.asset_selection or ()}
+        return tuple(name for name in PHASES if name in chosen) or JOB_PHASES.get(self._run.job_name, PHASES)
+
+
+@dg.resource(required_resource_keys={"store"})
+def project_runs(context: dg.InitResourceContext) -> Iterator[ProjectRuns]:
+    """Opens project runs on demand and ends them, whatever happens, when the Dagster run ends."""
+    runs = ProjectRuns(context.resources.store, context.run)
+    try:
+        yield runs
+    finally:
+        runs.close()

@@ -1,0 +1,54 @@
+"""Sensors: projects become partitions, new memories ask for a run, job rows follow their runs."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.automation import SENSOR_STATUS, partition_requests, run_requests, say_why_not
+from consolidation_pipeline.defs.jobs import consolidate
+from consolidation_pipeline.defs.resources import JOB_TAG
+from consolidation_pipeline.service.runs import finish_dead_jobs
+from consolidation_pipeline.service.triggering import is_threshold_due, request_jobs
+from consolidation_pipeline.store.engine import Engine
+
+_ENDED = {
+    dg.DagsterRunStatus.SUCCESS: "completed",
+    dg.DagsterRunStatus.FAILURE: "failed",
+    dg.DagsterRunStatus.CANCELED: "cancelled",
+}
+
+
+@dg.sensor(minimum_interval_seconds=30, default_status=SENSOR_STATUS, required_resource_keys={"store"})
+def projects_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    """New projects become partitions."""
+    requests = partition_requests(context.resources.store, context.instance)
+    if not requests:
+        return dg.SkipReason("every project is a partition")
+    return dg.SensorResult(dynamic_partitions_requests=requests)
+
+
+@dg.sensor(job=consolidate, minimum_interval_seconds=60, default_status=SENSOR_STATUS, required_resource_keys={"store"})
+def new_memories_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+    """A project with enough new memories since its last job gets one job."""
+    engine: Engine = context.resources.store
+    who = {"trigger_type": "threshold", "triggered_by": "new_memories_sensor"}
+    decision = request_jobs(engine, is_threshold_due, job="consolidate", **who)
+    if not decision.requests:
+        return dg.SkipReason(say_why_not(decision))
+    return dg.SensorResult(
+        run_requests=run_requests(decision, **who),
+        dynamic_partitions_requests=partition_requests(engine, context.instance),
+    )
+
+
+# Bookkeeping only, so it runs wherever a daemon does.
+@dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING, required_resource_keys={"store"})
+def job_status_sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+    """Job rows tell the truth whatever way their run ended: killed processes, cancelled and lost runs included."""
+
+    def ended(run_id: str | None, job_id: str) -> str | None:
+        runs = context.instance.get_runs(
+            dg.RunsFilter(run_ids=[run_id]) if run_id else dg.RunsFilter(tags={JOB_TAG: job_id}), limit=1
+        )
+        return _ENDED.get(runs[0].status) if runs else None
+
+    marked = finish_dead_jobs(context.resources.store, ended)
+    return dg.SkipReason(f"marked {len(marked)} jobs whose run had ended: {', '.join(marked) or 'none'}")

@@ -1,0 +1,45 @@
+"""Every pair of similar memories of a project."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.graph import update_similarity_graph
+from consolidation_pipeline.store.invariants import find_bad_pairs
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[embedding_matrix],
+    group_name="similarity",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("memory_neighbors"),
+    required_resource_keys={"project_runs"},
+)
+def similarity_graph(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    """All pairs of memories at or above the pattern threshold, exact; only what is new is compared."""
+    runs: ProjectRuns = context.resources.project_runs
+    run = runs.open(context.partition_key)
+    with run.phase("similarity_graph") as phase:
+        update = update_similarity_graph(run)
+        phase.metrics = {
+            "memories_in": update.nodes,
+            "memories_compared": update.compared,
+            "pairs_added": update.pairs_added,
+            "rebuilt": update.rebuilt,
+            "calibration_version": update.calibration,
+        }
+    return dg.MaterializeResult(metadata={**phase.metrics, **run.thresholds})
+
+
+pairs_are_cosines = project_check(
+    "pairs_are_cosines",
+    similarity_graph,
+    find_bad_pairs,
+    description="Every pair names two memories that exist, with a similarity between -1 and 1.",
+)

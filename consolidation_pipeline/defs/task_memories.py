@@ -1,0 +1,32 @@
+"""The raw memories agents wrote: observed, never produced here."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.invariants import find_future_memories
+from consolidation_pipeline.store.statistics import raw_versions
+
+
+@dg.observable_source_asset(
+    partitions_def=projects,
+    group_name="memories",
+    metadata=table_metadata("task_memories"),
+    required_resource_keys={"store"},
+)
+def task_memories(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
+    """Raw memories that agents wrote, per project. Their content is immutable; an observation sees whether any came."""
+    engine: Engine = context.resources.store
+    with engine.connect() as connection:
+        return dg.DataVersionsByPartition(raw_versions(connection))
+
+
+no_memory_is_from_the_future = project_check(
+    "no_memory_is_from_the_future",
+    task_memories,
+    find_future_memories,
+    description="No memory was learned after now: its age would count as zero and it would never fade.",
+    blocking=False,
+)

@@ -1,0 +1,71 @@
+"""The default embedder: static word vectors that come inside the wordllama wheel. No network, no key, no torch."""
+
+import logging
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consolidation_pipeline.embed.provider import Usage, Vectors, checked, refuse_unembeddable
+
+LOCAL_MODEL = "wordllama/l2_supercat_256"
+DIMENSION = 256
+
+# Vectors of this many tokens are summed at a time (4 MB), so a text of any length is embedded whole in little memory.
+_TOKENS_AT_ONCE = 4096
+
+
+class LocalEmbedder:
+    """wordllama's 256-dimensional ``l2_supercat``: the mean of the vectors of a text's tokens."""
+
+    name = LOCAL_MODEL
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        """Return float32 (n, 256), L2-normalised, row i for text i, whatever its length: nothing is truncated.
+
+        Each text is tokenised and averaged alone, so its vector is bit for bit the same in any company and order.
+        EmbeddingError: a text is blank or not valid Unicode; the message has its index and first 60 characters.
+        """
+        refuse_unembeddable(texts)
+        if not texts:
+            return np.empty((0, DIMENSION), dtype=np.float32)
+        model = _load_model()
+        tokens = (model.tokenizer.encode(text, add_special_tokens=False).ids for text in texts)
+        return checked(np.stack([_mean_vector(model.embedding, ids) for ids in tokens]), texts, dimension=DIMENSION)
+
+    def estimate(self, texts: Sequence[str]) -> Usage:  # noqa: ARG002  free, whatever the texts are
+        """Return zero tokens and zero dollars: nothing is billed."""
+        return Usage(tokens=0, cost_usd=0.0)
+
+
+def _mean_vector(table: NDArray[np.float32], ids: list[int]) -> NDArray[np.float64]:
+    total = np.zeros(table.shape[1])
+    for start in range(0, len(ids), _TOKENS_AT_ONCE):
+        total += table[ids[start : start + _TOKENS_AT_ONCE]].sum(axis=0)
+    return total / max(len(ids), 1)
+
+
+@cache
+def _load_model() -> Any:
+    # With downloads disabled wordllama looks for the tokenizer in its package's folder "tokenizer", but the wheel has
+    # it in "tokenizers": the name that is looked for in the cache folder. So the package serves as its own cache.
+    wordllama = _import_wordllama()
+    package = Path(wordllama.__file__).parent
+    model = wordllama.WordLlama.load(cache_dir=package, dim=DIMENSION, disable_download=True)
+    model.tokenizer.no_padding()
+    return model
+
+
+def _import_wordllama() -> Any:
+    # Its import calls logging.basicConfig(level=INFO): that would put a handler of a library on the root logger, and
+    # every other library's INFO lines on the standard error of whoever embeds first.
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    import wordllama
+
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    return wordllama

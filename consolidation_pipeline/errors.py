@@ -1,0 +1,82 @@
+"""Every error the project raises on purpose.
+
+    ConsolidationError
+    ├── UsageError                  the caller gave something that cannot work      exit code 2
+    │   ├── InvalidOptionError      an option is unknown or out of its range
+    │   ├── InvalidMemoryError      a memory cannot be stored as it is
+    │   ├── NotFoundError           a project, job, change or memory does not exist
+    │   └── ProjectDisabledError    consolidation is switched off for the project
+    ├── ConflictError               the stored state is not the one expected        exit code 3
+    │   └── ProjectBusyError        another run holds the project
+    ├── BudgetExhaustedError        the spend cap is reached                        exit code 4
+    ├── EmbeddingError              the embedding model gave no usable vector
+    ├── StoreError                  the database cannot be reached or is not ready
+    │   └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
+    └── PhaseFailedError            a phase of a run failed; the job row says which
+
+Messages name the thing, the value and what would be right.
+"""
+
+
+class ConsolidationError(Exception):
+    """Base of all errors raised on purpose; ``exit_code`` is what the CLI ends with."""
+
+    exit_code = 1
+
+
+class UsageError(ConsolidationError):
+    """The caller gave something that cannot work."""
+
+    exit_code = 2
+
+
+class InvalidOptionError(UsageError):
+    """An option is unknown or out of its range."""
+
+
+class InvalidMemoryError(UsageError):
+    """A memory cannot be stored as it is."""
+
+
+class NotFoundError(UsageError):
+    """A project, job, change or memory does not exist."""
+
+
+class ProjectDisabledError(UsageError):
+    """Consolidation is switched off for the project."""
+
+
+class ConflictError(ConsolidationError):
+    """The stored state is not the one expected; ``conflicts`` lists what differs."""
+
+    exit_code = 3
+
+    def __init__(self, message: str, conflicts: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.conflicts = conflicts
+
+
+class ProjectBusyError(ConflictError):
+    """Another run holds the project."""
+
+
+class BudgetExhaustedError(ConsolidationError):
+    """The spend cap is reached."""
+
+    exit_code = 4
+
+
+class EmbeddingError(ConsolidationError):
+    """The embedding model gave no usable vector."""
+
+
+class StoreError(ConsolidationError):
+    """The database cannot be reached or is not ready."""
+
+
+class SchemaOutOfDateError(StoreError):
+    """Migrations are missing: run ``consolidation init``."""
+
+
+class PhaseFailedError(ConsolidationError):
+    """A phase of a run failed; the job row says which."""

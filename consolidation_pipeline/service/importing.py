@@ -1,0 +1,106 @@
+"""Import memories: read, check and store them batch by batch; good rows are kept, bad ones listed and put aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from consolidation_pipeline.core.memories import NewMemory, check_memory_type, parse_memory
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.service.reading import BadRow, Row, read, source_of
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.memories import append_memories
+from consolidation_pipeline.store.projects import Project, create_project, get_project
+
+# Rows per transaction: large enough for COPY to pay, small enough to hold in memory.
+BATCH = 5000
+
+CHANGED = "its id was imported before with other content; raw memories are never rewritten, so give it a new id"
+
+
+@dataclass
+class Imported:
+    """What became of a file: rows added, rows met again, and the bad ones as (line, reason)."""
+
+    project: str
+    source: str
+    added: int = 0
+    unchanged: int = 0
+    bad: list[BadRow] = field(default_factory=list)
+    rejects: Path | None = None
+
+
+def import_memories(
+    engine: Engine,
+    slug: str,
+    path: str,
+    *,
+    format: str,
+    source: str | None = None,
+    default_type: str = "learning",
+    rejects_dir: Path | None = None,
+    progress: Callable[[Imported], None] = lambda _: None,
+) -> Imported:
+    """Import a file or a repository into a project, which is made when it is missing.
+
+    Streams; each batch is a transaction of its own, so a broken import goes on where it stopped. Idempotent on
+    (source, external_id, content). Bad rows are written to ``rejects_dir`` as JSON lines of line and reason.
+
+    Raises:
+        UsageError: the source cannot be read at all, or format, project or type are not legal.
+    """
+    check_memory_type(default_type)
+    rows = read(path, format)
+    first = next(rows, None)  # an unreadable source must not leave an empty project behind
+    project = ensure_project(engine, slug)
+    done = Imported(slug, source or source_of(path, format))
+    parsed = _parse(_chain(first, rows), done, default_type)
+    while batch := list(islice(parsed, BATCH)):
+        with engine.begin() as connection:
+            stored = append_memories(connection, project.id, slug, batch)
+        done.added += stored.added
+        done.unchanged += stored.unchanged
+        done.bad += [BadRow(line, CHANGED) for line in stored.changed]
+        progress(done)
+    done.bad.sort(key=lambda row: row.line)
+    done.rejects = _put_aside(done, rejects_dir)
+    return done
+
+
+def ensure_project(engine: Engine, slug: str) -> Project:
+    """The project with this slug, made when it is missing."""
+    with engine.begin() as connection:
+        try:
+            return create_project(connection, slug)
+        except ConflictError:
+            return get_project(connection, slug)
+
+
+def _chain(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
+    if first is not None:
+        yield first
+        yield from rest
+
+
+def _parse(rows: Iterator[Row | BadRow], done: Imported, default_type: str) -> Iterator[tuple[int, NewMemory]]:
+    for row in rows:
+        if isinstance(row, BadRow):
+            done.bad.append(row)
+            continue
+        try:
+            yield row.line, parse_memory(row.fields, source=done.source, default_type=default_type)
+        except InvalidMemoryError as error:
+            done.bad.append(BadRow(row.line, str(error)))
+
+
+def _put_aside(done: Imported, folder: Path | None) -> Path | None:
+    """Write the bad rows beside the data, one file per project and source, replaced at each import."""
+    if not done.bad or folder is None:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{done.project}.{done.source.replace('/', '_')}.jsonl"
+    path.write_text("".join(json.dumps({"line": row.line, "reason": row.reason}) + "\n" for row in done.bad))
+    return path

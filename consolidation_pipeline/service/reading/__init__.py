@@ -1,0 +1,58 @@
+"""Readers behind ``consolidation import``: they stream rows and report bad ones, and leave judging them to others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.reading.commits import read_git
+from consolidation_pipeline.service.reading.jsonl import read_jsonl
+from consolidation_pipeline.service.reading.lines import STDIN
+from consolidation_pipeline.service.reading.rows import BadRow, Row
+from consolidation_pipeline.service.reading.tables import read_csv
+
+__all__ = ["READERS", "BadRow", "Row", "guess_format", "read", "read_csv", "read_git", "read_jsonl", "source_of"]
+
+READERS = {"jsonl": read_jsonl, "csv": read_csv, "git": read_git}
+_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
+_FORMATS = "jsonl (.jsonl, .ndjson, .json), csv (.csv, .tsv), git (a repository's folder)"
+
+
+def read(path: str | Path, format: str) -> Iterator[Row | BadRow]:
+    """Rows of ``path``, streamed in the source's order; ``format`` is a key of ``READERS``.
+
+    Raises UsageError for an unknown format, and while iterating for a source that cannot be read at all.
+    """
+    if format not in READERS:
+        raise UsageError(f"unknown format {format!r}; known formats: {_FORMATS}")
+    return READERS[format](path)
+
+
+def guess_format(path: str | Path) -> str:
+    """The format that a path's ending (before .gz) or a repository's folder tells; standard input is taken for jsonl.
+
+    Raises UsageError, listing the formats, where nothing tells.
+    """
+    path = Path(path)
+    if str(path) == STDIN:
+        return "jsonl"
+    if path.is_dir() and _is_repository(path):
+        return "git"
+    name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    ending = name.suffix.lower()
+    if ending not in _ENDINGS or path.is_dir():
+        raise UsageError(f"cannot tell the format of {path}; name one of: {_FORMATS}")
+    return _ENDINGS[ending]
+
+
+def source_of(path: str | Path, format: str) -> str:
+    """The default ``source`` of memories: the file's name, ``stdin`` for standard input, ``git`` for a repository."""
+    if format == "git":
+        return "git"
+    return "stdin" if str(path) == STDIN else Path(path).name
+
+
+def _is_repository(folder: Path) -> bool:
+    bare = (folder / "HEAD").is_file() and (folder / "objects").is_dir()
+    return bare or (folder / ".git").exists()

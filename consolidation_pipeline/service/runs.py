@@ -1,0 +1,254 @@
+"""A run over one project: its lock, its job row and its phases.
+
+The run holds the project's lock from start to end. A job row that says ``running`` while nobody holds the lock belongs
+to a process that died; whoever comes next marks it failed and goes on from what it left.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Any
+from uuid import UUID
+
+
+from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
+from consolidation_pipeline.core.memories import content_hash
+from consolidation_pipeline.core.profiles import resolve_thresholds
+from consolidation_pipeline.embed import Embedder, load_embedder
+from consolidation_pipeline.errors import ProjectDisabledError
+from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store import jobs
+from consolidation_pipeline.store.engine import Connection, Engine, Row
+from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.statistics import fingerprint
+
+logger = logging.getLogger(__name__)
+
+PHASES = (
+    "embedding_matrix",
+    "similarity_graph",
+    "clusters",
+    "merged_memories",
+    "decay_scores",
+    "consolidation_report",
+)
+
+DIED = "the process that ran it ended before it was done; the next run goes on from there"
+LOCK_WAIT_SECONDS = 10.0
+
+
+@dataclass
+class Phase:
+    """What a phase hands over when it is done: its numbers, and what they add to the job's counters."""
+
+    metrics: dict[str, Any] = field(default_factory=dict)
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass
+class ProjectRun:
+    """One run under way. ``now`` is its instant: ages are taken as of it, so a run is one pure function of it."""
+
+    engine: Engine
+    project: Project
+    options: ConsolidationOptions
+    job_id: UUID
+    planned: Sequence[str]
+    now: datetime
+    triggered_by: str
+    completed: list[str] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+    cancelled: bool = False
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The project's embedding model, loaded when the first phase needs it."""
+        return load_embedder(self.options.embedding_model)
+
+    @cached_property
+    def thresholds(self) -> dict[str, float]:
+        """t_merge, t_suggest, t_pattern and t_principle in force."""
+        return resolve_thresholds(self.embedder.name, self.options.model_dump())
+
+    @property
+    def author(self) -> Author:
+        """Who stands in the ledger."""
+        return Author(self.project.id, self.job_id, self.triggered_by)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[Phase]:
+        """Record a phase on the job row: done, failed, or cut off by an interrupt."""
+        outcome = Phase()
+        try:
+            yield outcome
+        except Exception as error:
+            self.failed.append(name)
+            with self.engine.begin() as connection:
+                jobs.record_failed_phase(connection, self.job_id, name, str(error) or type(error).__name__)
+            raise
+        except BaseException:
+            self.cancelled = True
+            raise
+        self.completed.append(name)
+        with self.engine.begin() as connection:
+            jobs.record_phase(
+                connection,
+                self.job_id,
+                name,
+                planned=len(self.planned),
+                metrics=outcome.metrics,
+                counters=outcome.counters,
+            )
+
+    def outcome(self) -> tuple[str, str | None]:
+        """Final status of the job and, where it is not completed, why."""
+        if self.cancelled:
+            return "cancelled", "the run was interrupted"
+        if self.failed:
+            return "failed", None
+        missing = [name for name in self.planned if name not in self.completed]
+        if missing:
+            return "failed", f"did not run: {', '.join(missing)} (an earlier step or check failed)"
+        return "completed", None
+
+
+@contextmanager
+def open_run(
+    engine: Engine,
+    slug: str,
+    *,
+    settings: Settings,
+    planned: Sequence[str] = PHASES,
+    trigger_type: str = "manual",
+    triggered_by: str = "system",
+    run_id: str | None = None,
+) -> Iterator[ProjectRun]:
+    """Begin a run and, whatever happens, end its job row truthfully.
+
+    Raises:
+        NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project.
+    """
+    project = check_runnable(engine, slug)
+    options = effective_options(project, settings)
+    with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
+        with engine.begin() as connection:
+            job_id = _begin_job(connection, project, options, trigger_type, triggered_by, run_id)
+        run = ProjectRun(engine, project, options, job_id, planned, datetime.now(UTC), triggered_by)
+        try:
+            yield run
+        except Exception as error:
+            _end(run, "failed", str(error) or type(error).__name__)
+            raise
+        except BaseException:
+            _end(run, "cancelled", "the run was interrupted")
+            raise
+        _end(run, *run.outcome())
+
+
+def check_runnable(engine: Engine, slug: str) -> Project:
+    """The project, if it may be run. Raises NotFoundError, ProjectDisabledError."""
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    if not project.consolidation_enabled:
+        raise ProjectDisabledError(f"consolidation of project {slug} is disabled: enable it with `projects configure`")
+    return project
+
+
+def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:
+    """The project's options; models set in the environment are the default for all projects."""
+    named = {"llm_model": settings.llm_model, "embedding_model": settings.embedding_model}
+    base = parse_options({key: value for key, value in named.items() if value})
+    return parse_options(project.config, base=base)
+
+
+def _begin_job(
+    connection: Connection,
+    project: Project,
+    options: ConsolidationOptions,
+    trigger_type: str,
+    triggered_by: str,
+    run_id: str | None,
+) -> UUID:
+    """Claim the pending job, or make one; a running one died, for we hold the lock."""
+    snapshot = options.model_dump(mode="json")
+    live = jobs.find_live_job(connection, project.id)
+    if live is not None and live.status == "running":
+        jobs.finish_job(connection, live.id, "failed", error=DIED)
+        live = None
+    job_id: UUID
+    if live is not None:
+        job_id = live.id
+    else:
+        job_id = jobs.append_job(
+            connection, project.id, trigger_type=trigger_type, triggered_by=triggered_by, options=snapshot
+        )
+    jobs.start_job(connection, job_id, run_id=run_id, options=snapshot)
+    jobs.append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
+    return job_id
+
+
+def _end(run: ProjectRun, status: str, error: str | None) -> None:
+    whole = status == "completed" and tuple(run.planned) == PHASES
+    try:
+        with run.engine.begin() as connection:
+            state = {"state": _state(connection, run.project, run.options, run.now)} if whole else None
+            jobs.finish_job(connection, run.job_id, status, error=error, metrics=state)
+    except Exception:
+        # The database went away: the row stays `running` without a lock, and the next run marks it failed.
+        logger.exception("job %s could not be marked %s", run.job_id, status)
+
+
+def _state(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
+    """What a run would start from: memories, options, algorithm, and the day, for relevance fades daily."""
+    parts = (fingerprint(connection, project.id), options.model_dump_json(), ALGORITHM_VERSION, f"{now:%Y-%m-%d}")
+    return content_hash("\n".join(parts))
+
+
+def find_unchanged(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
+    """The last whole run's job when nothing changed since it ended, so that another run would do nothing."""
+    with engine.connect() as connection:
+        last = jobs.find_last_job(connection, project.id)
+        if last is None or "state" not in last.metrics:
+            return None
+        state = _state(connection, project, effective_options(project, settings), datetime.now(UTC))
+    return last if last.metrics["state"] == state else None
+
+
+def settle_dead_jobs(engine: Engine, project: Project) -> bool:
+    """Mark the project's running job failed when no process holds the project. True when one was marked."""
+    with engine.begin() as connection:
+        live = jobs.find_live_job(connection, project.id)
+        if live is None or live.status != "running" or jobs.is_project_busy(connection, project.id):
+            return False
+        return jobs.finish_job(connection, live.id, "failed", error=DIED)
+
+
+def finish_dead_jobs(engine: Engine, ended: Callable[[str | None, str], str | None]) -> list[str]:
+    """Mark every live job whose process died or whose run ended without it; returns their ids.
+
+    ``ended(run_id, job_id)``: the final status of the job's Dagster run, None while it may still work.
+    """
+    marked = []
+    with engine.connect() as connection:
+        live = jobs.list_live_jobs(connection)
+    for job in live:
+        with engine.begin() as connection:
+            if jobs.is_project_busy(connection, job.project_id):
+                continue
+            status = ended(job.dagster_run_id, str(job.id))
+            if status is None and job.status == "running":
+                status = "failed"
+            # A run that succeeded ends its own row; one that never opened the project did not do the job.
+            error = DIED if job.status == "running" else "its run ended before it opened the project"
+            if status is not None and jobs.finish_job(
+                connection, job.id, "failed" if status == "completed" else status, error=error
+            ):
+                marked.append(str(job.id))
+    return marked

@@ -1,0 +1,109 @@
+"""Which projects are due, and the job row that stands for the request from the moment it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from uuid import UUID
+
+from consolidation_pipeline.core.triggers import Due, is_due, is_nightly_due
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.store import jobs
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.statistics import Backlog, list_backlogs
+
+
+IsDue = Callable[[Backlog, ConsolidationOptions], Due]
+
+
+@dataclass(frozen=True)
+class JobRequest:
+    """A pending job to launch: its id is the run key, so that asking twice launches one run."""
+
+    slug: str
+    job_id: UUID
+    timeout_seconds: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a trigger decided: jobs to launch, and for the other projects why not."""
+
+    requests: list[JobRequest]
+    skipped: dict[str, str]
+
+
+def is_threshold_due(backlog: Backlog, options: ConsolidationOptions) -> Due:
+    """Enough new memories since the last job."""
+    return is_due(backlog.new, threshold=options.new_threshold)
+
+
+def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
+    """Anything new, or too many active memories."""
+    return is_nightly_due(backlog.active, backlog.new, threshold=options.active_threshold)
+
+
+def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
+    """Any active memory whose relevance fades."""
+    del options
+    return Due(backlog.active > 0, f"{backlog.active} active memories")
+
+
+def request_jobs(
+    engine: Engine,
+    due: IsDue,
+    *,
+    job: str,
+    trigger_type: str,
+    triggered_by: str,
+) -> Decision:
+    """Make a pending ``job`` (consolidate or decay) for every project that is due.
+
+    A pending one is asked for again, for its first request may have been lost; while another is live there is none.
+    """
+    with engine.connect() as connection:
+        backlogs = list_backlogs(connection)
+    decision = Decision([], {})
+    for backlog in backlogs:
+        options = parse_options(backlog.config)
+        verdict = due(backlog, options)
+        if not backlog.consolidation_enabled:
+            decision.skipped[backlog.slug] = "consolidation is disabled"
+        elif not verdict:
+            decision.skipped[backlog.slug] = verdict.reason
+        else:
+            job_id, why_not = _pend(engine, backlog.slug, options, job, trigger_type, triggered_by)
+            if job_id is None:
+                decision.skipped[backlog.slug] = why_not
+            else:
+                decision.requests.append(JobRequest(backlog.slug, job_id, options.timeout_seconds, verdict.reason))
+    return decision
+
+
+def _pend(
+    engine: Engine, slug: str, options: ConsolidationOptions, job: str, trigger_type: str, triggered_by: str
+) -> tuple[UUID | None, str]:
+    """The project's pending ``job``, made when there is none; or None and why not."""
+    scope = {"job": job}
+    with engine.begin() as connection:
+        project = get_project(connection, slug)
+        live = jobs.find_live_job(connection, project.id)
+        if live is not None and (live.status != "pending" or live.scope != scope):
+            return None, f"job {live.id} is {live.status}"
+        if live is not None:
+            return live.id, ""
+        try:
+            job_id = jobs.append_job(
+                connection,
+                project.id,
+                trigger_type=trigger_type,
+                triggered_by=triggered_by,
+                options=options.model_dump(mode="json"),
+                scope=scope,
+            )
+        except ConflictError as error:
+            return None, str(error)
+    return job_id, ""

@@ -1,0 +1,32 @@
+"""What the environment says: where memories live and which models are used. All optional."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import AliasChoices, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+
+class Settings(BaseSettings):
+    """Settings of this process, read from ``CONSOLIDATION_*`` variables when it is created."""
+
+    model_config = SettingsConfigDict(env_prefix="CONSOLIDATION_", extra="ignore", env_ignore_empty=True)
+
+    database_url: SecretStr | None = Field(None, description="Postgres with pgvector; unset = the embedded server.")
+    data_dir: Path = Field(PROJECT_ROOT / ".consolidation", description="Folder of the embedded server and its logs.")
+    llm_model: str | None = Field(None, description="litellm model name; unset = no LLM.")
+    embedding_model: str | None = Field(
+        None, description="litellm embedding model; unset = each project's own (local)."
+    )
+    api_host: str = Field("127.0.0.1", description="Address the HTTP API listens on.")
+    api_port: int = Field(8642, ge=1, le=65535, description="Port the HTTP API listens on.")
+    webhook_url: str | None = Field(None, description="Where events are delivered.")
+    webhook_secret: SecretStr | None = Field(None, description="Signs webhook deliveries (Standard Webhooks).")
+    dagster_postgres_url: SecretStr | None = Field(
+        None,
+        validation_alias=AliasChoices("DAGSTER_POSTGRES_URL"),
+        description="Postgres of Dagster's own storage; unset = a database of the embedded server.",
+    )

@@ -1,0 +1,139 @@
+"""Reading the ledger: what belongs to a change, a group or a job, and what has happened since."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.schema import SCHEMA
+
+_CHANGES = f"{SCHEMA}.consolidation_changes"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Changes under one id: ``kind`` change, group or job; ``changes`` by seq; ``age`` of the newest."""
+
+    kind: str
+    project: Project
+    changes: Sequence[int]
+    age: timedelta
+
+
+def find_scope(connection: Connection, target: UUID) -> Scope | None:
+    """The changes that ``target`` names and that were not rolled back: as a change, as a group, or as a job.
+
+    Changes that were all rolled back before are given nevertheless, so that the caller can say so.
+    """
+    for kind, column in (("change", "id"), ("group", "group_id"), ("job", "job_id")):
+        row = connection.execute(
+            text(
+                "SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age, "
+                "array_agg(c.seq ORDER BY c.seq) AS every, "
+                "array_agg(c.seq ORDER BY c.seq) FILTER (WHERE NOT EXISTS (SELECT 1 FROM "
+                f"{_CHANGES} r WHERE r.reverts_change_id = c.id)) AS open "
+                f"FROM {_CHANGES} c JOIN {SCHEMA}.projects p ON p.id = c.project_id WHERE c.{column} = :target GROUP BY p.id"
+            ),
+            {"target": target},
+        ).one_or_none()
+        if row is not None:
+            return Scope(kind, Project(*row[:4]), row.open or row.every, row.age)
+    return None
+
+
+# A change stands when it was not undone and is not itself the undoing of one (the undoing of an undoing stands).
+_STANDS = (
+    f"NOT EXISTS (SELECT 1 FROM {_CHANGES} r WHERE r.reverts_change_id = c.id) AND (c.operation <> 'rollback' OR EXISTS "
+    f"(SELECT 1 FROM {_CHANGES} undone WHERE undone.id = c.reverts_change_id AND undone.operation = 'rollback'))"
+)
+
+
+def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[Any]]:
+    """Later changes that stand on what ``changes`` did, by seq: to the same rows, or to rows derived from them.
+
+    Whole groups, and what stands on those in turn, so that undoing all of it is consistent.
+    """
+    found: dict[int, Row[Any]] = {}
+    while True:
+        rows = connection.execute(
+            text(
+                f"""
+                WITH RECURSIVE base AS (
+                    SELECT entity_id AS id, min(seq) AS seq FROM {_CHANGES} WHERE seq = ANY(:changes) GROUP BY 1),
+                reached AS (
+                    SELECT id FROM base
+                    UNION
+                    SELECT l.child_id FROM {SCHEMA}.memory_lineage l JOIN reached ON l.parent_id = reached.id
+                        WHERE EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories m WHERE m.id = l.parent_id)),
+                later AS (
+                    SELECT DISTINCT c.group_id FROM {_CHANGES} c JOIN reached ON reached.id = c.entity_id
+                        LEFT JOIN base ON base.id = c.entity_id
+                    WHERE c.seq > coalesce(base.seq, (SELECT min(seq) FROM base)) AND c.seq <> ALL(:changes) AND {_STANDS})
+                SELECT c.id, c.seq FROM {_CHANGES} c WHERE c.group_id IN (SELECT group_id FROM later)
+                    AND c.seq <> ALL(:changes) AND {_STANDS} ORDER BY c.seq
+                """
+            ),
+            {"changes": [*changes, *found]},
+        ).all()
+        if not rows:
+            return [found[seq] for seq in sorted(found)]
+        found |= {row.seq: row for row in rows}
+
+
+# What a reader may narrow the ledger down to; null = everything.
+_CHOSEN = (
+    "c.project_id = :project AND (CAST(:operation AS text) IS NULL OR c.operation = :operation) "
+    "AND (CAST(:job AS uuid) IS NULL OR c.job_id = :job)"
+)
+
+
+def list_changes(
+    connection: Connection, project_id: UUID, *, limit: int, operation: str | None = None, job_id: UUID | None = None
+) -> Sequence[Row[Any]]:
+    """The ledger of a project, newest first, images included."""
+    return connection.execute(
+        text(
+            "SELECT c.seq, c.id, c.job_id, c.group_id, c.operation, c.entity_type, c.entity_id, c.previous_state, "
+            "c.new_state, c.version_before, c.version_after, c.reason, c.confidence, c.changed_by, c.changed_at, "
+            f"c.reverts_change_id FROM {_CHANGES} c WHERE {_CHOSEN} ORDER BY seq DESC LIMIT :limit"
+        ),
+        {"project": project_id, "limit": limit, "operation": operation, "job": job_id},
+    ).all()
+
+
+def count_changes(
+    connection: Connection, project_id: UUID, *, operation: str | None = None, job_id: UUID | None = None
+) -> int:
+    """How many rows ``list_changes`` has without a limit."""
+    query = f"SELECT count(*) FROM {_CHANGES} c WHERE {_CHOSEN}"
+    parameters = {"project": project_id, "operation": operation, "job": job_id}
+    return int(connection.execute(text(query), parameters).scalar_one())
+
+
+def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tuple[list[UUID], int]:
+    """Ids of the oldest ``limit`` changes of a job, in order, and how many there are in all."""
+    total = connection.execute(text(f"SELECT count(*) FROM {_CHANGES} WHERE job_id = :job"), {"job": job_id}).scalar_one()
+    query = f"SELECT id FROM {_CHANGES} WHERE job_id = :job ORDER BY seq LIMIT :limit"
+    return list(connection.execute(text(query), {"job": job_id, "limit": limit}).scalars()), int(total)
+
+
+def list_groups(
+    connection: Connection, project_id: UUID, *, limit: int, operation: str | None = None, job_id: UUID | None = None
+) -> Sequence[Row[Any]]:
+    """Groups of changes, newest first: what was done, to how many rows, and whether it was undone since."""
+    return connection.execute(
+        text(
+            "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, count(*) AS changes, "
+            "max(c.changed_at) AS changed_at, min(c.reason) AS reason, max(c.confidence) AS confidence, "
+            "min(c.changed_by) AS changed_by, bool_and(EXISTS (SELECT 1 FROM "
+            f"{_CHANGES} r WHERE r.reverts_change_id = c.id)) AS rolled_back "
+            f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC LIMIT :limit"
+        ),
+        {"project": project_id, "limit": limit, "operation": operation, "job": job_id},
+    ).all()

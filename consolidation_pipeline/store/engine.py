@@ -1,0 +1,152 @@
+"""Where memories live: the embedded server, or the Postgres that ``CONSOLIDATION_DATABASE_URL`` names."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, Row, create_engine, text
+from sqlalchemy.exc import OperationalError
+
+from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.embedded import server_url
+from consolidation_pipeline.store.schema import SCHEMA
+
+__all__ = [
+    "Connection",
+    "Engine",
+    "Row",
+    "check_schema",
+    "connect_engine",
+    "dagster_url",
+    "database_url",
+    "downgrade",
+    "open_engine",
+    "upgrade",
+    "with_driver",
+]
+
+_OLDEST_POSTGRES = 150000
+_OLDEST_VECTOR = (0, 8)
+
+
+def with_driver(url: str, driver: str) -> str:
+    """A Postgres URL with the driver written out: SQLAlchemy's default driver differs between its versions.
+
+    Raises:
+        StoreError: ``url`` is not a Postgres URL.
+    """
+    rest = re.sub(r"^postgres(ql)?(\+\w+)?://", "", url)
+    if rest == url:
+        raise StoreError("the database URL must start with postgresql:// and name a Postgres with pgvector")
+    return f"postgresql+{driver}://{rest}"
+
+
+def database_url(settings: Settings) -> str:
+    """URL of the memories' database; starts the embedded server where no URL is set."""
+    if settings.database_url is not None:
+        return with_driver(settings.database_url.get_secret_value(), "psycopg")
+    return with_driver(server_url(settings.data_dir, "consolidation"), "psycopg")
+
+
+def dagster_url(settings: Settings) -> str:
+    """URL of Dagster's own storage; a database of the embedded server where no URL is set."""
+    if settings.dagster_postgres_url is not None:
+        return with_driver(settings.dagster_postgres_url.get_secret_value(), "psycopg2")
+    return with_driver(server_url(settings.data_dir, "dagster"), "psycopg2")
+
+
+def open_engine(settings: Settings) -> Engine:
+    """Engine on a database that is ready: reachable, pgvector present, schema at its newest revision.
+
+    The embedded database is migrated here; an external one only by ``consolidation init``.
+
+    Raises:
+        StoreError: the database is not reachable. SchemaOutOfDateError: migrations are missing.
+    """
+    engine = connect_engine(database_url(settings))
+    if settings.database_url is None:
+        upgrade(engine)
+    else:
+        check_schema(engine)
+    return engine
+
+
+@cache
+def connect_engine(url: str) -> Engine:
+    """Engine for ``url``, one per process: sessions run in UTC and stale pooled connections are replaced."""
+    return create_engine(url, pool_pre_ping=True, connect_args={"options": "-c timezone=UTC", "connect_timeout": 10})
+
+
+def upgrade(engine: Engine, revision: str = "head") -> None:
+    """Bring the schema to ``revision``; nothing happens when it is there. Two processes at once are safe.
+
+    Raises:
+        StoreError: not reachable, too old, or without pgvector and the right to create it.
+    """
+    with _reachable(engine) as connection:
+        if _revision(connection) == _head() and revision == "head":
+            return
+        _check_server(connection)
+        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('consolidation:migrate', 0))"))
+        command.upgrade(_config(connection), revision)
+        connection.commit()
+
+
+def downgrade(engine: Engine, revision: str = "base") -> None:
+    """Take the schema back to ``revision``; ``base`` removes it with everything in it."""
+    with _reachable(engine) as connection:
+        command.downgrade(_config(connection), revision)
+        connection.commit()
+
+
+def check_schema(engine: Engine) -> None:
+    """Raises SchemaOutOfDateError unless the schema is at its newest revision."""
+    with _reachable(engine) as connection:
+        current = _revision(connection)
+    if current != _head():
+        raise SchemaOutOfDateError(
+            f"the schema is at revision {current or 'none'}, this version needs {_head()}: run `consolidation init`"
+        )
+
+
+def _reachable(engine: Engine) -> Connection:
+    try:
+        return engine.connect()
+    except OperationalError as error:
+        where = engine.url.render_as_string(hide_password=True)
+        raise StoreError(f"the database {where} cannot be reached: {str(error.orig).strip()}") from error
+
+
+def _check_server(connection: Connection) -> None:
+    number = int(connection.execute(text("SHOW server_version_num")).scalar_one())
+    if number < _OLDEST_POSTGRES:
+        raise StoreError(f"Postgres {number // 10000} is too old: 15 to 18 are supported")
+    available = connection.execute(
+        text("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+    ).scalar()
+    if available is None:
+        raise StoreError("this Postgres has no pgvector: install the extension `vector` (0.8 or newer)")
+    if tuple(int(part) for part in available.split(".")[:2]) < _OLDEST_VECTOR:
+        raise StoreError(f"pgvector {available} is too old: 0.8 or newer is needed")
+
+
+def _revision(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA}).get_current_revision()
+
+
+@cache
+def _head() -> str | None:
+    return ScriptDirectory.from_config(_config(None)).get_current_head()
+
+
+def _config(connection: Connection | None) -> Config:
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", "consolidation_pipeline:store/migrations")
+    config.set_main_option("path_separator", "os")
+    return config

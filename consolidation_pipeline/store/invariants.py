@@ -1,0 +1,181 @@
+"""What must hold for every project at any time. Each function lists what breaks the rule, as text; nothing = it holds."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.literals import literals
+from consolidation_pipeline.core.memories import embedding_text
+from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.schema import SCHEMA
+
+# Vectors are stored as float32: a norm is exact to about 1e-7, a similarity to about 1e-6.
+_NORM_SLACK = 1e-3
+_SIMILARITY_SLACK = 1e-4
+
+
+def _ids(connection: Connection, project_id: UUID, query: str, **parameters: object) -> list[str]:
+    rows = connection.execute(text(query.replace("{s}", SCHEMA)), {"project": project_id, **parameters})
+    return [" ".join(str(value) for value in row) for row in rows]
+
+
+def find_future_memories(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories learned more than a day from now: a clock or a time zone is wrong somewhere."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT id, learned_at FROM {s}.task_memories WHERE project_id = :project AND learned_at > now() + interval '1 day'",
+    )
+
+
+def find_unembedded(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories that are not archived and have no vector."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND NOT is_archived AND embedding IS NULL",
+    )
+
+
+def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
+    """Embedding models beside the most used one: vectors of different models are never compared."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT embedding_model, count(*) FROM {s}.task_memories WHERE project_id = :project AND NOT is_archived "
+        "AND embedding IS NOT NULL GROUP BY 1 ORDER BY 2 DESC OFFSET 1",
+    )
+
+
+def find_denormalized(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories whose vector is not of length 1."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack",
+        slack=_NORM_SLACK,
+    )
+
+
+def find_bad_pairs(connection: Connection, project_id: UUID) -> list[str]:
+    """Neighbours whose similarity is no cosine, or that name a memory that does not exist."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT a, b, similarity FROM {s}.memory_neighbors n WHERE project_id = :project AND ("
+        "NOT similarity BETWEEN -1 AND 1 OR EXISTS (SELECT 1 FROM unnest(ARRAY[a, b]) AS side(id) "
+        "WHERE NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = side.id) "
+        "AND NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = side.id)))",
+    )
+
+
+def find_chains(connection: Connection, project_id: UUID) -> list[str]:
+    """Merge groups with a newcomer that is less similar to a member than the threshold in force allows."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT c.cluster_key, c.details ->> 'weakest_new_pair' FROM {s}.memory_clusters c, LATERAL ("
+        "SELECT (thresholds ->> 't_merge')::float8 AS t FROM {s}.similarity_calibrations k "
+        "WHERE k.project_id = c.project_id ORDER BY created_at DESC LIMIT 1) k "
+        "WHERE c.project_id = :project AND c.tier = 'merge' AND c.is_representative "
+        "AND (c.details ->> 'weakest_new_pair')::float8 < k.t - :slack",
+        slack=_SIMILARITY_SLACK,
+    )
+
+
+def find_shared_members(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories in two merge groups."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT member_id, count(*) FROM {s}.memory_clusters WHERE project_id = :project AND tier = 'merge' "
+        "GROUP BY 1 HAVING count(*) > 1",
+    )
+
+
+def find_abandoned(connection: Connection, project_id: UUID) -> list[str]:
+    """Consolidated memories without a successor that is active, or superseded by one that is."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT m.id FROM {s}.task_memories m LEFT JOIN {s}.consolidated_memories c ON c.id = m.consolidated_into_id "
+        "WHERE m.project_id = :project AND m.is_consolidated AND (c.id IS NULL OR c.retired_at IS NOT NULL "
+        "AND c.superseded_by_id IS NULL)",
+    )
+
+
+def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:
+    """Lineage edges one end of which does not exist."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT child_id, parent_id FROM {s}.memory_lineage l WHERE project_id = :project AND ("
+        "NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories c WHERE c.id = l.child_id) OR NOT EXISTS ("
+        "SELECT 1 FROM {s}.task_memories p WHERE p.id = l.parent_id UNION ALL "
+        "SELECT 1 FROM {s}.consolidated_memories p WHERE p.id = l.parent_id))",
+    )
+
+
+def find_repeated_facts(connection: Connection, project_id: UUID) -> list[str]:
+    """Active merged memories with the same text and type."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT min(id::text), count(*) FROM {s}.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
+        "AND retired_at IS NULL GROUP BY memory_type, normalized_hash HAVING count(*) > 1",
+    )
+
+
+def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int = 1000) -> list[str]:
+    """Merged memories, of the ``newest``, that lack a literal of a source in their text and in what was dropped."""
+    rows = connection.execute(
+        text(
+            f"SELECT c.id, c.content || E'\\n' || coalesce((SELECT string_agg(d, E'\\n') FROM "
+            f"jsonb_array_elements_text(c.details -> 'dropped') d), '') AS kept, {', '.join('m.' + n for n in TEXT_COLUMNS)} "
+            f"FROM (SELECT * FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
+            "AND retired_at IS NULL ORDER BY updated_at DESC, id LIMIT :newest) c "
+            f"JOIN {SCHEMA}.task_memories m ON m.consolidated_into_id = c.id ORDER BY c.id"
+        ),
+        {"project": project_id, "newest": newest},
+    )
+    lost = []
+    for row in rows:
+        source = embedding_text(**{name: getattr(row, name) for name in TEXT_COLUMNS})
+        missing = literals(source) - literals(row.kept)
+        lost += [f"{row.id} {literal.kind} {literal.value}" for literal in missing]
+    return lost
+
+
+def find_unscored(connection: Connection, project_id: UUID) -> list[str]:
+    """Active memories without a positive, finite relevance."""
+    bad = "coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity'"
+    return _ids(
+        connection,
+        project_id,
+        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated "
+        f"AND ({bad}) UNION ALL SELECT id FROM {{s}}.consolidated_memories WHERE project_id = :project "
+        f"AND retired_at IS NULL AND ({bad})",
+    )
+
+
+def find_unbalanced_ledger(connection: Connection, project_id: UUID) -> list[str]:
+    """Consolidated memories whose merge stands nowhere in the ledger."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT c.id FROM {s}.consolidated_memories c WHERE c.project_id = :project AND NOT EXISTS ("
+        "SELECT 1 FROM {s}.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after = c.version)",
+    )
+
+
+def find_miscounted(connection: Connection, project_id: UUID) -> list[str]:
+    """Active merged memories whose source count is not the number of memories hidden behind them."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT c.id, c.source_count, count(m.id) FROM {s}.consolidated_memories c LEFT JOIN {s}.task_memories m "
+        "ON m.consolidated_into_id = c.id WHERE c.project_id = :project AND c.kind = 'merged' AND c.retired_at IS NULL "
+        "GROUP BY c.id HAVING c.source_count <> count(m.id) OR c.source_count <> cardinality(c.source_memory_ids)",
+    )

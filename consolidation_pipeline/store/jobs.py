@@ -1,0 +1,231 @@
+"""Job rows, the project lock that says whether a run is alive, and the outbox."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, Row, select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+
+from consolidation_pipeline.errors import ConflictError, ProjectBusyError
+from consolidation_pipeline.store.schema import LIVE_JOB_STATUSES, SCHEMA, consolidation_jobs, projects
+
+_JOBS = f"{SCHEMA}.consolidation_jobs"
+_LOCK = "hashtextextended('consolidation:project:' || CAST(:project AS text), 0)"
+
+
+@contextmanager
+def project_lock(engine: Engine, project_id: UUID, slug: str, *, wait_seconds: float) -> Iterator[None]:
+    """Hold the project: one run or rollback at a time. The server drops the lock when this process dies.
+
+    Raises:
+        ProjectBusyError: another process still holds the project after ``wait_seconds``.
+    """
+    connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        if not _acquire(connection, project_id, wait_seconds):
+            raise ProjectBusyError(
+                f"project {slug} is busy: another run or rollback holds it; try again when it is done"
+            )
+        yield
+    finally:
+        _release(connection, project_id)
+
+
+def _acquire(connection: Connection, project_id: UUID, wait_seconds: float) -> bool:
+    deadline = time.monotonic() + wait_seconds
+    while True:
+        got = connection.execute(text(f"SELECT pg_try_advisory_lock({_LOCK})"), {"project": project_id}).scalar()
+        if got or time.monotonic() >= deadline:
+            return bool(got)
+        time.sleep(0.1)
+
+
+def _release(connection: Connection, project_id: UUID) -> None:
+    try:
+        connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"), {"project": project_id})
+    except OperationalError:
+        connection.invalidate()  # the server is gone, and the lock with it
+    finally:
+        connection.close()
+
+
+def is_project_busy(connection: Connection, project_id: UUID) -> bool:
+    """Whether a live process holds the project."""
+    query = f"""
+        WITH key AS (SELECT {_LOCK} AS value)
+        SELECT EXISTS (SELECT 1 FROM pg_locks l, key WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+            AND ((l.classid::bigint << 32) | l.objid::bigint) = key.value)
+    """
+    return bool(connection.execute(text(query), {"project": project_id}).scalar())
+
+
+def append_job(
+    connection: Connection,
+    project_id: UUID,
+    *,
+    trigger_type: str,
+    triggered_by: str,
+    options: Mapping[str, Any],
+    scope: Mapping[str, Any] | None = None,
+) -> UUID:
+    """A new pending job.
+
+    Raises:
+        ConflictError: the project has a pending or running job; ``conflicts`` holds its id.
+    """
+    try:
+        with connection.begin_nested():
+            return connection.execute(
+                text(
+                    f"INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope) VALUES "
+                    "(:project, :trigger, :by, CAST(:options AS jsonb), CAST(:scope AS jsonb)) RETURNING id"
+                ),
+                {
+                    "project": project_id,
+                    "trigger": trigger_type,
+                    "by": triggered_by,
+                    "options": json.dumps(dict(options)),
+                    "scope": json.dumps(dict(scope or {})),
+                },
+            ).scalar_one()
+    except IntegrityError as error:
+        live = find_live_job(connection, project_id)
+        if live is None:
+            raise
+        raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),)) from error
+
+
+def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
+    """The project's pending or running job."""
+    jobs = consolidation_jobs.c
+    return connection.execute(
+        select(consolidation_jobs).where(jobs.project_id == project_id, jobs.status.in_(LIVE_JOB_STATUSES))
+    ).one_or_none()
+
+
+def list_live_jobs(connection: Connection) -> Sequence[Row[Any]]:
+    """Pending and running jobs of all projects."""
+    jobs = consolidation_jobs
+    return connection.execute(select(jobs).where(jobs.c.status.in_(LIVE_JOB_STATUSES)).order_by(jobs.c.id)).all()
+
+
+def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
+    """A job with its project's slug."""
+    return connection.execute(
+        select(consolidation_jobs, projects.c.slug)
+        .join(projects, projects.c.id == consolidation_jobs.c.project_id)
+        .where(consolidation_jobs.c.id == job_id)
+    ).one_or_none()
+
+
+def find_job_of_run(connection: Connection, run_id: str) -> Row[Any] | None:
+    """The job that a Dagster run executed."""
+    jobs = consolidation_jobs
+    return connection.execute(select(jobs).where(jobs.c.dagster_run_id == run_id)).one_or_none()
+
+
+def find_last_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
+    """The project's newest job that completed."""
+    jobs = consolidation_jobs
+    chosen = select(jobs).where(jobs.c.project_id == project_id, jobs.c.status == "completed")
+    return connection.execute(chosen.order_by(jobs.c.completed_at.desc()).limit(1)).one_or_none()
+
+
+def list_jobs(connection: Connection, project_id: UUID, *, limit: int, offset: int = 0) -> Sequence[Row[Any]]:
+    """Jobs of a project, newest first."""
+    jobs = consolidation_jobs.c
+    return connection.execute(
+        select(consolidation_jobs)
+        .where(jobs.project_id == project_id)
+        .order_by(jobs.created_at.desc(), jobs.id)
+        .limit(limit)
+        .offset(offset)
+    ).all()
+
+
+def start_job(connection: Connection, job_id: UUID, *, run_id: str | None, options: Mapping[str, Any]) -> bool:
+    """pending -> running. False when the job is not pending any more."""
+    return bool(
+        connection.execute(
+            text(
+                f"UPDATE {_JOBS} SET status = 'running', started_at = now(), dagster_run_id = :run, "
+                "options = CAST(:options AS jsonb) WHERE id = :job AND status = 'pending'"
+            ),
+            {"job": job_id, "run": run_id, "options": json.dumps(dict(options))},
+        ).rowcount
+    )
+
+
+def record_phase(
+    connection: Connection,
+    job_id: UUID,
+    phase: str,
+    *,
+    planned: int,
+    metrics: Mapping[str, Any],
+    counters: Mapping[str, int],
+) -> None:
+    """Note a finished phase, its numbers and the share of the planned phases that is done."""
+    added = "".join(f", {name} = {name} + :{name}" for name in counters)
+    connection.execute(
+        text(
+            f"UPDATE {_JOBS} SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase), "
+            "progress = least(1.0, (cardinality(array_remove(phases_completed, :phase)) + 1)::float8 / :planned), "
+            f"metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)){added} WHERE id = :job"
+        ),
+        {"job": job_id, "phase": phase, "planned": max(planned, 1), "metrics": json.dumps(dict(metrics)), **counters},
+    )
+
+
+def record_failed_phase(connection: Connection, job_id: UUID, phase: str, error: str) -> None:
+    """Note a failed phase; the others may go on."""
+    connection.execute(
+        text(
+            f"UPDATE {_JOBS} SET phases_failed = array_append(array_remove(phases_failed, :phase), :phase), "
+            "error_message = coalesce(error_message || E'\\n', '') || :error WHERE id = :job"
+        ),
+        {"job": job_id, "phase": phase, "error": f"{phase}: {error}"},
+    )
+
+
+def finish_job(
+    connection: Connection,
+    job_id: UUID,
+    status: str,
+    *,
+    error: str | None = None,
+    metrics: Mapping[str, Any] | None = None,
+) -> bool:
+    """pending or running -> ``status``; writes the event too. False when the job had ended before."""
+    row = connection.execute(
+        text(
+            f"UPDATE {_JOBS} SET status = :status, completed_at = now(), "
+            "duration_seconds = extract(epoch FROM now() - coalesce(started_at, now())), "
+            "progress = CASE WHEN :status = 'completed' THEN 1 ELSE progress END, "
+            "error_message = coalesce(error_message, :error), metrics = metrics || CAST(:metrics AS jsonb) "
+            "WHERE id = :job AND status IN ('pending', 'running') RETURNING project_id, metrics"
+        ),
+        {"job": job_id, "status": status, "error": error, "metrics": json.dumps(dict(metrics or {}))},
+    ).one_or_none()
+    if row is not None:
+        append_event(connection, row.project_id, f"consolidation.{status}", {"job_id": str(job_id), "error": error})
+    return row is not None
+
+
+def append_event(connection: Connection, project_id: UUID, kind: str, payload: Mapping[str, Any]) -> None:
+    """Put an event into the outbox, in the transaction that it describes, and wake listeners at commit."""
+    connection.execute(
+        text(
+            f"WITH event AS (INSERT INTO {SCHEMA}.consolidation_events (project_id, type, payload) "
+            "VALUES (:project, :type, CAST(:payload AS jsonb)) RETURNING id) "
+            "SELECT pg_notify('consolidation', id::text) FROM event"
+        ),
+        {"project": project_id, "type": kind, "payload": json.dumps(dict(payload))},
+    )

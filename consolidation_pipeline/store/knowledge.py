@@ -1,0 +1,182 @@
+"""Consolidated memories: what merging reads, and how a merge is written through the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, select, text
+
+from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, memory_lineage, task_memories
+from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids, vector_text
+
+
+@dataclass(frozen=True)
+class Source:
+    """A raw memory as merging sees it; ``texts`` in the order of ``TEXT_COLUMNS``."""
+
+    id: UUID
+    version: int
+    memory_type: str
+    texts: tuple[str | None, ...]
+    tags: tuple[str, ...]
+    files: tuple[str, ...]
+    success: bool | None
+    importance: float
+    pinned: bool
+    reused_count: int
+    last_accessed_at: datetime | None
+    learned_at: datetime
+    language: str
+    consolidated_into_id: UUID | None
+
+
+_SOURCE_QUERY = f"""
+    SELECT id, version, memory_type, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, tags,
+        ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = m.id ORDER BY path) AS files,
+        success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id
+    FROM {SCHEMA}.task_memories m WHERE id = ANY(:ids) AND archived_at IS NULL
+"""
+
+
+def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Source]:
+    """Raw memories that are not archived, by id."""
+    rows = connection.execute(text(_SOURCE_QUERY), {"ids": list(ids)})
+    return {
+        row.id: Source(
+            **{**row._mapping, "texts": tuple(row.texts), "tags": tuple(row.tags), "files": tuple(row.files)}  # type: ignore[arg-type]
+        )
+        for row in rows
+    }
+
+
+def load_merged_versions(connection: Connection, ids: Iterable[UUID | None]) -> dict[UUID, tuple[int, int]]:
+    """Version and number of sources of merged memories by id."""
+    rows = connection.execute(
+        text(f"SELECT id, version, source_count FROM {SCHEMA}.consolidated_memories WHERE id = ANY(:ids)"),
+        {"ids": [id_ for id_ in set(ids) if id_ is not None]},
+    )
+    return {row.id: (row.version, row.source_count) for row in rows}
+
+
+def load_source_vectors(connection: Connection, ids: Sequence[UUID], dimension: int) -> dict[UUID, Vectors]:
+    """Plain vectors float32 (dimension,) of raw memories by id."""
+    found, vectors = load_vectors(
+        connection,
+        f"SELECT id, embedding FROM {SCHEMA}.task_memories WHERE id = ANY(%(ids)s)",
+        {"ids": list(ids)},
+        dimension=dimension,
+    )
+    return dict(zip(to_uuids(found), vectors, strict=True))
+
+
+@dataclass(frozen=True)
+class MergedMemory:
+    """A merged memory ready to be written. ``version`` None = new; ``similarities`` belong to ``source_ids``."""
+
+    id: UUID
+    version: int | None
+    group_id: UUID
+    values: Mapping[str, Any]
+    vector: Vectors
+    model: str
+    source_ids: Sequence[UUID]
+    similarities: Sequence[float]
+    absorbed: Sequence[Source]
+    reason: str
+    superseded: Sequence[tuple[UUID, int]] = ()
+
+
+def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:
+    """Successor first: the merged memories with vector, files, tags and lineage, then their sources are hidden.
+
+    All in the caller's transaction, each merge a group of its own in the ledger.
+
+    Raises:
+        ConflictError: a row changed since it was read.
+    """
+    new = [m for m in merged if m.version is None]
+    extended = [m for m in merged if m.version is not None]
+    insert_rows(
+        connection, author, consolidated_memories, [_row(author, m, now, created=True) for m in new], operation="merge"
+    )
+    update_rows(
+        connection, author, consolidated_memories, [_row(author, m, now, created=False) for m in extended],
+        operation="merge",
+    )  # fmt: skip
+    update_rows(
+        connection,
+        author,
+        consolidated_memories,
+        [
+            Change(id_, m.group_id, {"superseded_by_id": m.id, "retired_at": now}, version, m.reason)
+            for m in merged
+            for id_, version in m.superseded
+        ],
+        operation="merge",
+    )
+    update_rows(
+        connection,
+        author,
+        task_memories,
+        [
+            Change(s.id, m.group_id, {"consolidated_into_id": m.id}, s.version, m.reason, 0.95)
+            for m in merged
+            for s in m.absorbed
+        ],
+        operation="merge",
+    )
+
+
+def _row(author: Author, merged: MergedMemory, now: datetime, *, created: bool) -> Change:
+    lineage = [
+        {
+            "parent_id": str(parent),
+            "parent_kind": "raw",
+            "similarity": similarity,
+            "job_id": None if author.job_id is None else str(author.job_id),
+        }
+        for parent, similarity in zip(merged.source_ids, merged.similarities, strict=True)
+    ]
+    values = {
+        **merged.values,
+        **({"created_at": now} if created else {}),
+        "source_memory_ids": list(merged.source_ids),
+        "source_count": len(merged.source_ids),
+        "embedding": vector_text(merged.vector),
+        "embedding_model": merged.model,
+        "embedding_dim": len(merged.vector),
+        "updated_at": now,
+        "lineage": lineage,
+    }
+    return Change(merged.id, merged.group_id, values, merged.version, merged.reason, 0.95)
+
+
+def get_consolidated(connection: Connection, memory_id: UUID) -> Row[Any] | None:
+    """A consolidated memory, vectors and caches left out."""
+    hidden = {"embedding", "content_tsv", "graph_version", "content_hash", "normalized_hash"}
+    columns = [column for column in consolidated_memories.c if column.name not in hidden]
+    return connection.execute(select(*columns).where(consolidated_memories.c.id == memory_id)).one_or_none()
+
+
+def load_lineage(connection: Connection, root: UUID, *, depth: int) -> Sequence[Row[Any]]:
+    """Edges below ``root`` with the parents' text: child_id, parent_id, parent_kind, similarity, level, content."""
+    query = f"""
+        WITH RECURSIVE tree AS (
+            SELECT child_id, parent_id, parent_kind, similarity, 1 AS level
+            FROM {memory_lineage} WHERE child_id = :root
+            UNION
+            SELECT l.child_id, l.parent_id, l.parent_kind, l.similarity, tree.level + 1
+            FROM {memory_lineage} l JOIN tree ON l.child_id = tree.parent_id WHERE tree.level < :depth)
+        SELECT tree.*, coalesce(raw.execution_summary, derived.content) AS content,
+            coalesce(raw.memory_type, derived.memory_type) AS memory_type
+        FROM tree LEFT JOIN {task_memories} raw ON raw.id = tree.parent_id
+            LEFT JOIN {consolidated_memories} derived ON derived.id = tree.parent_id
+        ORDER BY level, child_id, similarity DESC NULLS LAST, parent_id
+    """
+    return connection.execute(text(query), {"root": root, "depth": depth}).all()

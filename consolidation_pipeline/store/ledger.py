@@ -1,0 +1,400 @@
+"""The ledger: the one way to change knowledge.
+
+Every insert, update and delete of a ledgered table goes through here and leaves, in the same transaction, a row of
+``consolidation_changes`` with the state before and after and the row versions. Rows are staged by COPY and applied by
+one statement per table, whatever their number.
+
+An image of an insert or delete is the whole row; of an update, the columns that were written. Images of consolidated
+memories carry their ``files`` and ``lineage`` too, so one image restores the whole. Caches that the next run computes
+anew (relevance, graph version) are left out of images.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Table, text
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.store.schema import (
+    SCHEMA,
+    consolidated_memories,
+    consolidation_suggestions,
+    memory_relations,
+    playbook_entries,
+    task_memories,
+)
+
+LEDGERED: dict[str, Table] = {
+    table.name: table
+    for table in (
+        task_memories,
+        consolidated_memories,
+        memory_relations,
+        playbook_entries,
+        consolidation_suggestions,
+    )
+}
+
+_CACHES = {"relevance_score", "relevance_at", "graph_version"}
+# A row that leaves or enters the similarity graph, or moves in it, must be compared anew.
+_MOVES_IN_GRAPH = ("embedding", "archived_at", "retired_at")
+_PARTS = {"files": "text[]", "lineage": "jsonb"}
+_SHOWN_CONFLICTS = 20
+
+
+@dataclass(frozen=True)
+class Author:
+    """Who changes a project: the run (or None by hand), and the name that stands in the ledger."""
+
+    project_id: UUID
+    job_id: UUID | None
+    changed_by: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """One row to write. ``values`` are the columns (all for an insert, the changed ones for an update).
+
+    ``version`` is the row's present version: None for an insert. ``group_id`` ties together what one would undo at once.
+    """
+
+    entity_id: UUID
+    group_id: UUID
+    values: Mapping[str, Any]
+    version: int | None = None
+    reason: str | None = None
+    confidence: float | None = None
+
+
+def insert_rows(
+    connection: Connection, author: Author, table: Table, changes: Sequence[Change], *, operation: str
+) -> int:
+    """Write new rows at version 1, their files and lineage included. Returns their number.
+
+    Raises:
+        ConflictError: a row with one of the ids exists.
+    """
+    if not changes:
+        return 0
+    columns = _stage(connection, author, table, changes)
+    _refuse(connection, f"SELECT s.id FROM staged s JOIN {table} t USING (id)", "exists already")
+    names = ", ".join(["id", "project_id", *columns])
+    connection.execute(text(f"INSERT INTO {table} ({names}) SELECT {names} FROM staged"))
+    _write_parts(connection, table, replace=False)
+    return _append(
+        connection, author, operation, table, previous=None, new=_row_image(table), versions="NULL::integer, t.version"
+    )
+
+
+def update_rows(
+    connection: Connection, author: Author, table: Table, changes: Sequence[Change], *, operation: str
+) -> int:
+    """Write the given columns of existing rows; every change names the same columns. Returns their number.
+
+    Raises:
+        ConflictError: a row is gone or has another version than the change saw; nothing is written then.
+    """
+    if not changes:
+        return 0
+    columns = _stage(connection, author, table, changes)
+    _lock_rows(connection, table)
+    parts = [name for name in _PARTS if name in _staged_parts(changes)]
+    image = _columns_image(table, [*columns, *parts])
+    connection.execute(
+        text(
+            f"CREATE TEMP TABLE before ON COMMIT DROP AS SELECT t.id, {image} AS state FROM staged s JOIN {table} t USING (id)"
+        )
+    )
+    written = ", ".join(f"{name} = s.{name}" for name in columns)
+    moved = any(name in columns for name in _MOVES_IN_GRAPH) and "graph_version" in table.c
+    reset = ", graph_version = NULL" if moved else ""
+    connection.execute(
+        text(f"UPDATE {table} t SET version = t.version + 1, {written}{reset} FROM staged s WHERE t.id = s.id")
+    )
+    _write_parts(connection, table, replace=True)
+    count = _append(
+        connection,
+        author,
+        operation,
+        table,
+        previous="(SELECT state FROM before WHERE before.id = t.id)",
+        new=image,
+        versions="s.version, t.version",
+    )
+    connection.execute(text("DROP TABLE before"))
+    return count
+
+
+def revert_changes(
+    connection: Connection, author: Author, changes: Sequence[int], *, group_id: UUID, reason: str | None
+) -> dict[str, int]:
+    """Undo the changes with these ``seq`` numbers, newest first, and record that as changes of operation rollback.
+
+    Returns rows per effect: ``restored``, ``deleted``, ``recreated``.
+
+    Raises:
+        ConflictError: a change was undone before, or its row has changed since; nothing is written then.
+    """
+    done = {"restored": 0, "deleted": 0, "recreated": 0}
+    _stage_changes(connection, changes)
+    _refuse(
+        connection,
+        f"SELECT c.id FROM {SCHEMA}.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
+        "undoes a change that was to be rolled back: it was rolled back before",
+    )
+    # Depth 1 is the newest change of each row: changes of one depth are of different rows, so their order does not matter.
+    while connection.execute(text("SELECT 1 FROM reverting LIMIT 1")).scalar():
+        for name, table in LEDGERED.items():
+            _revert_wave(connection, author, name, table, group_id=group_id, reason=reason, done=done)
+        connection.execute(text("DELETE FROM reverting WHERE depth = 1"))
+        connection.execute(text("UPDATE reverting SET depth = depth - 1"))
+    connection.execute(text("DROP TABLE reverting"))
+    return done
+
+
+def _revert_wave(
+    connection: Connection,
+    author: Author,
+    name: str,
+    table: Table,
+    *,
+    group_id: UUID,
+    reason: str | None,
+    done: dict[str, int],
+) -> None:
+    connection.execute(
+        text(
+            "CREATE TEMP TABLE wave ON COMMIT DROP AS SELECT * FROM reverting WHERE depth = 1 AND entity_type = :name"
+        ),
+        {"name": name},
+    )
+    _refuse_changed(connection, table)
+    columns = [column.name for column in table.c if column.computed is None]
+    listed = ", ".join(columns)
+    record = f"jsonb_populate_record(%s, w.previous_state)"
+    done["deleted"] += connection.execute(
+        text(f"DELETE FROM {table} t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL")
+    ).rowcount
+    done["recreated"] += connection.execute(
+        text(
+            f"INSERT INTO {table} ({listed}) SELECT {', '.join('r.' + c for c in columns)} FROM wave w, LATERAL "
+            + record.replace("%s", f"NULL::{table}")
+            + " r WHERE w.new_state IS NULL"
+        )
+    ).rowcount
+    restored = [c for c in columns if c not in {"id", "project_id", "version", *_CACHES}]
+    reset = (
+        f", graph_version = CASE WHEN w.previous_state ?| ARRAY{list(_MOVES_IN_GRAPH)} THEN NULL ELSE t.graph_version END"
+        if "graph_version" in table.c
+        else ""
+    )
+    done["restored"] += connection.execute(
+        text(
+            f"UPDATE {table} t SET version = w.version_before{reset}, ({', '.join(restored)}) = "
+            f"(SELECT {', '.join('r.' + c for c in restored)} FROM {record.replace('%s', 't')} r) "
+            "FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL"
+        )
+    ).rowcount
+    _revert_parts(connection, table)
+    connection.execute(
+        text(
+            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, entity_id, "
+            "previous_state, new_state, version_before, version_after, reason, confidence, changed_by, reverts_change_id) "
+            "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
+            "version_after, version_before, :reason, confidence, :changed_by, id FROM wave ORDER BY seq DESC"
+        ),
+        {"job_id": author.job_id, "group_id": group_id, "reason": reason, "changed_by": author.changed_by},
+    )
+    connection.execute(text("DROP TABLE wave"))
+
+
+def _stage_changes(connection: Connection, changes: Sequence[int]) -> None:
+    connection.execute(
+        text(
+            "CREATE TEMP TABLE reverting ON COMMIT DROP AS SELECT c.*, "
+            "row_number() OVER (PARTITION BY entity_type, entity_id ORDER BY seq DESC) AS depth "
+            f"FROM {SCHEMA}.consolidation_changes c WHERE seq = ANY(:changes)"
+        ),
+        {"changes": list(changes)},
+    )
+
+
+def _refuse_changed(connection: Connection, table: Table) -> None:
+    """Every row must be in the state its newest change left it in."""
+    connection.execute(text(f"SELECT 1 FROM {table} t JOIN wave w ON t.id = w.entity_id ORDER BY t.id FOR UPDATE OF t"))
+    _refuse(
+        connection,
+        f"SELECT w.entity_id FROM wave w LEFT JOIN {table} t ON t.id = w.entity_id "
+        "WHERE t.version IS DISTINCT FROM w.version_after",
+        f"of {table.name} changed since",
+    )
+
+
+def _revert_parts(connection: Connection, table: Table) -> None:
+    """Files and lineage of the wave as their before-images have them."""
+    connection.execute(
+        text(f"DELETE FROM {SCHEMA}.memory_files f USING wave w WHERE f.owner_id = w.entity_id AND {_touches('files')}")
+    )
+    connection.execute(
+        text(
+            f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) SELECT w.project_id, w.entity_id, path "
+            "FROM wave w, jsonb_array_elements_text(w.previous_state -> 'files') AS path"
+        )
+    )
+    if table is not consolidated_memories:
+        return
+    connection.execute(
+        text(
+            f"DELETE FROM {SCHEMA}.memory_lineage l USING wave w WHERE l.child_id = w.entity_id AND {_touches('lineage')}"
+        )
+    )
+    connection.execute(text(_insert_lineage("w.project_id, w.entity_id", "wave w", "w.previous_state -> 'lineage'")))
+    connection.execute(
+        text(
+            f"DELETE FROM {SCHEMA}.memory_neighbors n USING wave w WHERE w.entity_id IN (n.a, n.b) AND "
+            "n.project_id = w.project_id AND (w.previous_state IS NULL OR w.previous_state ? 'embedding')"
+        )
+    )
+
+
+def _touches(part: str) -> str:
+    return f"(w.previous_state IS NULL OR w.previous_state ? '{part}')"
+
+
+def _insert_lineage(owner: str, source: str, edges: str) -> str:
+    return (
+        f"INSERT INTO {SCHEMA}.memory_lineage (project_id, child_id, parent_id, parent_kind, similarity, job_id) "
+        f"SELECT {owner}, e.parent_id, e.parent_kind, e.similarity, e.job_id FROM {source}, "
+        f"jsonb_to_recordset({edges}) AS e(parent_id uuid, parent_kind text, similarity real, job_id uuid)"
+    )
+
+
+def _stage(connection: Connection, author: Author, table: Table, changes: Sequence[Change]) -> list[str]:
+    """COPY the changes into the temporary table ``staged``; returns the table's columns among them."""
+    names = list(changes[0].values)
+    columns = [name for name in names if name not in _PARTS]
+    kinds = {name: _PARTS.get(name) or table.c[name].type.compile(connection.dialect) for name in names}
+    connection.execute(text("DROP TABLE IF EXISTS staged"))
+    declared = "".join(f", {name} {kind}" for name, kind in kinds.items())
+    connection.execute(
+        text(
+            "CREATE TEMP TABLE staged (n bigint, id uuid, project_id uuid, change_group uuid, expected integer, "
+            f"change_reason text, change_confidence double precision{declared}) ON COMMIT DROP"
+        )
+    )
+    rows = (
+        (n, c.entity_id, author.project_id, c.group_id, c.version, c.reason, c.confidence, *_encode(c.values, names))
+        for n, c in enumerate(changes)
+    )
+    copy_rows(connection, "staged", rows)
+    connection.execute(text("ANALYZE staged"))
+    return columns
+
+
+def copy_rows(connection: Connection, target: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Load rows into ``target`` by COPY."""
+    with connection.connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:  # type: ignore[attr-defined]
+        for row in rows:
+            copy.write_row(row)
+
+
+def _encode(values: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+    return [
+        json.dumps(v) if isinstance(v, dict | list) and _is_json(v) else v for v in (values[name] for name in names)
+    ]
+
+
+def _is_json(value: Any) -> bool:
+    return isinstance(value, dict) or any(isinstance(item, dict) for item in value)
+
+
+def _staged_parts(changes: Sequence[Change]) -> set[str]:
+    return {name for name in changes[0].values if name in _PARTS}
+
+
+def _lock_rows(connection: Connection, table: Table) -> None:
+    connection.execute(text(f"SELECT 1 FROM {table} t JOIN staged s USING (id) ORDER BY t.id FOR UPDATE OF t"))
+    _refuse(
+        connection,
+        f"SELECT s.id FROM staged s LEFT JOIN {table} t USING (id) WHERE t.version IS DISTINCT FROM s.expected",
+        f"of {table.name} changed meanwhile",
+    )
+
+
+def _refuse(connection: Connection, query: str, what: str) -> None:
+    rows = [str(row[0]) for row in connection.execute(text(query + f" LIMIT {_SHOWN_CONFLICTS}"))]
+    if rows:
+        raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), tuple(rows))
+
+
+def _write_parts(connection: Connection, table: Table, *, replace: bool) -> None:
+    staged = set(connection.execute(text("SELECT * FROM staged LIMIT 0")).keys())
+    if "files" in staged:
+        if replace:
+            connection.execute(text(f"DELETE FROM {SCHEMA}.memory_files f USING staged s WHERE f.owner_id = s.id"))
+        connection.execute(
+            text(
+                f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) "
+                "SELECT DISTINCT project_id, id, path FROM staged, unnest(files) AS path"
+            )
+        )
+    if "lineage" in staged and table is consolidated_memories:
+        if replace:
+            connection.execute(text(f"DELETE FROM {SCHEMA}.memory_lineage l USING staged s WHERE l.child_id = s.id"))
+        connection.execute(text(_insert_lineage("s.project_id, s.id", "staged s", "s.lineage")))
+
+
+def _append(
+    connection: Connection,
+    author: Author,
+    operation: str,
+    table: Table,
+    *,
+    previous: str | None,
+    new: str,
+    versions: str,
+) -> int:
+    return connection.execute(
+        text(
+            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, entity_id, "
+            "previous_state, new_state, version_before, version_after, reason, confidence, changed_by) "
+            f"SELECT :job_id, s.project_id, s.change_group, :operation, '{table.name}', t.id, {previous or 'NULL'}, {new}, "
+            f"{versions.replace('s.version', 's.expected')}, s.change_reason, s.change_confidence, :changed_by "
+            f"FROM staged s JOIN {table} t USING (id) ORDER BY s.n"
+        ),
+        {"job_id": author.job_id, "operation": operation, "changed_by": author.changed_by},
+    ).rowcount
+
+
+def _row_image(table: Table) -> str:
+    """SQL of the whole row ``t`` as jsonb, caches and generated columns left out, files and lineage put in."""
+    left_out = [c.name for c in table.c if c.computed is not None or c.name in _CACHES]
+    image = f"to_jsonb(t) - ARRAY[{', '.join(repr(name) for name in left_out)}]::text[]"
+    return f"({image} || jsonb_build_object({', '.join(_part_image(table))}))" if _part_image(table) else f"({image})"
+
+
+def _columns_image(table: Table, names: Sequence[str]) -> str:
+    """SQL of the named columns of row ``t`` as jsonb."""
+    kept = [f"'{name}', t.{name}" for name in names if name not in _PARTS and name not in _CACHES]
+    parts = [part for part in _part_image(table) if part.split("'")[1] in names]
+    return f"jsonb_build_object({', '.join([*kept, *parts])})"
+
+
+def _part_image(table: Table) -> list[str]:
+    files = (
+        f"'files', (SELECT coalesce(jsonb_agg(path ORDER BY path), '[]') FROM {SCHEMA}.memory_files f "
+        "WHERE f.owner_id = t.id)"
+    )
+    lineage = (
+        "'lineage', (SELECT coalesce(jsonb_agg(jsonb_build_object('parent_id', parent_id, 'parent_kind', parent_kind, "
+        f"'similarity', similarity, 'job_id', job_id) ORDER BY parent_id), '[]') FROM {SCHEMA}.memory_lineage l "
+        "WHERE l.child_id = t.id)"
+    )
+    if table is consolidated_memories:
+        return [files, lineage]
+    return [files] if table is task_memories else []

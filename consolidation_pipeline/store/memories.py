@@ -1,0 +1,279 @@
+"""Raw memories: loading imports in bulk, reading them back, embeddings and relevance."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.memories import NewMemory, content_hash, embedding_text, memory_id, normalized_hash
+from consolidation_pipeline.store.ledger import copy_rows
+from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_vectors, to_ids, to_uuids, vector_text
+
+_MEMORIES = f"{SCHEMA}.task_memories"
+
+# Column -> type in the staging table, in the order in which rows are written.
+_STAGED = {
+    "id": "uuid",
+    "source": "text",
+    "external_id": "text",
+    "task_id": "text",
+    "user_id": "text",
+    "agent_id": "text",
+    "session_id": "text",
+    "memory_type": "text",
+    "goal": "text",
+    "execution_summary": "text",
+    "result": "text",
+    "feedback": "text",
+    "lessons_learned": "text",
+    "tags": "text[]",
+    "tool_usage": "jsonb",
+    "error_patterns": "jsonb",
+    "metadata": "jsonb",
+    "success": "boolean",
+    "importance": "double precision",
+    "pinned": "boolean",
+    "reused_count": "integer",
+    "last_accessed_at": "timestamptz",
+    "content_hash": "text",
+    "normalized_hash": "text",
+    "embedding": "vector",
+    "embedding_model": "text",
+    "embedding_dim": "integer",
+    "learned_at": "timestamptz",
+    "language": "regconfig",
+}
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What became of a batch: ``changed`` are line numbers of rows whose id exists with other content."""
+
+    added: int
+    unchanged: int
+    changed: tuple[int, ...]
+
+
+def append_memories(
+    connection: Connection, project_id: UUID, slug: str, rows: Iterable[tuple[int, NewMemory]]
+) -> Appended:
+    """Store a batch of (line, memory); rows whose (source, external_id) exists are left as they are.
+
+    One COPY and three statements, whatever the number of rows.
+    """
+    declared = ", ".join(f"{name} {kind}" for name, kind in _STAGED.items())
+    connection.execute(text("DROP TABLE IF EXISTS arriving"))
+    connection.execute(text(f"CREATE TEMP TABLE arriving (line bigint, files text[], {declared}) ON COMMIT DROP"))
+    copy_rows(connection, "arriving", (_staged_row(slug, line, memory) for line, memory in rows))
+    names = ", ".join(name for name in _STAGED if name != "learned_at")
+    added = (
+        connection.execute(
+            text(
+                f"INSERT INTO {_MEMORIES} (project_id, learned_at, {names}) "
+                f"SELECT DISTINCT ON (id) :project, coalesce(learned_at, now()), {names} FROM arriving ORDER BY id, line "
+                "ON CONFLICT DO NOTHING RETURNING id"
+            ),
+            {"project": project_id},
+        )
+        .scalars()
+        .all()
+    )
+    connection.execute(
+        text(
+            f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) "
+            "SELECT DISTINCT CAST(:project AS uuid), id, path FROM arriving, unnest(files) AS path WHERE id = ANY(:added) "
+            "ON CONFLICT DO NOTHING"
+        ),
+        {"project": project_id, "added": added},
+    )
+    total, changed = connection.execute(
+        text(
+            "SELECT count(*), coalesce(array_agg(line ORDER BY line) FILTER (WHERE a.content_hash <> m.content_hash), '{}') "
+            f"FROM arriving a JOIN {_MEMORIES} m USING (id)"
+        )
+    ).one()
+    return Appended(len(added), total - len(added) - len(changed), tuple(changed))
+
+
+def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:
+    body = _body([getattr(memory, name) for name in TEXT_COLUMNS])
+    derived = {
+        "id": memory_id(slug, memory.source, memory.external_id),
+        "content_hash": content_hash(body),
+        "normalized_hash": normalized_hash(body),
+        "embedding": None if memory.embedding is None else vector_text(np.asarray(memory.embedding, np.float32)),
+        "embedding_dim": None if memory.embedding is None else len(memory.embedding),
+        "tags": list(memory.tags),
+        "metadata": json.dumps(memory.metadata),
+        "tool_usage": _json(memory.tool_usage),
+        "error_patterns": _json(memory.error_patterns),
+    }
+    return [line, list(memory.files), *(derived[n] if n in derived else getattr(memory, n) for n in _STAGED)]
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value)
+
+
+@dataclass(frozen=True)
+class Unembedded:
+    """Texts of one table that wait for a vector: ids ``S16`` (n,), texts and content hashes in the same order."""
+
+    ids: Ids
+    texts: list[str]
+    hashes: list[str]
+
+
+# The columns of a raw memory that are embedded, as `embedding_text` takes them.
+TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")
+# Table -> (columns that are embedded, rows that need a vector).
+_EMBEDDED = {
+    "task_memories": (", ".join(TEXT_COLUMNS), "archived_at IS NULL"),
+    "consolidated_memories": ("content", "retired_at IS NULL"),
+    "playbook_entries": ("content", "status <> 'retired'"),
+}
+EMBEDDED_TABLES = tuple(_EMBEDDED)
+
+
+def count_embedded(connection: Connection, project_id: UUID, table: str, model: str) -> int:
+    """Rows of ``table`` that count and have a vector of ``model``."""
+    _, live = _EMBEDDED[table]
+    query = f"SELECT count(*) FROM {SCHEMA}.{table} WHERE project_id = :project AND {live} AND embedding_model = :model"
+    return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar_one())
+
+
+def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model: str) -> int:
+    """Take vectors over from rows of any project and table that hold the same content in the same model."""
+    _, live = _EMBEDDED[table]
+    sources = " UNION ALL ".join(
+        f"SELECT content_hash, embedding, embedding_dim FROM {SCHEMA}.{name} WHERE embedding_model = :model "
+        "AND content_hash IN (SELECT content_hash FROM wanted)"
+        for name in EMBEDDED_TABLES
+    )
+    reset = "" if table == "playbook_entries" else ", graph_version = NULL"
+    return connection.execute(
+        text(
+            f"WITH wanted AS (SELECT id, content_hash FROM {SCHEMA}.{table} WHERE project_id = :project AND {live} "
+            "AND embedding_model IS DISTINCT FROM :model), "
+            f"cached AS (SELECT DISTINCT ON (content_hash) * FROM ({sources}) s) "
+            f"UPDATE {SCHEMA}.{table} t SET embedding = c.embedding, embedding_model = :model, "
+            f"embedding_dim = c.embedding_dim{reset} "
+            "FROM wanted w JOIN cached c USING (content_hash) WHERE t.id = w.id"
+        ),
+        {"project": project_id, "model": model},
+    ).rowcount
+
+
+def load_unembedded(connection: Connection, project_id: UUID, table: str, model: str, limit: int) -> Unembedded:
+    """Up to ``limit`` rows without a vector of ``model``, by id."""
+    columns, live = _EMBEDDED[table]
+    rows = connection.execute(
+        text(
+            f"SELECT id, content_hash, {columns} FROM {SCHEMA}.{table} WHERE project_id = :project AND {live} "
+            "AND embedding_model IS DISTINCT FROM :model ORDER BY id LIMIT :limit"
+        ),
+        {"project": project_id, "model": model, "limit": limit},
+    ).all()
+    texts = [row[2] if len(row) == 3 else _body(row[2:]) for row in rows]
+    return Unembedded(to_ids([row[0] for row in rows]), texts, [row[1] for row in rows])
+
+
+def _body(fields: Sequence[str | None]) -> str:
+    return embedding_text(**dict(zip(TEXT_COLUMNS, fields, strict=True)))  # type: ignore[arg-type]
+
+
+def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vectors, model: str) -> None:
+    """Write vectors float32 (n, d) to the rows with ``ids``: one COPY, one statement."""
+    connection.execute(text("CREATE TEMP TABLE vectors (id uuid, embedding vector) ON COMMIT DROP"))
+    copy_vectors(connection, "vectors (id, embedding)", ids, vectors)
+    reset = "" if table == "playbook_entries" else ", graph_version = NULL"
+    connection.execute(
+        text(
+            f"UPDATE {SCHEMA}.{table} t SET embedding = v.embedding, embedding_model = :model, embedding_dim = :dim{reset} "
+            "FROM vectors v WHERE t.id = v.id"
+        ),
+        {"model": model, "dim": vectors.shape[1]},
+    )
+    connection.execute(text("DROP TABLE vectors"))
+
+
+@dataclass(frozen=True)
+class Decaying:
+    """Inputs of decay, arrays of shape (n,): ids ``S16``, days float64 as of the instant asked for."""
+
+    ids: Ids
+    age_days: npt.NDArray[np.float64]
+    access_days: npt.NDArray[np.float64]
+    importance: npt.NDArray[np.float64]
+    relations: npt.NDArray[np.int64]
+    confidence: npt.NDArray[np.float64]
+
+
+_ACTIVE = {
+    "task_memories": "NOT t.is_archived AND NOT t.is_consolidated",
+    "consolidated_memories": "t.retired_at IS NULL",
+}
+
+
+def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: datetime) -> Decaying:
+    """Active rows of ``table`` with their ages and confirmed relations as of an instant."""
+    rows = connection.execute(
+        text(
+            "WITH ends AS (SELECT a_id AS id, confidence FROM {s}.memory_relations WHERE project_id = :project "
+            "AND status = 'confirmed' AND created_at <= :as_of UNION ALL SELECT b_id, confidence FROM {s}.memory_relations "
+            "WHERE project_id = :project AND status = 'confirmed' AND created_at <= :as_of), "
+            "links AS (SELECT id, count(*) AS relations, avg(confidence) AS confidence FROM ends GROUP BY id) "
+            "SELECT t.id, extract(epoch FROM :as_of - t.learned_at)::float8 / 86400, "
+            "extract(epoch FROM :as_of - t.last_accessed_at)::float8 / 86400, t.importance, "
+            "coalesce(l.relations, 0), coalesce(l.confidence, 0.5) "
+            "FROM {s}.{t} t LEFT JOIN links l USING (id) WHERE t.project_id = :project AND {active} ORDER BY t.id".format(
+                s=SCHEMA, t=table, active=_ACTIVE[table]
+            )
+        ),
+        {"project": project_id, "as_of": as_of},
+    ).all()
+    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in range(6)]
+    return Decaying(
+        to_ids(columns[0]),
+        np.array(columns[1], np.float64),
+        np.array([np.nan if d is None else d for d in columns[2]], np.float64),
+        np.array(columns[3], np.float64),
+        np.array(columns[4], np.int64),
+        np.array(columns[5], np.float64),
+    )
+
+
+def save_relevance(
+    connection: Connection, table: str, ids: Ids, relevance: npt.NDArray[np.float64], as_of: datetime
+) -> None:
+    """Write relevance (n,) and the instant it stands for: one COPY, one statement."""
+    connection.execute(text("CREATE TEMP TABLE scores (id uuid, relevance double precision) ON COMMIT DROP"))
+    copy_scores(connection, "scores (id, relevance)", ids, relevance)
+    connection.execute(
+        text(
+            f"UPDATE {SCHEMA}.{table} t SET relevance_score = s.relevance, relevance_at = :as_of "
+            "FROM scores s WHERE t.id = s.id"
+        ),
+        {"as_of": as_of},
+    )
+    connection.execute(text("DROP TABLE scores"))
+
+
+def copy_scores(connection: Connection, target: str, ids: Ids, scores: npt.NDArray[np.float64]) -> None:
+    """Load ids ``S16`` (n,) and scores (n,) into ``target`` by COPY."""
+    copy_rows(connection, target, zip(to_uuids(ids), scores.tolist(), strict=True))
+
+
+def load_texts(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, str]:
+    """Text that is embedded, by id, of raw memories."""
+    query = f"SELECT id, {', '.join(TEXT_COLUMNS)} FROM {_MEMORIES} WHERE id = ANY(:ids)"
+    return {row[0]: _body(row[1:]) for row in connection.execute(text(query), {"ids": list(ids)})}

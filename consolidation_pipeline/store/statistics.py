@@ -1,0 +1,167 @@
+"""Counts over a project: what the report, the metrics command and the sensors read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.schema import SCHEMA
+
+
+@dataclass(frozen=True)
+class ProjectCounts:
+    """A project in numbers. Reduction = 1 - active units / raw memories that are not archived; None without any."""
+
+    memories: int
+    active: int
+    consolidated: int
+    archived: int
+    merged: int
+    by_type: Mapping[str, int]
+    by_level: Mapping[str, int]
+    needs_review: int
+    suggest_groups: int
+    pattern_groups: int
+    cost_usd: float
+    tokens: int
+
+    @property
+    def units(self) -> int:
+        """Active raw memories and active merged memories."""
+        return self.active + self.merged
+
+    @property
+    def reduction(self) -> float | None:
+        """Share of the units that merging took away, not clamped."""
+        before = self.active + self.consolidated
+        return None if before == 0 else 1.0 - self.units / before
+
+
+def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
+    """Count everything there is to know about a project."""
+    one = {"project": project_id}
+    raw = connection.execute(
+        text(
+            "SELECT count(*) AS memories, count(*) FILTER (WHERE NOT is_archived AND NOT is_consolidated) AS active, "
+            "count(*) FILTER (WHERE is_consolidated AND NOT is_archived) AS consolidated, "
+            f"count(*) FILTER (WHERE is_archived) AS archived FROM {SCHEMA}.task_memories WHERE project_id = :project"
+        ),
+        one,
+    ).one()
+    return ProjectCounts(
+        memories=raw.memories,
+        active=raw.active,
+        consolidated=raw.consolidated,
+        archived=raw.archived,
+        merged=_count(connection, "consolidated_memories", "kind = 'merged' AND retired_at IS NULL", one),
+        by_type=_grouped(connection, "memory_type", "task_memories", "NOT is_archived AND NOT is_consolidated", one),
+        by_level=_grouped(connection, "abstraction_level::text", "consolidated_memories", "retired_at IS NULL", one),
+        needs_review=_count(connection, "consolidated_memories", "needs_review AND retired_at IS NULL", one)
+        + _count(connection, "playbook_entries", "status = 'review'", one)
+        + _count(connection, "consolidation_suggestions", "status = 'pending'", one),
+        suggest_groups=_count(connection, "memory_clusters", "tier = 'suggest' AND is_representative", one),
+        pattern_groups=_count(connection, "memory_clusters", "tier = 'pattern' AND is_representative", one),
+        **_spending(connection, one),
+    )
+
+
+def _count(connection: Connection, table: str, condition: str, parameters: Mapping[str, Any]) -> int:
+    query = f"SELECT count(*) FROM {SCHEMA}.{table} WHERE project_id = :project AND {condition}"
+    return int(connection.execute(text(query), parameters).scalar_one())
+
+
+def _grouped(
+    connection: Connection, column: str, table: str, condition: str, parameters: Mapping[str, Any]
+) -> dict[str, int]:
+    query = (
+        f"SELECT {column}, count(*) FROM {SCHEMA}.{table} WHERE project_id = :project AND {condition} "
+        "GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    return {row[0]: row[1] for row in connection.execute(text(query), parameters)}
+
+
+def _spending(connection: Connection, parameters: Mapping[str, Any]) -> dict[str, Any]:
+    row = connection.execute(
+        text(
+            "SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8 AS cost_usd, "
+            f"coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens FROM {SCHEMA}.llm_calls "
+            "WHERE project_id = :project AND status <> 'cached'"
+        ),
+        parameters,
+    ).one()
+    return {"cost_usd": row.cost_usd, "tokens": int(row.tokens)}
+
+
+def fingerprint(connection: Connection, project_id: UUID) -> str:
+    """A hash of everything a run reads: equal before and after means that a run would find nothing to do.
+
+    Order-free sums of row hashes, so it takes one scan per table.
+    """
+    parts = {
+        "task_memories": "id, version, content_hash, importance, reused_count, last_accessed_at, embedding_model, "
+        "graph_version, consolidated_into_id, archived_at",
+        "consolidated_memories": "id, version, content_hash, importance, reuse_count, embedding_model, graph_version",
+        "memory_relations": "id, version, status, confidence",
+        "memory_clusters": "tier, cluster_key, member_id",
+    }
+    union = " UNION ALL ".join(
+        f"SELECT '{table}' AS part, count(*) AS rows, sum(hashtextextended(concat_ws('|', {columns}), 0)::numeric) AS total "
+        f"FROM {SCHEMA}.{table} WHERE project_id = :project"
+        for table, columns in parts.items()
+    )
+    query = f"SELECT md5(string_agg(concat_ws(':', part, rows, total), ',' ORDER BY part)) FROM ({union}) s"
+    return str(connection.execute(text(query), {"project": project_id}).scalar_one())
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """What the triggers look at; ``last_job_at`` is the start of the last job that merged."""
+
+    slug: str
+    consolidation_enabled: bool
+    config: Mapping[str, Any]
+    active: int
+    new: int
+    has_live_job: bool
+    last_job_at: datetime | None
+
+
+def list_backlogs(connection: Connection) -> list[Backlog]:
+    """Every project with its active memories, those that came since its last job, and whether a job is under way."""
+    rows = connection.execute(
+        text(
+            f"""
+            WITH last AS (
+                SELECT project_id, max(started_at) FILTER (WHERE 'merged_memories' = ANY(phases_completed)) AS at,
+                    bool_or(status IN ('pending', 'running')) AS live
+                FROM {SCHEMA}.consolidation_jobs GROUP BY project_id),
+            counts AS (
+                SELECT m.project_id, count(*) AS active,
+                    count(*) FILTER (WHERE last.at IS NULL OR m.created_at > last.at) AS new
+                FROM {SCHEMA}.task_memories m LEFT JOIN last USING (project_id)
+                WHERE NOT m.is_archived AND NOT m.is_consolidated GROUP BY m.project_id)
+            SELECT p.slug, p.consolidation_enabled, p.config, coalesce(c.active, 0), coalesce(c.new, 0),
+                coalesce(last.live, false), last.at
+            FROM {SCHEMA}.projects p LEFT JOIN counts c ON c.project_id = p.id LEFT JOIN last ON last.project_id = p.id
+            ORDER BY p.slug
+            """
+        )
+    )
+    return [Backlog(*row) for row in rows]
+
+
+def raw_versions(connection: Connection) -> dict[str, str]:
+    """A hash of the raw memories of every project, by slug: it changes when a memory comes, is archived or restored."""
+    rows = connection.execute(
+        text(
+            "SELECT p.slug, concat_ws('-', count(m.id), coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0), "
+            "count(m.archived_at)) "
+            f"FROM {SCHEMA}.projects p LEFT JOIN {SCHEMA}.task_memories m ON m.project_id = p.id GROUP BY p.slug"
+        )
+    )
+    return {row[0]: row[1] for row in rows}

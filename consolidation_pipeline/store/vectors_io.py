@@ -1,0 +1,146 @@
+"""Vectors and id pairs between Postgres and NumPy by binary COPY: one strided view, no Python object per row.
+
+Ids travel as ``S16``: the 16 bytes of a UUID, which sort as Postgres sorts them. (NumPy drops trailing NULs when an
+element becomes ``bytes``; ``to_uuids`` puts them back.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection
+
+from consolidation_pipeline.core.vectors import find_unusable
+from consolidation_pipeline.errors import EmbeddingError
+
+Ids = npt.NDArray[np.bytes_]
+Vectors = npt.NDArray[np.float32]
+
+_HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_TRAILER = b"\xff\xff"
+_CHUNK_ROWS = 65_536
+
+
+def to_ids(uuids: Sequence[UUID]) -> Ids:
+    """UUIDs as an ``S16`` array of shape (n,)."""
+    return np.frombuffer(b"".join(u.bytes for u in uuids), dtype="S16")
+
+
+def to_uuids(ids: Ids) -> list[UUID]:
+    """An ``S16`` array back as UUIDs."""
+    raw = np.ascontiguousarray(ids).tobytes()
+    return [UUID(bytes=raw[at : at + 16]) for at in range(0, len(raw), 16)]
+
+
+def vector_text(vector: Vectors) -> str:
+    """One vector of shape (d,) as Postgres writes it; exact, as float32 survives the way through decimal text."""
+    return f"[{','.join(map(repr, vector.tolist()))}]"
+
+
+def load_vectors(
+    connection: Connection, query: str, parameters: Mapping[str, Any], *, dimension: int
+) -> tuple[Ids, Vectors]:
+    """Ids ``S16`` (n,) and vectors float32 (n, dimension) of a query that selects ``id, embedding``.
+
+    Raises:
+        EmbeddingError: a vector has another length than ``dimension``.
+    """
+    record = _vector_record(dimension)
+    rows = _copy_out(connection, query, parameters, record, f"vectors of {dimension} dimensions")
+    wrong = np.flatnonzero(rows["dimension"] != dimension)
+    if wrong.size:
+        first = rows[wrong[0]]
+        raise EmbeddingError(
+            f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has a vector of {first['dimension']} dimensions, not {dimension}"
+        )
+    return rows["id"].copy(), rows["vector"].astype(np.float32)
+
+
+def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors) -> None:
+    """Load ids ``S16`` (n,) and vectors float32 (n, d) into ``target``, written as ``table (id, embedding)``.
+
+    Raises:
+        EmbeddingError: a vector holds NaN or infinity, or is zero; nothing is written then.
+    """
+    bad = find_unusable(vectors)
+    if bad.size:
+        raise EmbeddingError(
+            f"{bad.size} vectors are NaN, infinite or zero, the first of memory {to_uuids(ids[bad[:1]])[0]}"
+        )
+    rows = np.zeros(len(ids), dtype=_vector_record(vectors.shape[1]))
+    rows["fields"], rows["id_size"], rows["id"] = 2, 16, ids
+    rows["size"], rows["dimension"], rows["vector"] = 4 + 4 * vectors.shape[1], vectors.shape[1], vectors
+    _copy_in(connection, target, rows)
+
+
+def load_pairs(
+    connection: Connection, query: str, parameters: Mapping[str, Any]
+) -> tuple[Ids, Ids, npt.NDArray[np.float32]]:
+    """Ids a and b ``S16`` (m,) and similarity float32 (m,) of a query that selects ``a, b, similarity``."""
+    rows = _copy_out(connection, query, parameters, _PAIR_RECORD, "pairs")
+    return rows["a"].copy(), rows["b"].copy(), rows["similarity"].astype(np.float32)
+
+
+def copy_pairs(connection: Connection, target: str, a: Ids, b: Ids, similarity: npt.NDArray[np.float32]) -> None:
+    """Load pairs of shape (m,) into ``target``, written as ``table (a, b, similarity)``."""
+    rows = np.zeros(len(a), dtype=_PAIR_RECORD)
+    rows["fields"], rows["a_size"], rows["b_size"], rows["size"] = 3, 16, 16, 4
+    rows["a"], rows["b"], rows["similarity"] = a, b, similarity
+    _copy_in(connection, target, rows)
+
+
+# Rows of fixed width as `COPY .. (FORMAT binary)` writes them: a field count, then per field its size and its bytes.
+_PAIR_RECORD = np.dtype(
+    [
+        ("fields", ">i2"),
+        ("a_size", ">i4"),
+        ("a", "S16"),
+        ("b_size", ">i4"),
+        ("b", "S16"),
+        ("size", ">i4"),
+        ("similarity", ">f4"),
+    ]
+)
+
+
+def _vector_record(dimension: int) -> np.dtype[np.void]:
+    return np.dtype(
+        [
+            ("fields", ">i2"),
+            ("id_size", ">i4"),
+            ("id", "S16"),
+            ("size", ">i4"),
+            ("dimension", ">i2"),
+            ("unused", ">i2"),
+            ("vector", ">f4", (dimension,)),
+        ]
+    )
+
+
+def _copy_out(
+    connection: Connection, query: str, parameters: Mapping[str, Any], record: np.dtype[np.void], what: str
+) -> npt.NDArray[np.void]:
+    buffer = bytearray()
+    with _cursor(connection).copy(f"COPY ({query}) TO STDOUT (FORMAT binary)", parameters) as copy:
+        for block in copy:
+            buffer += block
+    body = memoryview(buffer)[len(_HEADER) : -len(_TRAILER)]
+    if len(body) % record.itemsize:
+        raise EmbeddingError(f"the stored rows are not all {what}: run the reembed job, or select one embedding model")
+    return np.frombuffer(body, dtype=record)
+
+
+def _copy_in(connection: Connection, target: str, rows: npt.NDArray[np.void]) -> None:
+    with _cursor(connection).copy(f"COPY {target} FROM STDIN (FORMAT binary)") as copy:
+        copy.write(_HEADER)
+        for start in range(0, len(rows), _CHUNK_ROWS):
+            copy.write(rows[start : start + _CHUNK_ROWS].tobytes())
+        copy.write(_TRAILER)
+
+
+def _cursor(connection: Connection) -> Any:
+    return connection.connection.cursor()

@@ -1,0 +1,82 @@
+"""A real Postgres with pgvector for every test: one embedded server per session, one fresh database per test."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.embedded import server_url
+from consolidation_pipeline.store.engine import Engine, connect_engine, upgrade, with_driver
+
+TEMPLATE = "consolidation_template"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """URL (no driver) of a server with a migrated template database; ``TEST_DATABASE_URL`` names another server."""
+    given = os.environ.get("TEST_DATABASE_URL")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    template = f"{TEMPLATE}_{worker}"
+    if given is None:
+        # One server per worker: its folder must be short, for a socket's path has a limit.
+        given = server_url(tmp_path_factory.mktemp("pg"), "postgres")
+    with psycopg.connect(given, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(template)))
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))
+    engine = connect_engine(_of(given, template))
+    upgrade(engine)
+    engine.dispose()
+    return given
+
+
+@pytest.fixture
+def empty_database_url(server: str) -> Iterator[str]:
+    """URL of a database without our schema."""
+    yield from _database(server, None)
+
+
+@pytest.fixture
+def database_url(server: str) -> Iterator[str]:
+    """URL of a fresh, migrated database."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    yield from _database(server, f"{TEMPLATE}_{worker}")
+
+
+@pytest.fixture
+def engine(database_url: str) -> Engine:
+    """Engine on a fresh, migrated database."""
+    return connect_engine(with_driver(database_url, "psycopg"))
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings of a process whose environment names the fresh database."""
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", database_url)
+    monkeypatch.setenv("CONSOLIDATION_DATA_DIR", str(tmp_path))
+    return Settings()
+
+
+def _database(server: str, template: str | None) -> Iterator[str]:
+    name = f"test_{uuid.uuid4().hex[:12]}"
+    create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
+    if template is not None:
+        create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(create)
+    yield _of(server, name).replace("postgresql+psycopg://", "postgresql://")
+    connect_engine(_of(server, name)).dispose()
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+def _of(server: str, database: str) -> str:
+    """The URL of another database on the same server."""
+    head, _, query = server.partition("?")
+    return with_driver(f"{head.rpartition('/')[0]}/{database}" + (f"?{query}" if query else ""), "psycopg")

@@ -1,0 +1,135 @@
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from consolidation_pipeline.core.vectors import center, cosine, find_unusable, normalize
+
+numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
+matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=6), elements=numbers)
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([1.0, 0.0], [1.0, 0.0], 1.0),
+        ([1.0, 0.0], [-2.0, 0.0], -1.0),
+        ([1.0, 0.0], [0.0, 5.0], 0.0),
+        ([3.0, 4.0], [4.0, 3.0], 0.96),
+        ([1, 2, 3], np.array([2, 4, 6], dtype=np.float32), 1.0),
+    ],
+)
+def test_cosine_of_known_angles(a, b, expected):
+    assert cosine(a, b) == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("a", "b"), [([], []), ([], [1.0]), ([1.0], [1.0, 2.0]), ([0.0, 0.0], [1.0, 2.0])])
+def test_cosine_is_zero_for_vectors_that_cannot_be_compared(a, b):
+    assert cosine(a, b) == 0.0
+
+
+@pytest.mark.parametrize("left", [5e-324, 1e-200, 1e-30, 1.0, 1e30, 1e200, 1e308])
+@pytest.mark.parametrize("right", [5e-324, 1e-200, 1e30, 1e308])
+def test_cosine_does_not_depend_on_magnitude(left, right):
+    assert cosine([left, 0.0, left], [right, right, 0.0]) == pytest.approx(0.5, abs=1e-12)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_cosine_refuses_non_finite_entries_and_names_the_argument(bad):
+    with pytest.raises(ValueError, match="b holds NaN or infinity"):
+        cosine([1.0, 2.0], [1.0, bad])
+    with pytest.raises(ValueError, match="a holds NaN or infinity"):
+        cosine([bad], [1.0, 2.0])
+
+
+def test_cosine_refuses_a_matrix():
+    with pytest.raises(ValueError, match=r"a has shape \(1, 2\)"):
+        cosine([[1.0, 2.0]], [1.0, 2.0])
+
+
+@settings(deadline=None)
+@given(matrices.filter(lambda x: len(x) > 1))
+def test_cosine_is_symmetric_bounded_and_one_for_equal_vectors(x):
+    assert cosine(x[0], x[1]) == cosine(x[1], x[0])
+    assert -1.0 <= cosine(x[0], x[1]) <= 1.0
+    assert cosine(x[0], x[0]) == (1.0 if x[0].any() else 0.0)
+
+
+@settings(deadline=None)
+@given(matrices)
+def test_normalized_rows_keep_their_direction_and_have_length_one_or_zero(x):
+    unit = normalize(x)
+    assert unit.dtype == np.float32
+    assert unit.shape == x.shape
+    lengths = np.linalg.norm(unit.astype(np.float64), axis=1)
+    assert np.allclose(lengths, x.any(axis=1), atol=1e-6)
+    assert all(cosine(row, original) > 1.0 - 1e-6 for row, original in zip(unit, x, strict=True) if original.any())
+
+
+@settings(deadline=None)
+@given(matrices)
+def test_normalizing_twice_changes_no_more_than_rounding(x):
+    assert np.allclose(normalize(normalize(x)), normalize(x), atol=2e-7)
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-200, 1e30, 1e300])
+def test_normalize_survives_extreme_magnitudes(scale):
+    assert np.allclose(normalize(np.array([[scale, scale], [0.0, -scale]])), [[0.70710678, 0.70710678], [0.0, -1.0]])
+
+
+def test_normalize_leaves_its_input_alone_and_accepts_no_rows():
+    x = np.array([[3.0, 4.0]])
+    normalize(x)
+    assert x.tolist() == [[3.0, 4.0]]
+    assert normalize(np.empty((0, 3))).shape == (0, 3)
+    assert normalize(np.empty((2, 0))).shape == (2, 0)
+
+
+def test_normalize_names_the_first_bad_row_beyond_the_first_block():
+    x = np.ones((5000, 2))
+    x[4321, 1] = np.nan
+    with pytest.raises(ValueError, match="row 4321 of x holds NaN"):
+        normalize(x)
+
+
+@pytest.mark.parametrize("bad", [[1.0, 2.0], [[["a"]]], [["a", "b"]], [[1 + 2j]]])
+def test_normalize_refuses_what_is_not_a_numeric_matrix(bad):
+    with pytest.raises(ValueError, match=r"x has (shape|dtype)"):
+        normalize(bad)
+
+
+def test_centered_rows_are_the_unit_directions_from_the_mean():
+    x = np.array([[1.0, 1.0], [1.0, -1.0], [4.0, 0.0]])
+    assert np.allclose(center(x, [1.0, 0.0]), [[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])
+
+
+def test_a_row_equal_to_the_mean_up_to_rounding_has_no_direction():
+    row = normalize(np.random.default_rng(1).standard_normal((1, 64)))
+    mean = row[0].astype(np.float64) * (1.0 + 1e-8)
+    assert not center(row, mean).any()
+
+
+def test_center_works_where_the_difference_would_overflow():
+    assert np.allclose(center(np.array([[1e308, 0.0]]), [-1e308, 0.0]), [[1.0, 0.0]])
+
+
+@pytest.mark.parametrize("mean", [[1.0], [[1.0, 2.0]], [1.0, math.nan]])
+def test_center_refuses_a_mean_that_is_not_like_a_row(mean):
+    with pytest.raises(ValueError, match=r"it must be finite and of shape \(2,\)"):
+        center(np.ones((3, 2)), mean)
+
+
+def test_find_unusable_lists_rows_with_nan_infinity_or_only_zeros():
+    x = np.array([[1.0, 0.0], [0.0, 0.0], [np.nan, 1.0], [1e-300, 0.0], [np.inf, 0.0], [-0.0, 0.0]])
+    assert find_unusable(x).tolist() == [1, 2, 4, 5]
+    assert find_unusable(np.empty((0, 2))).tolist() == []
+
+
+@settings(deadline=None)
+@given(arrays(np.float32, (4, 3), elements=st.floats(width=32)))
+def test_rows_that_are_not_unusable_normalize_to_length_one(x):
+    usable = np.delete(x, find_unusable(x), axis=0)
+    assert np.allclose(np.linalg.norm(normalize(usable).astype(np.float64), axis=1), 1.0, atol=1e-6)

@@ -1,0 +1,140 @@
+"""The default embedder: offline, the same vector in any company, and plain words when a text cannot be embedded."""
+
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import wordllama
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.embed import LOCAL_MODEL, LiteLLMEmbedder, LocalEmbedder, Usage, load_embedder
+from consolidation_pipeline.embed.provider import checked
+from consolidation_pipeline.errors import EmbeddingError
+
+WORDS = ["migration", "lock", "timeout", "retry", "日本", "naïve", "v2.1", "/etc/hosts", "🙂", "don't", "\n", "x" * 50]
+TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map(" ".join).filter(str.strip), max_size=12)
+
+
+@settings(deadline=None, max_examples=50)
+@given(texts=TEXTS, seed=st.integers())
+def test_a_vector_depends_neither_on_the_order_nor_on_the_neighbours(texts: list[str], seed: int) -> None:
+    embedder = LocalEmbedder()
+    vectors = embedder.embed(texts)
+    order = random.Random(seed).sample(range(len(texts)), len(texts))
+    shuffled = embedder.embed([texts[i] for i in order])
+    assert shuffled.tobytes() == vectors[order].tobytes()
+    for text, vector in zip(texts, vectors, strict=True):
+        assert embedder.embed([text]).tobytes() == vector.tobytes()
+
+
+def test_vectors_are_float32_of_length_one_in_256_dimensions() -> None:
+    vectors = LocalEmbedder().embed(["first text", "日本", "\ue000 a character outside of the vocabulary"])
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (3, 256)
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
+
+
+def test_vectors_are_those_that_wordllama_gives() -> None:
+    texts = ["Retry with backoff after a 429.", "The migration takes a lock.", "one"]
+    reference = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
+    np.testing.assert_allclose(LocalEmbedder().embed(texts), reference.embed(texts, norm=True), atol=1e-6)
+
+
+def test_texts_of_one_meaning_are_closer_than_texts_of_two() -> None:
+    close, same, other = LocalEmbedder().embed(
+        ["database connection timed out", "the connection to the database ran into a timeout", "bake bread at 220 C"]
+    )
+    assert close @ same > close @ other + 0.2
+
+
+def test_no_text_gives_an_empty_matrix() -> None:
+    assert LocalEmbedder().embed([]).shape == (0, 256)
+
+
+def test_a_very_long_text_is_embedded_to_its_end_in_little_memory() -> None:
+    long = "the build cache is stale " * 4_000
+    texts = [long, long[:-6] + "fresh ", *["short"] * 62]
+    embedder = LocalEmbedder()
+    embedder.embed(["loaded before memory is measured"])
+    tracemalloc.start()
+    try:
+        vectors = embedder.embed(texts)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert (vectors[0] != vectors[1]).any()
+    assert peak < 32 * 2**20  # one padded batch of these would take more than a gigabyte
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t "])
+def test_a_blank_text_is_refused_by_its_index(blank: str) -> None:
+    with pytest.raises(EmbeddingError, match=r"text 1 \('.*'\) is blank"):
+        LocalEmbedder().embed(["fine", blank])
+
+
+def test_half_a_surrogate_pair_is_refused_with_the_first_60_characters() -> None:
+    with pytest.raises(EmbeddingError) as refusal:
+        LocalEmbedder().embed(["y" * 70 + "\ud83d"])
+    assert f"text 0 ('{'y' * 60}')" in str(refusal.value)
+
+
+@pytest.mark.parametrize("bad", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
+def test_a_vector_without_direction_is_refused_by_the_index_of_its_text(bad: list[float]) -> None:
+    with pytest.raises(EmbeddingError, match=r"text 11 \('b'\).*zero or holds NaN or infinity"):
+        checked([[1.0, 2.0], bad], ["a", "b"], first=10)
+
+
+def test_a_vector_of_another_dimension_is_refused_by_its_text() -> None:
+    with pytest.raises(EmbeddingError, match=r"text 1 \('b'\): its vector has 3 dimensions, 2 are expected"):
+        checked([[1.0, 2.0], [1.0, 2.0, 3.0]], ["a", "b"])
+    with pytest.raises(EmbeddingError, match="has 2 dimensions, 256 are expected"):
+        checked([[1.0, 2.0]], ["a"], dimension=256)
+
+
+def test_another_number_of_vectors_than_texts_is_refused() -> None:
+    with pytest.raises(EmbeddingError, match="2 texts from text 0 on got 1 vectors"):
+        checked([[1.0]], ["a", "b"])
+
+
+def test_checked_vectors_are_normalised_whatever_their_magnitude() -> None:
+    np.testing.assert_allclose(checked([[3e38, 4e38], [3e-30, 4e-30]], ["a", "b"]), [[0.6, 0.8]] * 2, atol=1e-6)
+
+
+def test_nothing_is_billed() -> None:
+    assert LocalEmbedder().estimate(["some text"]) == Usage(tokens=0, cost_usd=0.0)
+
+
+def test_local_and_its_stored_id_name_the_model_inside_the_package() -> None:
+    assert load_embedder("local").name == load_embedder(LOCAL_MODEL).name == LOCAL_MODEL == "wordllama/l2_supercat_256"
+
+
+def test_every_other_name_is_litellms() -> None:
+    embedder = load_embedder("openai/text-embedding-3-large")
+    assert isinstance(embedder, LiteLLMEmbedder)
+    assert embedder.name == "openai/text-embedding-3-large"
+
+
+OFFLINE = """
+import logging, os, sys
+NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
+sys.addaudithook(lambda event, _: os._exit(99) if event in NETWORK else None)  # no exception that could be swallowed
+from consolidation_pipeline.embed import load_embedder
+embedder = load_embedder("local")
+assert not {"wordllama", "litellm", "openai"} & sys.modules.keys(), "models are imported before they are used"
+assert embedder.embed(["no network"]).shape == (1, 256)
+root = logging.getLogger()
+assert (root.handlers, root.level) == ([], logging.WARNING), "wordllama has configured logging"
+"""
+
+
+def test_a_fresh_process_embeds_without_network_home_or_traces(tmp_path: Path) -> None:
+    environment = {**os.environ, "HOME": str(tmp_path)}
+    run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+    assert list(tmp_path.iterdir()) == []

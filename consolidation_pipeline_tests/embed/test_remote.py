@@ -1,0 +1,323 @@
+"""Embedding through litellm's real HTTP path, against a server that behaves well, badly or not at all."""
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from consolidation_pipeline.embed.provider import Usage
+from consolidation_pipeline.embed.remote import BATCH_CHARACTERS, BATCH_TEXTS, CONCURRENCY, LiteLLMEmbedder
+from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline_tests.openai_server import (
+    Behaviour,
+    OpenAIServer,
+    Reply,
+    Request,
+    as_json,
+    backwards,
+    embedding,
+    failing,
+    hanging,
+    malformed,
+    one_missing,
+    openai_server,
+    vector_of,
+    with_vector,
+)
+
+MODEL = "openai/text-embedding-3-large"
+DOLLARS_PER_TOKEN = 0.13e-6
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    with openai_server() as running:
+        yield running
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def embedder(server: OpenAIServer, waits: list[float]) -> LiteLLMEmbedder:
+    return to(server, sleep=waits.append)
+
+
+def to(server: OpenAIServer, **options: Any) -> LiteLLMEmbedder:
+    return LiteLLMEmbedder(MODEL, api_base=server.api_base, api_key="key", **options)
+
+
+def unit(texts: list[str]) -> NDArray[np.float64]:
+    vectors = np.array([vector_of(text) for text in texts])
+    lengths: NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / lengths
+
+
+def numbered(count: int) -> list[str]:
+    return [f"memory number {i}" for i in range(count)]
+
+
+def test_vectors_are_normalised_float32_in_the_order_of_the_texts(embedder: LiteLLMEmbedder) -> None:
+    texts = numbered(5)
+    vectors = embedder.embed(texts)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, unit(texts), atol=1e-6)
+
+
+def test_no_text_makes_no_request(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    assert embedder.embed([]).shape == (0, 0)
+    assert to(server, dimension=8).embed([]).shape == (0, 8)
+    assert server.requests == []
+
+
+def test_many_texts_go_in_batches_and_come_back_in_order(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    texts = numbered(2 * BATCH_TEXTS + 44)
+    np.testing.assert_allclose(embedder.embed(texts), unit(texts), atol=1e-6)
+    assert sorted(len(request.body["input"]) for request in server.requests) == [44, BATCH_TEXTS, BATCH_TEXTS]
+
+
+def test_long_texts_share_a_batch_only_within_its_bound_and_are_sent_whole(
+    server: OpenAIServer, embedder: LiteLLMEmbedder
+) -> None:
+    half, over = "a" * (BATCH_CHARACTERS // 2), "b" * (BATCH_CHARACTERS + 1)
+    embedder.embed([half, half, over, half])
+    sent = [request.body["input"] for request in server.requests]
+    assert sorted(sent) == [[half], [half, half], [over]]
+
+
+def test_vectors_listed_backwards_are_put_in_order_by_their_index(
+    server: OpenAIServer, embedder: LiteLLMEmbedder
+) -> None:
+    server.behaviour = embedding(edit=backwards)
+    np.testing.assert_allclose(embedder.embed(numbered(5)), unit(numbered(5)), atol=1e-6)
+
+
+def test_requests_run_side_by_side_but_never_more_than_the_bound(
+    server: OpenAIServer, embedder: LiteLLMEmbedder
+) -> None:
+    together, lock = threading.Barrier(CONCURRENCY, timeout=30), threading.Lock()
+    running: list[int] = [0, 0]
+
+    def counting(request: Request) -> Reply | None:
+        with lock:
+            running[0] += 1
+            running[1] = max(running)
+        together.wait()
+        with lock:
+            running[0] -= 1
+        return embedding()(request)
+
+    server.behaviour = counting
+    embedder.embed(numbered(2 * CONCURRENCY * BATCH_TEXTS))
+    assert running == [0, CONCURRENCY]
+
+
+def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float]
+) -> None:
+    server.then(failing(429, retry_after=7), failing(429, retry_after=3600), failing(429))
+    np.testing.assert_allclose(embedder.embed(["a"]), unit(["a"]), atol=1e-6)
+    assert len(server.requests) == 4
+    assert 7 <= waits[0] <= 10.5
+    assert waits[1] == 60
+    assert 4 <= waits[2] <= 6
+
+
+@pytest.mark.parametrize("behaviour", [failing(500), failing(503), failing(529), malformed])
+def test_a_server_that_stays_broken_is_asked_four_times(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], behaviour: Behaviour
+) -> None:
+    server.behaviour = behaviour
+    with pytest.raises(EmbeddingError, match=rf"{MODEL} gave no vectors, attempt 4 for texts 0 to 1"):
+        embedder.embed(["a", "b"])
+    assert len(server.requests) == 4
+    assert all(least <= wait <= 1.5 * least for wait, least in zip(waits, [1, 2, 4], strict=True))
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_refusal_is_not_repeated_and_names_the_longest_text(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], status: int
+) -> None:
+    server.behaviour = failing(status)
+    with pytest.raises(EmbeddingError, match=r"attempt 1 .*longest: text 1 \('longer'\), 6 characters.*told to fail"):
+        embedder.embed(["a", "longer", "b"])
+    assert (len(server.requests), waits) == (1, [])
+
+
+def test_a_refusal_prints_nothing(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.behaviour = failing(401)
+    with pytest.raises(EmbeddingError):
+        embedder.embed(["a"])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_reply_that_is_something_else_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    server.behaviour = lambda _: as_json({"greeting": "hello"})
+    with pytest.raises(EmbeddingError, match=r"0 vectors for 1 texts, texts 0 to 0 \(longest: text 0 \('a'\)"):
+        embedder.embed(["a"])
+
+
+def test_a_server_that_never_answers_is_given_up_after_the_timeout(server: OpenAIServer, waits: list[float]) -> None:
+    server.behaviour = hanging
+    with pytest.raises(EmbeddingError, match=r"attempt 4 .*[Tt]ime"):
+        to(server, timeout=0.1, sleep=waits.append).embed(["a"])
+    assert len(waits) == 3
+
+
+def test_a_server_that_hangs_once_is_asked_again(server: OpenAIServer, waits: list[float]) -> None:
+    server.then(hanging)
+    np.testing.assert_allclose(to(server, timeout=1.0, sleep=waits.append).embed(["a"]), unit(["a"]), atol=1e-6)
+    assert len(waits) >= 1
+
+
+def test_a_server_that_is_not_there_is_tried_four_times(waits: list[float]) -> None:
+    with openai_server() as gone:
+        embedder = to(gone, sleep=waits.append)
+    with pytest.raises(EmbeddingError, match="attempt 4"):
+        embedder.embed(["a"])
+    assert len(waits) == 3
+
+
+def test_after_a_refusal_the_remaining_batches_are_not_sent(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    refused = threading.Event()
+
+    def refusing_the_first(request: Request) -> Reply | None:
+        if request.body["input"][0] == "memory number 0":
+            return failing(401)(request)
+        refused.wait(0.5)
+        return embedding()(request)
+
+    server.behaviour = refusing_the_first
+    with pytest.raises(EmbeddingError):
+        embedder.embed(numbered(40 * BATCH_TEXTS))
+    assert len(server.requests) <= 2 * CONCURRENCY
+
+
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        one_missing,
+        lambda rows: [*rows, {**rows[0], "index": len(rows)}],
+        lambda rows: [{**row, "index": 0} for row in rows],
+        lambda rows: [{**row, "index": row["index"] + 1} for row in rows],
+    ],
+    ids=["one too few", "one too many", "one index for all", "counted from one"],
+)
+def test_vectors_that_cannot_be_matched_to_texts_are_refused(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], spoiled: Any
+) -> None:
+    server.behaviour = embedding(edit=spoiled)
+    with pytest.raises(EmbeddingError, match=r"gave \d vectors for 3 texts, texts 0 to 2.*each text needs one"):
+        embedder.embed(numbered(3))
+    assert waits == []
+
+
+@pytest.mark.parametrize(
+    "vector", [[0.0] * 8, [float("nan")] + [1.0] * 7, [float("inf")] + [1.0] * 7], ids=["zero", "nan", "inf"]
+)
+def test_a_vector_without_direction_is_refused_with_its_text(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
+) -> None:
+    def spoiling_one(request: Request) -> Reply | None:
+        texts = request.body["input"]
+        bad = texts.index("memory number 130") if "memory number 130" in texts else -1
+        return embedding(edit=with_vector(bad, vector))(request)
+
+    server.behaviour = spoiling_one
+    with pytest.raises(EmbeddingError, match=r"text 130 \('memory number 130'\): its vector is zero or holds NaN"):
+        embedder.embed(numbered(200))
+
+
+@pytest.mark.parametrize("vector", [[1.0] * 7, []], ids=["shorter", "empty"])
+def test_a_vector_of_another_length_is_refused_with_its_text(
+    server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
+) -> None:
+    server.behaviour = embedding(edit=with_vector(1, vector))
+    with pytest.raises(EmbeddingError, match=rf"text 1 \('memory number 1'\): .* {len(vector)} dimensions, 8 are"):
+        embedder.embed(numbered(3))
+
+
+def test_a_dimension_that_changes_between_calls_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    embedder.embed(["a"])
+    server.behaviour = embedding(dimension=16)
+    with pytest.raises(EmbeddingError, match=r"text 0 \('b'\): its vector has 16 dimensions, 8 are expected"):
+        embedder.embed(["b"])
+
+
+def test_a_dimension_that_changes_between_batches_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    server.then(embedding(dimension=16))
+    with pytest.raises(EmbeddingError, match=r"dimensions, (8|16) are expected"):
+        embedder.embed(numbered(2 * BATCH_TEXTS))
+
+
+def test_another_dimension_than_the_expected_one_is_refused(server: OpenAIServer) -> None:
+    with pytest.raises(EmbeddingError, match="has 8 dimensions, 3072 are expected"):
+        to(server, dimension=3072).embed(["a"])
+
+
+def test_a_blank_text_is_refused_before_anything_is_paid_for(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+    with pytest.raises(EmbeddingError, match=r"text 2 \(' '\) is blank"):
+        embedder.embed(["a", "b", " "])
+    assert server.requests == []
+
+
+def test_every_answered_request_is_reported_even_when_its_vectors_are_refused(server: OpenAIServer) -> None:
+    bills: list[Usage] = []
+    embedder = to(server, on_usage=bills.append, sleep=lambda _: None)
+    server.then(failing(500))
+    embedder.embed(numbered(BATCH_TEXTS + 2))
+    assert sorted(bill.tokens for bill in bills) == [6, 3 * BATCH_TEXTS]
+    server.behaviour = embedding(edit=one_missing)
+    with pytest.raises(EmbeddingError):
+        embedder.embed(["three words here"])
+    assert bills[2] == Usage(tokens=3, cost_usd=3 * DOLLARS_PER_TOKEN)
+
+
+def test_an_estimate_counts_tokens_and_dollars_without_a_request(
+    server: OpenAIServer, embedder: LiteLLMEmbedder
+) -> None:
+    assert embedder.estimate(["hello world", "hello <|endoftext|>"]) == Usage(9, 9 * DOLLARS_PER_TOKEN)
+    assert server.requests == []
+
+
+def test_a_model_without_a_known_price_is_counted_but_not_priced() -> None:
+    assert LiteLLMEmbedder("openai/our-own-model").estimate(["hello world"]) == Usage(2, None)
+
+
+def test_address_and_key_come_from_the_environment_unless_given(
+    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
+    monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
+    LiteLLMEmbedder(MODEL).embed(["a"])
+    to(server).embed(["a"])
+    assert [request.headers["authorization"] for request in server.requests] == [
+        "Bearer from-the-environment",
+        "Bearer key",
+    ]
+
+
+OFFLINE = """
+import os, sys
+NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.sendto"}
+sys.addaudithook(lambda event, _: os._exit(99) if event in NETWORK else None)  # no exception that could be swallowed
+from consolidation_pipeline.embed import load_embedder
+assert load_embedder("openai/text-embedding-3-large").estimate(["two words"]).tokens == 2
+"""
+
+
+def test_litellm_is_imported_and_counts_tokens_without_network() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
+    run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

@@ -1,0 +1,167 @@
+"""A local server that speaks the part of the OpenAI API that litellm calls, and misbehaves when told to.
+
+with openai_server() as server:
+    server.then(failing(429, retry_after=2))        # the next request; those after it are answered well
+    server.behaviour = embedding(dimension=16)      # every request without an order of its own
+
+A behaviour is a function from a request to a reply. It may look at the request's body, so it can single out one text.
+"""
+
+import json
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Request:
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Reply:
+    body: bytes
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+Behaviour = Callable[[Request], Reply | None]
+"""None means: never answer."""
+
+Rows = list[dict[str, Any]]
+
+
+def vector_of(text: str, dimension: int = 8) -> list[float]:
+    """The vector that the server gives for a text: the same one in every process, not normalised."""
+    noise = random.Random(text)
+    return [noise.gauss(0, 3) for _ in range(dimension)]
+
+
+def embedding(*, dimension: int = 8, edit: Callable[[Rows], Rows] = lambda rows: rows) -> Behaviour:
+    """Answer ``/v1/embeddings``; ``edit`` may spoil the rows before they are sent."""
+
+    def behaviour(request: Request) -> Reply:
+        texts = request.body["input"]
+        rows = [
+            {"object": "embedding", "index": index, "embedding": vector_of(text, dimension)}
+            for index, text in enumerate(texts)
+        ]
+        tokens = sum(len(text.split()) for text in texts)
+        return as_json(
+            {
+                "object": "list",
+                "model": request.body["model"],
+                "data": edit(rows),
+                "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
+            }
+        )
+
+    return behaviour
+
+
+def backwards(rows: Rows) -> Rows:
+    """The right vectors with the right indices, listed from last to first."""
+    return rows[::-1]
+
+
+def one_missing(rows: Rows) -> Rows:
+    """One vector less than there are texts."""
+    return rows[:-1]
+
+
+def with_vector(position: int, vector: list[float]) -> Callable[[Rows], Rows]:
+    """The vector at ``position`` replaced: by NaN, by zeros, by one of another length."""
+    return lambda rows: [{**row, "embedding": vector} if row["index"] == position else row for row in rows]
+
+
+def failing(status: int, *, retry_after: float | None = None) -> Behaviour:
+    """An error of the kind that OpenAI sends."""
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    error = {"error": {"message": f"told to fail with {status}", "type": "test", "code": None}}
+    return lambda _: as_json(error, status=status, headers=headers)
+
+
+def malformed(_: Request) -> Reply:
+    """A success whose JSON ends in the middle."""
+    return Reply(b'{"object": "list", "data": [{"index": 0, "embe', headers={"Content-Type": "application/json"})
+
+
+def hanging(_: Request) -> None:
+    """No answer until the client gives up."""
+
+
+def as_json(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+    """A reply with a JSON body; NaN is written as ``NaN``, as lenient servers do."""
+    return Reply(json.dumps(content).encode(), status, {"Content-Type": "application/json", **(headers or {})})
+
+
+class OpenAIServer:
+    """What was asked (``requests``), what is answered (``then``, ``behaviour``) and where (``api_base``)."""
+
+    def __init__(self, behaviour: Behaviour) -> None:
+        self.behaviour = behaviour
+        self.requests: list[Request] = []
+        self.closing = threading.Event()
+        self._orders: deque[Behaviour] = deque()
+        self._lock = threading.Lock()
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self.api_base = f"http://127.0.0.1:{self._http.server_port}/v1"
+
+    def then(self, *behaviours: Behaviour) -> None:
+        """Answer the next requests, in the order of their arrival, in these ways."""
+        self._orders.extend(behaviours)
+
+    def answer(self, request: Request) -> Reply | None:
+        """Record a request and find its reply."""
+        with self._lock:
+            self.requests.append(request)
+            behaviour = self._orders.popleft() if self._orders else self.behaviour
+        return behaviour(request)
+
+    @contextmanager
+    def running(self) -> Iterator["OpenAIServer"]:
+        """Serve in a thread; at the end, requests that hang are let go."""
+        thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.closing.set()
+            self._http.shutdown()
+            self._http.server_close()
+            thread.join()
+
+
+@contextmanager
+def openai_server(behaviour: Behaviour | None = None) -> Iterator[OpenAIServer]:
+    """A running server on a free port of the loopback interface; answers embeddings of dimension 8 unless told else."""
+    with OpenAIServer(behaviour or embedding()).running() as server:
+        yield server
+
+
+def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            reply = server.answer(Request(self.path, headers, json.loads(body)))
+            if reply is None:
+                server.closing.wait()
+                return
+            self.send_response(reply.status)
+            for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(reply.body)
+
+        def log_message(self, *_: Any) -> None:
+            """Tests read ``requests`` instead of a log."""
+
+    return Handler
