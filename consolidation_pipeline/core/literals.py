@@ -78,7 +78,7 @@ _WORDY = f"(?:{_NUMBER_WORD}|{_VERSION_WORD})"
 _LITERAL = re.compile(
     rf"""
     (?<!\w)(?!{_WORDY}\b|{_MONTH})[A-Z]?[a-z]++(?=[\s,;)!?]|[.:](?:\s|$)|$)|\s++
-    |^{_BLANK}*\d{{1,3}}[.)](?=\s)
+    |^{_BLANK}*\d{{1,3}}[.)](?=\s|$)
     |(?P<url>(?<!\w)(?:[A-Za-z][A-Za-z0-9+.-]{{1,19}}://|www\.)[^\s<>"`“”‘’«»„]*[^\s<>"`“”‘’«»„.,;:!?)\]}}'*_~|])
     |(?P<code>{CODE})
     |(?P<quoted>{QUOTED})
@@ -151,7 +151,7 @@ _BARE_DECIMAL = re.compile(r"\d+\.\d+")
 _BARE_NUMBER = re.compile(r"[\d.]+")
 # A bare decimal is a version after "branch-", "python", "==", or a name with a capital.
 _VERSIONED = re.compile(
-    r"(?:[A-Za-z][-_@]?|[=~><!]=|[A-Z]\w*[ ]|\b(?:python|java|node|jdk|ruby|go|rust|php|postgres|mysql|spark)[ ])$"
+    r"(?:[A-Za-z][-_@]?|[=~><!]=|[A-Z]\w*[ ]|\b(?:python|java|node|jdk|ruby|go|rust|php|postgres|mysql|spark)[ ])\Z"
 )
 # Parts of everyday compounds, which are not names of packages.
 _EVERYDAY = frozenset(
@@ -392,7 +392,7 @@ _NEGATION = re.compile(
         |avoid(?:s|ed|ing)?|lack(?:s|ed|ing)?|instead{_BLANK}of|rather{_BLANK}than
         |stop(?:s|ped|ping)?(?={_BLANK}\w+ing\b)
     )(?![\w-])|(?<![\w-])non-(?=\w)""",
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE | re.IGNORECASE | re.MULTILINE,
 )
 
 

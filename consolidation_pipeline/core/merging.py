@@ -19,7 +19,7 @@ _CLOSING_FENCE = re.compile(r"\n[^\S\n]*(?:`{3,}|~{3,})[^\S\n]*\Z")
 _CLOSERS = "\"'”’»)]*_`"
 _STOP = re.compile(rf"[.!?…]+[{re.escape(_CLOSERS)}]*(?=\s)|[。！？]+[”’」』）]*")
 _WRAPPED = re.compile(f"{CODE}|{QUOTED}")
-# What a sentence starts with inside a line; neither with what would be a list's item nor a block of code on its own line.
+# What a sentence starts with inside a line: nothing that would be a list's item or a code block on its own line.
 _START = re.compile(r"\s+(?!\d{1,3}[.)](?:\s|$)|`{3})(?:[^\W_a-z]|[\"“‘«„(\[{`*_#$@</–—•-])")
 _ITEM_NUMBER = re.compile(r"(?:^|[.!?…:]\s+)(?:\d{1,3}|[A-Za-z])[.)]$")
 _INITIALS = re.compile(r"(?:^|[\s(\[])(?:[^\W\d_]\.)+$")

@@ -51,13 +51,13 @@ def run_project(slug: str, *, phases: Sequence[str] | None = None, triggered_by:
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
-        run_id = _execute(instance, slug, chosen, triggered_by)
+        result = _execute(instance, slug, chosen, triggered_by)
     with engine.connect() as connection:
-        job = find_job_of_run(connection, run_id)
+        job = find_job_of_run(connection, result.run_id)
     seconds = time.monotonic() - began
     if job is None:
-        return RunOutcome(slug, None, run_id, "failed", {}, f"run {run_id} ended before it opened the project", seconds)
-    return RunOutcome(slug, job.id, run_id, job.status, job.metrics, job.error_message, seconds)
+        return RunOutcome(slug, None, result.run_id, "failed", {}, _first_error(result), seconds)
+    return RunOutcome(slug, job.id, result.run_id, job.status, job.metrics, job.error_message, seconds)
 
 
 def register_projects() -> list[str]:
@@ -84,10 +84,12 @@ def _instance() -> dg.DagsterInstance:
     return dg.DagsterInstance.get()
 
 
-def _execute(instance: dg.DagsterInstance, slug: str, phases: Sequence[str], triggered_by: str) -> str:
+def _execute(
+    instance: dg.DagsterInstance, slug: str, phases: Sequence[str], triggered_by: str
+) -> dg.ExecuteInProcessResult:
     from consolidation_pipeline.definitions import defs
 
-    result = defs().resolve_job_def("consolidate").execute_in_process(
+    return defs().resolve_job_def("consolidate").execute_in_process(
         partition_key=slug,
         instance=instance,
         run_config=_QUIET,
@@ -95,4 +97,9 @@ def _execute(instance: dg.DagsterInstance, slug: str, phases: Sequence[str], tri
         asset_selection=None if tuple(phases) == PHASES else [dg.AssetKey(name) for name in phases],
         raise_on_error=False,
     )
-    return result.run_id
+
+
+def _first_error(result: dg.ExecuteInProcessResult) -> str:
+    """Why a run failed before it had a job row, in one line."""
+    failures = [event for event in result.all_events if event.is_failure and event.message]
+    return failures[0].message.strip().splitlines()[-1] if failures else f"run {result.run_id} failed, see the Dagster UI"

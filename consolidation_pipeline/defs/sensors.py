@@ -51,4 +51,4 @@ def job_status_sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         return _ENDED.get(runs[0].status) if runs else None
 
     marked = finish_dead_jobs(context.resources.store, ended)
-    return dg.SkipReason(f"marked {len(marked)} jobs whose run had ended: {', '.join(marked) or 'none'}")
+    return dg.SkipReason(f"marked as ended: {', '.join(marked)}" if marked else "every job row is true")

@@ -118,9 +118,10 @@ def count_changes(
 
 def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tuple[list[UUID], int]:
     """Ids of the oldest ``limit`` changes of a job, in order, and how many there are in all."""
-    total = connection.execute(text(f"SELECT count(*) FROM {_CHANGES} WHERE job_id = :job"), {"job": job_id}).scalar_one()
+    parameters = {"job": job_id, "limit": limit}
+    total = connection.execute(text(f"SELECT count(*) FROM {_CHANGES} WHERE job_id = :job"), parameters).scalar_one()
     query = f"SELECT id FROM {_CHANGES} WHERE job_id = :job ORDER BY seq LIMIT :limit"
-    return list(connection.execute(text(query), {"job": job_id, "limit": limit}).scalars()), int(total)
+    return list(connection.execute(text(query), parameters).scalars()), int(total)
 
 
 def list_groups(
@@ -129,9 +130,9 @@ def list_groups(
     """Groups of changes, newest first: what was done, to how many rows, and whether it was undone since."""
     return connection.execute(
         text(
-            "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, count(*) AS changes, "
-            "max(c.changed_at) AS changed_at, min(c.reason) AS reason, max(c.confidence) AS confidence, "
-            "min(c.changed_by) AS changed_by, bool_and(EXISTS (SELECT 1 FROM "
+            "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, "
+            "count(*) AS changes, max(c.changed_at) AS changed_at, min(c.reason) AS reason, "
+            "max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and(EXISTS (SELECT 1 FROM "
             f"{_CHANGES} r WHERE r.reverts_change_id = c.id)) AS rolled_back "
             f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC LIMIT :limit"
         ),

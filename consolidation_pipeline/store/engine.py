@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, Row, create_engine, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, ProgrammingError
 
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
@@ -79,8 +79,16 @@ def open_engine(settings: Settings) -> Engine:
 
 @cache
 def connect_engine(url: str) -> Engine:
-    """Engine for ``url``, one per process: sessions run in UTC and stale pooled connections are replaced."""
-    return create_engine(url, pool_pre_ping=True, connect_args={"options": "-c timezone=UTC", "connect_timeout": 10})
+    """Engine for ``url``, one per process: sessions run in UTC and stale pooled connections are replaced.
+
+    Raises:
+        StoreError: ``url`` cannot be read.
+    """
+    arguments = {"options": "-c timezone=UTC", "connect_timeout": 10}
+    try:
+        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+    except (ArgumentError, ValueError):  # their messages may hold the password
+        raise StoreError("the database URL cannot be read: postgresql://user:password@host:port/name is right") from None
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
@@ -94,8 +102,20 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
             return
         _check_server(connection)
         connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('consolidation:migrate', 0))"))
+        _migrate(connection, revision)
+
+
+def _migrate(connection: Connection, revision: str) -> None:
+    from psycopg.errors import InsufficientPrivilege
+
+    try:
         command.upgrade(_config(connection), revision)
-        connection.commit()
+    except ProgrammingError as error:
+        if not isinstance(error.orig, InsufficientPrivilege):
+            raise
+        reason = str(error.orig).strip()
+        raise StoreError(f"this user may not create the schema `{SCHEMA}` and the extension `vector`: {reason}") from error
+    connection.commit()
 
 
 def downgrade(engine: Engine, revision: str = "base") -> None:
@@ -118,8 +138,8 @@ def check_schema(engine: Engine) -> None:
 def _reachable(engine: Engine) -> Connection:
     try:
         return engine.connect()
-    except OperationalError as error:
-        where = engine.url.render_as_string(hide_password=True)
+    except DBAPIError as error:
+        where = engine.url.difference_update_query(["password", "sslpassword"]).render_as_string(hide_password=True)
         raise StoreError(f"the database {where} cannot be reached: {str(error.orig).strip()}") from error
 
 
@@ -127,13 +147,12 @@ def _check_server(connection: Connection) -> None:
     number = int(connection.execute(text("SHOW server_version_num")).scalar_one())
     if number < _OLDEST_POSTGRES:
         raise StoreError(f"Postgres {number // 10000} is too old: 15 to 18 are supported")
-    available = connection.execute(
-        text("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
-    ).scalar()
-    if available is None:
+    query = "SELECT coalesce(installed_version, default_version) FROM pg_available_extensions WHERE name = 'vector'"
+    version = connection.execute(text(query)).scalar()
+    if version is None:
         raise StoreError("this Postgres has no pgvector: install the extension `vector` (0.8 or newer)")
-    if tuple(int(part) for part in available.split(".")[:2]) < _OLDEST_VECTOR:
-        raise StoreError(f"pgvector {available} is too old: 0.8 or newer is needed")
+    if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VECTOR:
+        raise StoreError(f"pgvector {version} is too old: 0.8 or newer is needed (ALTER EXTENSION vector UPDATE)")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
@@ -44,16 +44,17 @@ def open_snapshot(engine: Engine) -> Iterator[Connection]:
         yield connection
 
 
-def stream_memories(connection: Connection, project_id: UUID) -> Iterator[Mapping[str, Any]]:
+def stream_memories(connection: Connection, project_id: UUID) -> Iterator[dict[str, Any]]:
     """All raw memories, oldest first, under the names that an import reads."""
     return _stream(connection, _RAW, project_id)
 
 
-def stream_derived(connection: Connection, project_id: UUID) -> Iterator[Mapping[str, Any]]:
+def stream_derived(connection: Connection, project_id: UUID) -> Iterator[dict[str, Any]]:
     """All active consolidated memories with their sources, lowest level first."""
     return _stream(connection, _DERIVED, project_id)
 
 
-def _stream(connection: Connection, query: str, project_id: UUID) -> Iterator[Mapping[str, Any]]:
+def _stream(connection: Connection, query: str, project_id: UUID) -> Iterator[dict[str, Any]]:
     options = {"yield_per": _ROWS_AT_ONCE}
-    yield from connection.execute(text(query), {"project": project_id}, execution_options=options).mappings()
+    rows = connection.execute(text(query), {"project": project_id}, execution_options=options)
+    return (row._asdict() for row in rows)

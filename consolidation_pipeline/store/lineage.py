@@ -1,4 +1,4 @@
-"""Where knowledge comes from and where it went: memories by the beginning of their id, and what was derived from one."""
+"""Where knowledge comes from and went: memories by the beginning of their id, and what was derived from one."""
 
 from __future__ import annotations
 
@@ -10,15 +10,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import SCHEMA
-
-_BODY = f"concat_ws(E'\\n', {', '.join(f'nullif(btrim({name}), {chr(39) * 2})' for name in TEXT_COLUMNS)})"
 
 
 @dataclass(frozen=True)
 class Found:
-    """A raw (kind ``raw``, level 0) or consolidated memory; ``status`` active, merged, archived, retired, superseded."""
+    """A raw (level 0) or consolidated memory; ``status`` active, merged, archived, retired, superseded."""
 
     id: UUID
     project: str
@@ -36,7 +33,7 @@ def find_memories(connection: Connection, first: UUID, last: UUID, *, limit: int
         text(
             "SELECT m.id, p.slug, kind, level, memory_type, status, content, learned_at FROM ("
             "SELECT id, project_id, 'raw' AS kind, 0 AS level, memory_type, CASE WHEN is_archived THEN 'archived' "
-            f"WHEN is_consolidated THEN 'merged' ELSE 'active' END AS status, {_BODY} AS content, learned_at "
+            "WHEN is_consolidated THEN 'merged' ELSE 'active' END AS status, execution_summary AS content, learned_at "
             f"FROM {SCHEMA}.task_memories WHERE id BETWEEN :first AND :last UNION ALL "
             "SELECT id, project_id, kind, abstraction_level, memory_type, CASE WHEN superseded_by_id IS NOT NULL "
             "THEN 'superseded' WHEN retired_at IS NOT NULL THEN 'retired' ELSE 'active' END, content, learned_at "
@@ -54,7 +51,8 @@ def load_derived(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]:
         WITH RECURSIVE up AS (
             SELECT child_id, similarity, 1 AS steps FROM {SCHEMA}.memory_lineage WHERE parent_id = :id
             UNION
-            SELECT l.child_id, l.similarity, up.steps + 1 FROM {SCHEMA}.memory_lineage l JOIN up ON l.parent_id = up.child_id)
+            SELECT l.child_id, l.similarity, up.steps + 1
+            FROM {SCHEMA}.memory_lineage l JOIN up ON l.parent_id = up.child_id)
         SELECT d.id, d.kind, d.memory_type, up.similarity, up.steps, d.content, d.retired_at IS NULL AS active
         FROM up JOIN {SCHEMA}.consolidated_memories d ON d.id = up.child_id ORDER BY up.steps, d.id
     """

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Uuid,
     text,
 )
+from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL, REGCONFIG, TSVECTOR
 
 from consolidation_pipeline.core.memories import MEMORY_TYPES
@@ -126,6 +127,12 @@ def _text_search(*columns: str) -> Column[Any]:
     return _optional(
         "content_tsv", TSVECTOR(), "Full text in the row's language.", Computed(expression, persisted=True)
     )
+
+
+def describe_columns(table: str) -> list[tuple[str, str, str]]:
+    """Name, Postgres type and comment of the columns of a table."""
+    columns = metadata.tables[f"{SCHEMA}.{table}"].columns
+    return [(c.name, c.type.compile(postgresql.dialect()).lower(), c.comment or "") for c in columns]  # type: ignore[no-untyped-call]
 
 
 _LANGUAGE = "Text search configuration of the row's language."

@@ -1,0 +1,46 @@
+"""How an error is told: one line for people, one object for programs, an exit code for scripts."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+import typer
+
+from consolidation_pipeline.cli.output import print_json
+from consolidation_pipeline.errors import ConflictError, ConsolidationError
+
+FAILED = 1
+INTERRUPTED = 130
+
+_SHOWN_CONFLICTS = 5
+
+
+def report(error: Exception, *, as_json: bool) -> int:
+    """Tell ``error`` on standard error and, with ``as_json``, on standard output; returns the exit code."""
+    message = describe(error)
+    if message:
+        print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    if as_json:
+        conflicts = {"conflicts": list(error.conflicts)} if isinstance(error, ConflictError) else {}
+        print_json({"error": name_of(error), "message": message, **conflicts})
+    return error.exit_code if isinstance(error, ConsolidationError | typer.TyperException) else FAILED
+
+
+def name_of(error: Exception) -> str:
+    """The class in snake case without its ending: ``NotFoundError`` is ``not_found``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+
+
+def describe(error: Exception) -> str:
+    """The message for people; that of an unforeseen error says how to learn more."""
+    if isinstance(error, typer.TyperException):
+        return error.format_message()
+    if isinstance(error, ConflictError) and error.conflicts:
+        shown = ", ".join(error.conflicts[:_SHOWN_CONFLICTS])
+        more = len(error.conflicts) - _SHOWN_CONFLICTS
+        return f"{error} ({shown}{f' and {more} more' if more > 0 else ''})"
+    if isinstance(error, ConsolidationError):
+        return str(error)
+    first = next(iter(str(error).splitlines()), "")
+    return f"unexpected {type(error).__name__}: {first} (--debug shows where; `consolidation doctor` checks the set-up)"

@@ -1,0 +1,139 @@
+"""``consolidation projects``: list, create, configure, delete."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, say
+from consolidation_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.options import ConsolidationOptions
+    from consolidation_pipeline.store.projects import Project
+
+app = typer.Typer(no_args_is_help=True, help="List, create, configure and delete projects.")
+
+Slug = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
+Assignments = Annotated[
+    list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Options; KEY= takes one back to its default.")
+]
+
+
+@app.command(name="list")
+def list_(as_json: JsonFlag = False) -> None:
+    """List all projects with their active and new memories."""
+    from rich.table import Table
+
+    from consolidation_pipeline.service.projects import list_projects
+
+    engine, _ = open_store()
+    found = list_projects(engine)
+    if as_json:
+        print_json({"projects": [_overview(backlog) for backlog in found]})
+        return
+    table = Table("project", "enabled", "active memories", "new", "last run", "options", box=None)
+    for backlog in found:
+        row = _overview(backlog)
+        last = say(row["last_run_at"]) if row["last_run_at"] else "never"
+        enabled = "yes" if row["enabled"] else "no"
+        table.add_row(row["project"], enabled, str(row["active"]), str(row["new"]), last, say(row["config"]))
+    console().print(table if found else "no projects yet: `consolidation import` and `projects create` make one")
+
+
+def _overview(backlog: Any) -> dict[str, Any]:
+    return {
+        "project": backlog.slug,
+        "enabled": backlog.consolidation_enabled,
+        "active": backlog.active,
+        "new": backlog.new,
+        "live_job": backlog.has_live_job,
+        "last_run_at": backlog.last_job_at,
+        "config": backlog.config,
+    }
+
+
+@app.command()
+def create(project: Slug, assignments: Assignments = None, as_json: JsonFlag = False) -> None:
+    """Create a project, with options if wanted."""
+    from consolidation_pipeline.service.projects import create_project
+
+    engine, settings = open_store()
+    config, _ = parse_assignments(assignments or [])
+    created = create_project(engine, project, config, settings=settings)
+    if as_json:
+        print_json({"project": created.slug, "project_id": created.id, "config": created.config})
+    else:
+        print(f"project {created.slug} created")
+
+
+@app.command()
+def configure(
+    project: Slug,
+    assignments: Assignments = None,
+    enable: Annotated[bool | None, typer.Option("--enable/--disable", help="Let runs consolidate it, or not.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Change options of a project and print those in force; without KEY=VALUE only print them."""
+    from consolidation_pipeline.service.projects import configure_project, get_configuration
+
+    engine, settings = open_store()
+    config, resets = parse_assignments(assignments or [])
+    if config or resets or enable is not None:
+        configure_project(engine, project, settings=settings, config=config, resets=resets, enabled=enable)
+    _show(*get_configuration(engine, project, settings=settings), as_json=as_json)
+
+
+def parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Options to set, values parsed as JSON where they are JSON, and options to reset. Raises UsageError."""
+    config: dict[str, Any] = {}
+    resets = []
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"{assignment!r} is not an option: write KEY=VALUE, or KEY= for its default")
+        if key.strip() in config or key.strip() in resets:
+            raise UsageError(f"{key.strip()} is given twice: give it once")
+        if value.strip():
+            config[key.strip()] = _value(value.strip())
+        else:
+            resets.append(key.strip())
+    return config, resets
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _show(project: Project, options: ConsolidationOptions, *, as_json: bool) -> None:
+    effective = options.model_dump(mode="json")
+    if as_json:
+        enabled = project.consolidation_enabled
+        print_json({"project": project.slug, "enabled": enabled, "config": project.config, "effective": effective})
+        return
+    shown = {name: f"{value}{'  (set)' if name in project.config else ''}" for name, value in effective.items()}
+    state = "enabled" if project.consolidation_enabled else "disabled"
+    console().print(facts(f"{project.slug} ({state})", shown))
+
+
+@app.command()
+def delete(
+    project: Slug,
+    yes: Annotated[bool, typer.Option("--yes", help="Really delete it; there is no undo.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Delete a project and everything in it but the ledger. There is no undo."""
+    from consolidation_pipeline.service.projects import delete_project
+
+    engine, _ = open_store()
+    deleted, counts = delete_project(engine, project, confirmed=yes)
+    if as_json:
+        print_json({"project": deleted.slug, "project_id": deleted.id, "memories": counts.memories})
+    else:
+        print(f"project {deleted.slug} deleted with {counts.memories} memories; its ledger stays under {deleted.id}")

@@ -1,0 +1,67 @@
+"""Setting up: the schema, the diagnosis, the Dagster UI."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from consolidation_pipeline.cli.opening import read_settings
+from consolidation_pipeline.cli.output import JsonFlag, console, print_json
+
+
+def init(as_json: JsonFlag = False) -> None:
+    """Create or update the schema. Doing it again changes nothing."""
+    from consolidation_pipeline.service.doctor import describe_database, read_server
+    from consolidation_pipeline.store.engine import connect_engine, database_url, upgrade
+
+    settings = read_settings()
+    engine = connect_engine(database_url(settings))
+    upgrade(engine)
+    server = read_server(engine)
+    where = describe_database(settings)
+    if as_json:
+        print_json({"database": where, "embedded": settings.database_url is None, "revision": server.revision})
+    else:
+        print(f"memories live in: {where}\nschema: revision {server.revision}, up to date")
+
+
+def doctor(as_json: JsonFlag = False) -> None:
+    """Check what is in force and say what is wrong; exit code 1 when there is a problem."""
+    from consolidation_pipeline.service.doctor import Finding, diagnose
+
+    colors = {"ok": "green", "warning": "yellow", "problem": "bold red"}
+    out = console()
+    findings: list[Finding] = []
+    for finding in diagnose(read_settings()):
+        findings.append(finding)
+        if not as_json:
+            out.print(f"{finding.status:8}", style=colors[finding.status], end="")
+            out.print(f"{finding.check}: {finding.message}", soft_wrap=True)
+    failed = any(finding.status == "problem" for finding in findings)
+    if as_json:
+        print_json({"ok": not failed, "checks": findings})
+    raise typer.Exit(1 if failed else 0)
+
+
+def dev(
+    host: Annotated[str, typer.Option(help="Address the UI listens on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port the UI listens on.")] = 3000,
+) -> None:
+    """Open the Dagster UI, with sensors and schedules running."""
+    from consolidation_pipeline.defs.launch import register_projects
+    from consolidation_pipeline.settings import PROJECT_ROOT
+
+    os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))
+    os.environ["CONSOLIDATION_AUTOMATION"] = "running"
+    read_settings()
+    register_projects()
+    print(f"Dagster UI: http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    os.chdir(PROJECT_ROOT)
+    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "--host", host, "--port", str(port)]
+    os.execv(sys.executable, command)
+
+
+COMMANDS = (init, doctor, dev)

@@ -1,0 +1,139 @@
+"""What is in force and what is wrong: the database, the schema, the model, Dagster's storage, projects and jobs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
+from consolidation_pipeline.errors import ConsolidationError, SchemaOutOfDateError
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.engine import Engine, check_schema, connect_engine, dagster_url, database_url
+from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server, list_vector_health
+from consolidation_pipeline.store.jobs import is_project_busy, list_live_jobs
+from consolidation_pipeline.store.projects import list_projects
+
+# The embedded server stops taking writes when the disk is full; a run of 100,000 memories needs about 1 GB.
+LOW_DISK_BYTES = 1_000_000_000
+FULL_DISK_BYTES = 100_000_000
+
+Status = Literal["ok", "warning", "problem"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the diagnosis."""
+
+    check: str
+    status: Status
+    message: str
+
+
+def describe_database(settings: Settings) -> str:
+    """Where memories live, the password hidden."""
+    if settings.database_url is None:
+        return f"embedded Postgres in {settings.data_dir / 'postgres'}"
+    return f"Postgres at {hide_password(database_url(settings))}"
+
+
+def read_server(engine: Engine) -> Server:
+    """Versions of the server and the schema's revision."""
+    with engine.connect() as connection:
+        return inspect_server(connection)
+
+
+def diagnose(settings: Settings) -> Iterator[Finding]:
+    """Check everything, one finding after the other; a check that cannot be made is a problem itself."""
+    checks: list[tuple[str, Callable[[Settings], Iterator[Finding]]]] = [
+        ("database", _check_database),
+        ("embedding model", _check_model),
+        ("Dagster storage", _check_dagster_storage),
+        ("Dagster files", _check_dagster_files),
+        ("disk", _check_disk),
+    ]
+    for name, check in checks:
+        try:
+            yield from check(settings)
+        except ConsolidationError as error:
+            yield Finding(name, "problem", str(error))
+
+
+def _check_database(settings: Settings) -> Iterator[Finding]:
+    engine = connect_engine(database_url(settings))
+    try:
+        check_schema(engine)
+        outdated = None
+    except SchemaOutOfDateError as error:
+        outdated = str(error)
+    server = read_server(engine)
+    vector = f"pgvector {server.pgvector}" if server.pgvector else "pgvector not set up yet"
+    yield Finding("database", "ok", f"{describe_database(settings)}: Postgres {server.postgres}, {vector}")
+    if outdated is not None:
+        # The embedded database is migrated by whatever opens it; another one only by `init`.
+        yield Finding("schema", "warning" if settings.database_url is None else "problem", outdated)
+        return
+    yield Finding("schema", "ok", f"at revision {server.revision}")
+    yield from _check_contents(engine)
+
+
+def _check_contents(engine: Engine) -> Iterator[Finding]:
+    with engine.connect() as connection:
+        projects = {project.id: project for project in list_projects(connection)}
+        dead = [
+            job
+            for job in list_live_jobs(connection)
+            if job.status == "running" and not is_project_busy(connection, job.project_id)
+        ]
+        vectors = list_vector_health(connection)
+    disabled = [project.slug for project in projects.values() if not project.consolidation_enabled]
+    off = f", disabled: {', '.join(disabled)}" if disabled else ""
+    yield Finding("projects", "ok", f"{len(projects)} projects{off}")
+    stuck = [f"job {job.id} of {projects[job.project_id].slug}" for job in dead]
+    yield _finding("jobs", stuck, what="died while running; the next run goes on from there", fine="no job is stuck")
+    waiting = [f"{found.unembedded} memories of {found.slug}" for found in vectors if found.unembedded]
+    yield _finding("vectors", waiting, what="have no vector yet; the next run embeds them", fine="no vector is missing")
+    mixed = [f"{' and '.join(found.models)} in {found.slug}" for found in vectors if len(found.models) > 1]
+    yield _finding("models", mixed, what="(never compared with each other)", fine="one embedding model per project")
+
+
+def _finding(check: str, found: list[str], *, what: str, fine: str) -> Finding:
+    """A warning that lists what was found, at most ten, or ``fine``."""
+    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
+    return Finding(check, "warning", f"{', '.join(found[:10])}{more} {what}") if found else Finding(check, "ok", fine)
+
+
+def _check_model(settings: Settings) -> Iterator[Finding]:
+    embedder = load_embedder(settings.embedding_model or "local")
+    if embedder.name != LOCAL_MODEL:
+        yield Finding("embedding model", "ok", f"{embedder.name} (not tried: a call would be billed)")
+        return
+    dimension = embedder.embed(["Does the model load?"]).shape[1]
+    yield Finding("embedding model", "ok", f"{embedder.name}, {dimension} dimensions, inside the package")
+
+
+def _check_dagster_storage(settings: Settings) -> Iterator[Finding]:
+    where = "DAGSTER_POSTGRES_URL" if settings.dagster_postgres_url is not None else "embedded Postgres"
+    yield Finding("Dagster storage", "ok", f"{where}: {hide_password(dagster_url(settings))}")
+
+
+def _check_dagster_files(settings: Settings) -> Iterator[Finding]:
+    del settings
+    missing = [name for name in ("dagster.yaml", "workspace.yaml") if not (PROJECT_ROOT / name).is_file()]
+    if missing:
+        yield Finding("Dagster files", "problem", f"{' and '.join(missing)} not found in {PROJECT_ROOT}")
+    else:
+        yield Finding("Dagster files", "ok", f"dagster.yaml and workspace.yaml in {PROJECT_ROOT}")
+    home = os.environ.get("DAGSTER_HOME")
+    if home and Path(home).resolve() != PROJECT_ROOT:
+        yield Finding("Dagster files", "warning", f"DAGSTER_HOME is {home}: the dagster.yaml there is in force")
+
+
+def _check_disk(settings: Settings) -> Iterator[Finding]:
+    folder = next(parent for parent in (settings.data_dir, *settings.data_dir.resolve().parents) if parent.exists())
+    free = shutil.disk_usage(folder).free
+    status: Status = "problem" if free < FULL_DISK_BYTES else "warning" if free < LOW_DISK_BYTES else "ok"
+    yield Finding("disk", status, f"{free / 1e9:.1f} GB free for {settings.data_dir}")

@@ -1,0 +1,136 @@
+"""What happened to a project: its jobs, and the changes in its ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.core.triggers import is_due
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.report import describe_counts
+from consolidation_pipeline.service.runs import effective_options, settle_dead_jobs
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store import changes, jobs
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.schema import OPERATIONS
+from consolidation_pipeline.store.statistics import count_project, list_backlogs
+
+# Change ids listed with a job; a merge of a large project has more, and `history --job` has them all.
+SHOWN_CHANGES = 1000
+
+_RESULTS = ("memories_merged", "clusters_merged", "memories_archived", "memories_promoted", "summaries_created")
+_STORY = ("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by")
+_TIMES = ("created_at", "started_at", "completed_at", "duration_seconds")
+
+
+def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
+    """A job by its id, or the newest job of the project with this slug, with the ids of its changes.
+
+    A job whose process died is marked failed first, so that it is not shown as running.
+
+    Raises:
+        NotFoundError: there is no such job or project, or the project has no job yet.
+    """
+    job_id, project = _find_job(engine, reference)
+    settle_dead_jobs(engine, project)
+    with engine.connect() as connection:
+        job = jobs.get_job(connection, job_id)
+        ids, total = changes.list_job_changes(connection, job_id, limit=SHOWN_CHANGES)
+    if job is None:
+        raise NotFoundError(f"job {job_id} was deleted meanwhile")
+    row = job._mapping
+    return {
+        "job_id": job_id,
+        "project_id": project.id,
+        "project": project.slug,
+        "status": row["status"],
+        "progress": row["progress"],
+        "run_id": row["dagster_run_id"],
+        **{name: row[name] for name in (*_STORY, *_TIMES)},
+        "consolidation_changes": ids,
+        "consolidation_changes_total": total,
+    }
+
+
+def _find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
+    with engine.connect() as connection:
+        job = jobs.get_job(connection, given) if (given := parse_id(reference)) is not None else None
+        if job is not None:
+            return job.id, get_project(connection, job.slug)
+        if given is not None:
+            raise NotFoundError(f"there is no job {given}; `consolidation history PROJECT` lists jobs")
+        project = get_project(connection, reference)
+        newest = jobs.list_jobs(connection, project.id, limit=1)
+    if not newest:
+        raise NotFoundError(f"project {reference} has no job yet: `consolidation run {reference}` makes one")
+    return newest[0].id, project
+
+
+def parse_id(text: str) -> UUID | None:
+    """The UUID that ``text`` is, or None."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def list_ledger(
+    engine: Engine, slug: str, *, limit: int, operation: str | None = None, job_id: UUID | None = None
+) -> dict[str, Any]:
+    """The project's changes newest first, images included, and how many there are without the limit.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such operation.
+    """
+    chosen = _chosen(operation, job_id)
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        rows = changes.list_changes(connection, project.id, limit=limit, **chosen)
+        total = changes.count_changes(connection, project.id, **chosen)
+    return {"project": slug, "total": total, "changes": [dict(row._mapping) for row in rows]}
+
+
+def list_groups(
+    engine: Engine, slug: str, *, limit: int, operation: str | None = None, job_id: UUID | None = None
+) -> list[dict[str, Any]]:
+    """The project's groups of changes, newest first. Raises like ``list_ledger``."""
+    chosen = _chosen(operation, job_id)
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        rows = changes.list_groups(connection, project.id, limit=limit, **chosen)
+    return [dict(row._mapping) for row in rows]
+
+
+def list_jobs(engine: Engine, slug: str, *, limit: int) -> list[dict[str, Any]]:
+    """The project's jobs, newest first, dead ones marked failed. Raises NotFoundError."""
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    settle_dead_jobs(engine, project)
+    with engine.connect() as connection:
+        rows = jobs.list_jobs(connection, project.id, limit=limit)
+    return [{name: row._mapping[name] for name in ("id", "status", *_STORY, *_TIMES)} for row in rows]
+
+
+def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
+    """The project in numbers, how its newest job went, and what the next one waits for. Raises NotFoundError."""
+    last = list_jobs(engine, slug, limit=1)
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        counts = count_project(connection, project.id)
+        backlog = next(found for found in list_backlogs(connection) if found.slug == slug)
+    options = effective_options(project, settings)
+    due = is_due(backlog.new, threshold=options.new_threshold)
+    return {
+        "project": slug,
+        "enabled": project.consolidation_enabled,
+        **describe_counts(counts),
+        "last_run": last[0] if last else None,
+        "next_run": {"schedule": options.schedule, "new_memories": backlog.new, "due": bool(due), "reason": due.reason},
+    }
+
+
+def _chosen(operation: str | None, job_id: UUID | None) -> dict[str, Any]:
+    if operation is not None and operation not in OPERATIONS:
+        raise UsageError(f"operation {operation!r} does not exist; the operations are {', '.join(OPERATIONS)}")
+    return {"operation": operation, "job_id": job_id}
