@@ -27,7 +27,7 @@ app.add_typer(projects.app, name="projects")
 
 @app.callback()
 def consolidation(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, after any command too.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; fits any command.")] = False,
 ) -> None:
     """Dreaming for the agent memories you already keep in Postgres: consolidate, look, undo.
 

@@ -18,28 +18,35 @@ _SHOWN_CONFLICTS = 5
 
 def report(error: Exception, *, as_json: bool) -> int:
     """Tell ``error`` on standard error and, with ``as_json``, on standard output; returns the exit code."""
-    message = describe(error)
-    if message:
-        print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    print(describe(error), file=sys.stderr)
     if as_json:
         conflicts = {"conflicts": list(error.conflicts)} if isinstance(error, ConflictError) else {}
-        print_json({"error": name_of(error), "message": message, **conflicts})
+        print_json({"error": name_of(error), "message": message_of(error), **conflicts})
     return error.exit_code if isinstance(error, ConsolidationError | typer.TyperException) else FAILED
 
 
 def name_of(error: Exception) -> str:
-    """The class in snake case without its ending: ``NotFoundError`` is ``not_found``."""
+    """The class in snake case without its ending: ``NotFoundError`` is ``not_found``. All of typer's are ``usage``."""
+    if isinstance(error, typer.TyperException):
+        return "usage"
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
 
 
 def describe(error: Exception) -> str:
-    """The message for people; that of an unforeseen error says how to learn more."""
+    """The line for people: the message and what is in conflict. Called without arguments, a command shows its help."""
+    message = message_of(error)
+    if isinstance(error, typer.TyperException) and "\n" in message:
+        return message
+    if isinstance(error, ConflictError) and error.conflicts and error.conflicts[0] not in message:
+        more = len(error.conflicts) - _SHOWN_CONFLICTS
+        message += f" ({', '.join(error.conflicts[:_SHOWN_CONFLICTS])}{f' and {more} more' if more > 0 else ''})"
+    return f"error: {' '.join(message.split())}"
+
+
+def message_of(error: Exception) -> str:
+    """What the error says; of an unforeseen one the first line, and how to learn more."""
     if isinstance(error, typer.TyperException):
         return error.format_message()
-    if isinstance(error, ConflictError) and error.conflicts:
-        shown = ", ".join(error.conflicts[:_SHOWN_CONFLICTS])
-        more = len(error.conflicts) - _SHOWN_CONFLICTS
-        return f"{error} ({shown}{f' and {more} more' if more > 0 else ''})"
     if isinstance(error, ConsolidationError):
         return str(error)
     first = next(iter(str(error).splitlines()), "")

@@ -19,7 +19,7 @@ _LISTED_BAD = 1000
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file, - for standard input, or a repository's folder.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file, - for standard input, or a repository.")],
     project: Annotated[str, typer.Option("--project", "-p", help="Where to; made when it is missing.")],
     format: Annotated[str | None, typer.Option(help="jsonl, csv or git; told by FILE's name if left out.")] = None,
     source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within it.")] = None,

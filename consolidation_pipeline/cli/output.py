@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object; everything else goes to standard error.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object; all else goes to standard error.")]
 
 # Without a terminal there is no width to ask for: wide enough for an id, a time and a sentence.
 _WIDTH = 140

@@ -13,7 +13,10 @@ from consolidation_pipeline.cli.output import JsonFlag, console, print_json
 
 
 def init(as_json: JsonFlag = False) -> None:
-    """Create or update the schema. Doing it again changes nothing."""
+    """Create or update the schema.
+
+    Doing it again changes nothing.
+    """
     from consolidation_pipeline.service.doctor import describe_database, read_server
     from consolidation_pipeline.store.engine import connect_engine, database_url, upgrade
 
@@ -29,7 +32,10 @@ def init(as_json: JsonFlag = False) -> None:
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Check what is in force and say what is wrong; exit code 1 when there is a problem."""
+    """Check what is in force and say what is wrong.
+
+    Exit code 1 when there is a problem.
+    """
     from consolidation_pipeline.service.doctor import Finding, diagnose
 
     colors = {"ok": "green", "warning": "yellow", "problem": "bold red"}

@@ -5,7 +5,6 @@ negation. Every literal lies on one line and inside one sentence, so the literal
 """
 
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -146,7 +145,7 @@ _SECONDS = {
 }
 _THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
 _ORDINALS = ("st", "nd", "rd", "th")
-_AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{_BLANK}|-)?)(?P<name>[^\W\d_]\w*|[%°])")
+_AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{_BLANK}|-)?)(?P<name>[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
 _BARE_DECIMAL = re.compile(r"\d+\.\d+")
 _BARE_NUMBER = re.compile(r"[\d.]+")
 # A bare decimal is a version after "branch-", "python", "==", or a name with a capital.
@@ -189,7 +188,7 @@ def literals(text: str) -> frozenset[Literal]:
     return frozenset((*_scan(text), *_negations(text)))
 
 
-_literals = lru_cache(maxsize=4096)(literals)
+_literals = lru_cache(maxsize=1024)(literals)
 
 
 def _scan(text: str, base: int = 0) -> Iterator[Literal]:
@@ -467,6 +466,7 @@ _WORD = re.compile(r"[^\W_](?:[\w.'’+-]*[^\W_])?")
 _SWITCH = re.compile(r"\b(?:turn|switch)(?:s|es|ed|ing)?((?:\s+\w+){0,3}?)\s+(on|off)\b", re.IGNORECASE)
 # Dice overlap from which two clauses speak of the same: near-misses share nearly all, other clauses about a half.
 _SAME_TOPIC = 0.65
+_RARE = 30
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|e)$")
 _DOUBLED = re.compile(r"(\w)\1$")
 
@@ -475,7 +475,7 @@ _DOUBLED = re.compile(r"(\w)\1$")
 class _Clause:
     """Part of a sentence: its words by their stems, where opposites are one word, and which of them it denies."""
 
-    text: str
+    text: str = field(compare=False)
     words: frozenset[str]
     denied: bool
     low: frozenset[str]
@@ -504,10 +504,10 @@ def _scales() -> dict[str, tuple[str, bool]]:
 _SCALES = _scales()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _clauses(text: str) -> tuple[_Clause, ...]:
-    parts = (_clause(part) for part in _CLAUSE_END.split(text))
-    return tuple(clause for clause in parts if clause.words)
+    clauses = dict.fromkeys(_clause(part) for part in _CLAUSE_END.split(text))
+    return tuple(clause for clause in clauses if clause.words)
 
 
 def _clause(text: str) -> _Clause:
@@ -544,20 +544,33 @@ def _matched(ours: tuple[_Clause, ...], theirs: tuple[_Clause, ...]) -> list[tup
     """Pairs of positions whose Dice overlap is at least _SAME_TOPIC and, for both, the best they have."""
     # One shared word says little, except about texts that have no more.
     enough = min(2, *(len(frozenset().union(*(clause.words for clause in side))) for side in (ours, theirs)))
-    where: dict[str, list[int]] = {}
-    for y, clause in enumerate(theirs):
-        for word in clause.words:
-            where.setdefault(word, []).append(y)
     overlap: dict[tuple[int, int], float] = {}
-    for x, clause in enumerate(ours):
-        for y, count in Counter(y for word in clause.words for y in where.get(word, ())).items():
-            if count >= enough:
-                overlap[x, y] = 2 * count / (len(clause.words) + len(theirs[y].words))
-    best: dict[tuple[str, int], float] = {}
-    for (x, y), score in overlap.items():
-        best["a", x] = max(score, best.get(("a", x), _SAME_TOPIC))
-        best["b", y] = max(score, best.get(("b", y), _SAME_TOPIC))
-    return [(x, y) for (x, y), score in overlap.items() if score >= max(best["a", x], best["b", y])]
+    for x, y in _candidates(ours, theirs):
+        shared = len(ours[x].words & theirs[y].words)
+        dice = 2 * shared / (len(ours[x].words) + len(theirs[y].words))
+        if shared >= enough and dice >= _SAME_TOPIC:
+            overlap[x, y] = dice
+    best_ours: dict[int, float] = {}
+    best_theirs: dict[int, float] = {}
+    for (x, y), dice in overlap.items():
+        best_ours[x] = max(dice, best_ours.get(x, 0.0))
+        best_theirs[y] = max(dice, best_theirs.get(y, 0.0))
+    return [(x, y) for (x, y), dice in overlap.items() if dice == best_ours[x] == best_theirs[y]]
+
+
+def _candidates(ours: tuple[_Clause, ...], theirs: tuple[_Clause, ...]) -> set[tuple[int, int]]:
+    """Pairs that share a word which is not in every other clause; the lines of two logs would all be pairs."""
+    places = _places(ours), _places(theirs)
+    rare = (word for word in places[0].keys() & places[1].keys() if all(len(side[word]) <= _RARE for side in places))
+    return {(x, y) for word in rare for x in places[0][word] for y in places[1][word]}
+
+
+def _places(clauses: tuple[_Clause, ...]) -> dict[str, list[int]]:
+    places: dict[str, list[int]] = {}
+    for position, clause in enumerate(clauses):
+        for word in clause.words:
+            places.setdefault(word, []).append(position)
+    return places
 
 
 # --- what contradicts --------------------------------------------------------------------------------------------
@@ -613,9 +626,9 @@ def _version_against_number(ours: dict[str, tuple[str, ...]], theirs: dict[str, 
     return []
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _values(text: str) -> frozenset[str]:
     return frozenset(literal.value for literal in _literals(text))
 
 
-_normalized = lru_cache(maxsize=4096)(normalize_text)
+_normalized = lru_cache(maxsize=1024)(normalize_text)

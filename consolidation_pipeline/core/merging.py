@@ -1,6 +1,7 @@
 """One text in place of several, without losing a sentence: splitting, lossless union, capped union, no-loss check."""
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +18,7 @@ _UNIT = re.compile(
 )
 _CLOSING_FENCE = re.compile(r"\n[^\S\n]*(?:`{3,}|~{3,})[^\S\n]*\Z")
 _CLOSERS = "\"'”’»)]*_`"
-_STOP = re.compile(rf"[.!?…]+[{re.escape(_CLOSERS)}]*(?=\s)|[。！？]+[”’」』）]*")
+_STOP = re.compile(rf"(?<![.!?…])[.!?…]+[{re.escape(_CLOSERS)}]*(?=\s)|[。！？]+[”’」』）]*")
 _WRAPPED = re.compile(f"{CODE}|{QUOTED}")
 # What a sentence starts with inside a line: nothing that would be a list's item or a code block on its own line.
 _START = re.compile(r"\s+(?!\d{1,3}[.)](?:\s|$)|`{3})(?:[^\W_a-z]|[\"“‘«„(\[{`*_#$@</–—•-])")
@@ -113,19 +114,22 @@ def _line_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     wrapped = [match.span() for match in _WRAPPED.finditer(line)]
     begin = 0
     for end in (match.end() for match in _STOP.finditer(line)):
-        inside = any(left < end < right for left, right in wrapped)
-        if not inside and _is_end(line[begin:end], line, end):
+        before = bisect_left(wrapped, (end, 0)) - 1
+        inside = before >= 0 and end < wrapped[before][1]
+        # No abbreviation is longer than this; a longer look back would make a row of initials quadratic.
+        if not inside and _is_end(line[max(begin, end - 40) : end], line, end):
             yield start + begin, start + end
             begin = end
     yield start + begin, stop
 
 
-def _is_end(sentence: str, line: str, end: int) -> bool:
-    if sentence.rstrip(_CLOSERS)[-1:] in "。！？":
+def _is_end(tail: str, line: str, end: int) -> bool:
+    """Whether a sentence with this tail ends before ``line[end]``."""
+    if tail.rstrip(_CLOSERS)[-1:] in "。！？":
         return True
     if not _START.match(line, end):
         return False
-    bare = sentence.lstrip().rstrip(_CLOSERS)
+    bare = tail.lstrip().rstrip(_CLOSERS)
     return not (_ITEM_NUMBER.search(bare) or _INITIALS.search(bare) or _ABBREVIATION.search(bare))
 
 

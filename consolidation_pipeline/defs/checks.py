@@ -30,11 +30,9 @@ def project_check(name: str, asset: Any, find: Finder, *, description: str, bloc
             description=description,
             blocking=blocking,
             partitions_def=projects,
-            required_resource_keys={"store"},
         )
-        def check(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-            engine: Engine = context.resources.store
-            with engine.connect() as connection:
+        def check(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Engine]) -> dg.AssetCheckResult:
+            with store.connect() as connection:
                 wrong = find(connection, get_project(connection, context.partition_key).id)
             return dg.AssetCheckResult(
                 passed=not wrong,

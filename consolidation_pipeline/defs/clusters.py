@@ -21,19 +21,19 @@ from consolidation_pipeline.store.invariants import find_chains, find_shared_mem
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("memory_clusters"),
-    required_resource_keys={"project_runs"},
 )
-def clusters(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def clusters(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
     """Groups of three tiers: near-duplicates to merge, cases a person decides, memories on one topic."""
-    runs: ProjectRuns = context.resources.project_runs
-    run = runs.open(context.partition_key)
+    run = project_runs.open(context.partition_key)
     with run.phase("clusters") as phase:
         found = form_clusters(run)
         phase.metrics = _numbers(found)
     return dg.MaterializeResult(metadata={**phase.metrics, "sizes": dg.MetadataValue.md(_sizes(found)), **_map(found)})
 
 
-def _numbers(found: Clusters) -> dict[str, object]:
+def _numbers(found: Clusters) -> dict[str, float]:
     counts = {f"{tier}_groups": number for tier, number in found.groups.items()}
     members = {f"{tier}_members": number for tier, number in found.members.items()}
     cohesion = {"cohesion_mean": found.cohesion_mean, "cohesion_min": found.cohesion_min}

@@ -20,12 +20,12 @@ from consolidation_pipeline.store.invariants import find_miscounted
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("consolidation_jobs"),
-    required_resource_keys={"project_runs"},
 )
-def consolidation_report(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def consolidation_report(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
     """Counts, reduction, cost and what waits for a person, as Markdown here and as the job's metrics."""
-    runs: ProjectRuns = context.resources.project_runs
-    run = runs.open(context.partition_key)
+    run = project_runs.open(context.partition_key)
     with run.phase("consolidation_report") as phase:
         report = write_report(run)
         phase.metrics = report.metrics

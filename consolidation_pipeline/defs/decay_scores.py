@@ -21,12 +21,12 @@ _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", 
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("task_memories"),
-    required_resource_keys={"project_runs"},
 )
-def decay_scores(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def decay_scores(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
     """Relevance of every active memory as of the run: a pure function of age, access, importance and relations."""
-    runs: ProjectRuns = context.resources.project_runs
-    run = runs.open(context.partition_key)
+    run = project_runs.open(context.partition_key)
     with run.phase("decay_scores") as phase:
         done = score_relevance(run)
         phase.metrics = {"memories_in": done.scored, **dict(zip(_SPREAD, done.spread or (), strict=False))}

@@ -19,12 +19,12 @@ from consolidation_pipeline.store.invariants import find_denormalized, find_mixe
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("task_memories"),
-    required_resource_keys={"project_runs"},
 )
-def embedding_matrix(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def embedding_matrix(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
     """One vector per memory in the project's embedding model; nothing is embedded twice."""
-    runs: ProjectRuns = context.resources.project_runs
-    run = runs.open(context.partition_key)
+    run = project_runs.open(context.partition_key)
     with run.phase("embedding_matrix") as phase:
         done = embed_memories(run)
         phase.metrics = {

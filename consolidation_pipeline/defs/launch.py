@@ -89,17 +89,23 @@ def _execute(
 ) -> dg.ExecuteInProcessResult:
     from consolidation_pipeline.definitions import defs
 
-    return defs().resolve_job_def("consolidate").execute_in_process(
-        partition_key=slug,
-        instance=instance,
-        run_config=_QUIET,
-        tags={TRIGGERED_BY_TAG: triggered_by},
-        asset_selection=None if tuple(phases) == PHASES else [dg.AssetKey(name) for name in phases],
-        raise_on_error=False,
+    return (
+        defs()
+        .resolve_job_def("consolidate")
+        .execute_in_process(
+            partition_key=slug,
+            instance=instance,
+            run_config=_QUIET,
+            tags={TRIGGERED_BY_TAG: triggered_by},
+            asset_selection=None if tuple(phases) == PHASES else [dg.AssetKey(name) for name in phases],
+            raise_on_error=False,
+        )
     )
 
 
 def _first_error(result: dg.ExecuteInProcessResult) -> str:
     """Why a run failed before it had a job row, in one line."""
     failures = [event for event in result.all_events if event.is_failure and event.message]
-    return failures[0].message.strip().splitlines()[-1] if failures else f"run {result.run_id} failed, see the Dagster UI"
+    return (
+        failures[0].message.strip().splitlines()[-1] if failures else f"run {result.run_id} failed, see the Dagster UI"
+    )

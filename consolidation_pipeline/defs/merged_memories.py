@@ -25,12 +25,12 @@ from consolidation_pipeline.store.invariants import (
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("consolidated_memories"),
-    required_resource_keys={"project_runs"},
 )
-def merged_memories(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def merged_memories(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
     """Level 1: one lossless memory in place of each group of near-duplicates; the sources are hidden, never deleted."""
-    runs: ProjectRuns = context.resources.project_runs
-    run = runs.open(context.partition_key)
+    run = project_runs.open(context.partition_key)
     with run.phase("merged_memories") as phase:
         done = merge_clusters(run)
         phase.metrics = {

@@ -60,6 +60,8 @@ class ProjectRuns:
 @dg.resource(required_resource_keys={"store"})
 def project_runs(context: dg.InitResourceContext) -> Iterator[ProjectRuns]:
     """Opens project runs on demand and ends them, whatever happens, when the Dagster run ends."""
+    if context.run is None:
+        raise dg.DagsterInvariantViolationError("project runs can be opened inside a Dagster run only")
     runs = ProjectRuns(context.resources.store, context.run)
     try:
         yield runs

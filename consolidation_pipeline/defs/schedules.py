@@ -10,27 +10,28 @@ from consolidation_pipeline.store.engine import Engine
 
 
 def _launch(
-    context: dg.ScheduleEvaluationContext, due: IsDue, *, job: str, triggered_by: str
+    context: dg.ScheduleEvaluationContext, store: Engine, due: IsDue, *, job: str, triggered_by: str
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    engine: Engine = context.resources.store
-    decision = request_jobs(engine, due, job=job, trigger_type="scheduled", triggered_by=triggered_by)
+    decision = request_jobs(store, due, job=job, trigger_type="scheduled", triggered_by=triggered_by)
     if not decision.requests:
         return dg.SkipReason(say_why_not(decision))
     # A schedule cannot return partition requests, and a run for a partition that is not there would be refused.
-    for request in partition_requests(engine, context.instance):
+    for request in partition_requests(store, context.instance):
         context.instance.add_dynamic_partitions(projects.name or "", list(request.partition_keys))
     return run_requests(decision, trigger_type="scheduled", triggered_by=triggered_by)
 
 
-@dg.schedule(
-    job=consolidate, cron_schedule="0 2 * * *", default_status=SCHEDULE_STATUS, required_resource_keys={"store"}
-)
-def nightly_consolidation(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+@dg.schedule(job=consolidate, cron_schedule="0 2 * * *", default_status=SCHEDULE_STATUS)
+def nightly_consolidation(
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
+) -> list[dg.RunRequest] | dg.SkipReason:
     """Every night: projects with anything new, or with more active memories than their threshold."""
-    return _launch(context, is_due_tonight, job="consolidate", triggered_by="nightly_consolidation")
+    return _launch(context, store, is_due_tonight, job="consolidate", triggered_by="nightly_consolidation")
 
 
-@dg.schedule(job=decay, cron_schedule="0 4 * * *", default_status=SCHEDULE_STATUS, required_resource_keys={"store"})
-def daily_decay(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest] | dg.SkipReason:
+@dg.schedule(job=decay, cron_schedule="0 4 * * *", default_status=SCHEDULE_STATUS)
+def daily_decay(
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
+) -> list[dg.RunRequest] | dg.SkipReason:
     """Every day: relevance fades, also where nothing else happens."""
-    return _launch(context, has_memories, job="decay", triggered_by="daily_decay")
+    return _launch(context, store, has_memories, job="decay", triggered_by="daily_decay")

@@ -16,32 +16,35 @@ _ENDED = {
 }
 
 
-@dg.sensor(minimum_interval_seconds=30, default_status=SENSOR_STATUS, required_resource_keys={"store"})
-def projects_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+@dg.sensor(minimum_interval_seconds=30, default_status=SENSOR_STATUS)
+def projects_sensor(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+) -> dg.SensorResult | dg.SkipReason:
     """New projects become partitions."""
-    requests = partition_requests(context.resources.store, context.instance)
+    requests = partition_requests(store, context.instance)
     if not requests:
         return dg.SkipReason("every project is a partition")
     return dg.SensorResult(dynamic_partitions_requests=requests)
 
 
-@dg.sensor(job=consolidate, minimum_interval_seconds=60, default_status=SENSOR_STATUS, required_resource_keys={"store"})
-def new_memories_sensor(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
+@dg.sensor(job=consolidate, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
+def new_memories_sensor(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+) -> dg.SensorResult | dg.SkipReason:
     """A project with enough new memories since its last job gets one job."""
-    engine: Engine = context.resources.store
     who = {"trigger_type": "threshold", "triggered_by": "new_memories_sensor"}
-    decision = request_jobs(engine, is_threshold_due, job="consolidate", **who)
+    decision = request_jobs(store, is_threshold_due, job="consolidate", **who)
     if not decision.requests:
         return dg.SkipReason(say_why_not(decision))
     return dg.SensorResult(
         run_requests=run_requests(decision, **who),
-        dynamic_partitions_requests=partition_requests(engine, context.instance),
+        dynamic_partitions_requests=partition_requests(store, context.instance),
     )
 
 
 # Bookkeeping only, so it runs wherever a daemon does.
-@dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING, required_resource_keys={"store"})
-def job_status_sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+@dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
+def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]) -> dg.SkipReason:
     """Job rows tell the truth whatever way their run ended: killed processes, cancelled and lost runs included."""
 
     def ended(run_id: str | None, job_id: str) -> str | None:
@@ -50,5 +53,5 @@ def job_status_sensor(context: dg.SensorEvaluationContext) -> dg.SkipReason:
         )
         return _ENDED.get(runs[0].status) if runs else None
 
-    marked = finish_dead_jobs(context.resources.store, ended)
+    marked = finish_dead_jobs(store, ended)
     return dg.SkipReason(f"marked as ended: {', '.join(marked)}" if marked else "every job row is true")

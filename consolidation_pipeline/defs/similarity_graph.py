@@ -19,12 +19,12 @@ from consolidation_pipeline.store.invariants import find_bad_pairs
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("memory_neighbors"),
-    required_resource_keys={"project_runs"},
 )
-def similarity_graph(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+def similarity_graph(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
     """All pairs of memories at or above the pattern threshold, exact; only what is new is compared."""
-    runs: ProjectRuns = context.resources.project_runs
-    run = runs.open(context.partition_key)
+    run = project_runs.open(context.partition_key)
     with run.phase("similarity_graph") as phase:
         update = update_similarity_graph(run)
         phase.metrics = {

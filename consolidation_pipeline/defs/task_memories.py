@@ -13,13 +13,13 @@ from consolidation_pipeline.store.statistics import raw_versions
 @dg.observable_source_asset(
     partitions_def=projects,
     group_name="memories",
+    description="Raw memories that agents wrote, one partition per project; their content is immutable.",
+    tags={"dagster/kind/postgres": ""},
     metadata=table_metadata("task_memories"),
-    required_resource_keys={"store"},
 )
-def task_memories(context: dg.OpExecutionContext) -> dg.DataVersionsByPartition:
-    """Raw memories that agents wrote, per project. Their content is immutable; an observation sees whether any came."""
-    engine: Engine = context.resources.store
-    with engine.connect() as connection:
+def task_memories(store: dg.ResourceParam[Engine]) -> dg.DataVersionsByPartition:
+    """One data version per project: it changes when a memory comes, is archived or is restored."""
+    with store.connect() as connection:
         return dg.DataVersionsByPartition(raw_versions(connection))
 
 

@@ -21,7 +21,7 @@ from consolidation_pipeline.core.layout import map_svg, plane
 from consolidation_pipeline.core.literals import conflicts
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
-from consolidation_pipeline.service.graph import centered, load_graph_nodes, repeat_keys
+from consolidation_pipeline.service.graph import centered, load_graph_nodes, repeat_keys, variant_keys
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.engine import Connection
@@ -93,7 +93,10 @@ def _contents(nodes: Nodes) -> tuple[Labels, Labels]:
 
 
 def _content_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, of_content: Labels) -> SimilarPairs:
-    """Pairs of contents i < j from the stored graph, within one memory type unless ``cross_type``."""
+    """Pairs of contents i < j from the stored graph, within one memory type unless ``cross_type``.
+
+    Two contents are as similar as their most similar variants.
+    """
     lowest = run.thresholds["t_pattern"] - SLACK
     a, b, similarity = graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
     both = np.isin(a, nodes.ids) & np.isin(b, nodes.ids)
@@ -101,7 +104,8 @@ def _content_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, of_con
     same_type = (nodes.memory_type[one] == nodes.memory_type[other]) | run.options.cross_type
     one, other, kept = of_content[one[same_type]], of_content[other[same_type]], similarity[both][same_type]
     low, high = np.minimum(one, other), np.maximum(one, other)
-    first = np.unique(low * max(len(nodes), 1) + high, return_index=True)[1]
+    strongest = np.argsort(-kept, kind="stable")
+    first = strongest[np.unique((low * max(len(nodes), 1) + high)[strongest], return_index=True)[1]]
     apart = first[low[first] != high[first]]
     return SimilarPairs(low[apart].astype(np.int32), high[apart].astype(np.int32), kept[apart])
 
@@ -183,22 +187,44 @@ def _unit_pairs(pairs: SimilarPairs, of_content: Labels, units: list[_Unit]) -> 
 
 
 def _merge_members(nodes: Nodes, x: Vectors, units: list[_Unit], of_content: Labels, min_size: int) -> Iterator[Member]:
+    variants = variant_keys(nodes, x)
     for unit in units:
         if unit.kind == "merged" and len(unit.rows) >= min_size:
             ids = to_uuids(nodes.ids[unit.rows])
-            distinct = unit.rows[np.unique(of_content[unit.rows], return_index=True)[1]]
-            newcomers = distinct[nodes.merged_into[distinct] == b""]
-            details = {"weakest_new_pair": _weakest(x, newcomers, distinct)}
-            kinds = ["raw"] * len(ids)
-            yield from _group("merge", x, unit.rows, ids, kinds, unit.representative, details, distinct=distinct)
+            contents, similar = _content_similarities(x, unit.rows, of_content=of_content, variants=variants)
+            merged = of_content[unit.rows[nodes.merged_into[unit.rows] != b""]]
+            details = {
+                "weakest_new_pair": _weakest(similar, ~np.isin(contents, merged)),
+                **_cohesion(similar[~np.eye(len(similar), dtype=bool)]),
+            }
+            yield from _group("merge", x, unit.rows, ids, ["raw"] * len(ids), unit.representative, details)
 
 
-def _weakest(x: Vectors, newcomers: npt.NDArray[np.int64], distinct: npt.NDArray[np.int64]) -> float | None:
+def _content_similarities(
+    x: Vectors, rows: npt.NDArray[np.int64], *, of_content: Labels, variants: Labels
+) -> tuple[Labels, npt.NDArray[np.float64]]:
+    """The k contents of the rows, and their cosines (k, k): those of their most similar variants."""
+    distinct = rows[np.unique(variants[rows], return_index=True)[1]]
+    distinct = distinct[np.argsort(of_content[distinct], kind="stable")]
+    contents, starts = np.unique(of_content[distinct], return_index=True)
+    wide = x[distinct].astype(np.float64)
+    similar = np.maximum.reduceat(np.maximum.reduceat(wide @ wide.T, starts, axis=0), starts, axis=1)
+    return contents, np.clip(similar, -1.0, 1.0)
+
+
+def _weakest(similar: npt.NDArray[np.float64], new: npt.NDArray[np.bool_]) -> float | None:
     """Lowest cosine between a content that is about to be merged and any other of its group."""
-    if not newcomers.size or len(distinct) < 2:
+    if not new.any() or len(similar) < 2:
         return None
-    # A row's cosine with itself is 1 and so never the lowest.
-    return _rounded(min(float(clustering.similarity_to(x, distinct, row).min()) for row in newcomers.tolist()))
+    # A content's cosine with itself is 1 and so never the lowest.
+    return _rounded(float(similar[new].min()))
+
+
+def _cohesion(similarities: npt.NDArray[np.float64]) -> dict[str, float | None]:
+    """Mean and minimum of the cosines between the contents of a merge group; None where it has but one."""
+    if not similarities.size:
+        return {"cohesion_mean": None, "cohesion_min": None}
+    return {"cohesion_mean": _rounded(float(similarities.mean())), "cohesion_min": _rounded(float(similarities.min()))}
 
 
 def _suggest_members(
@@ -217,7 +243,7 @@ def _suggest_members(
 
 def _veto_reasons(units: list[_Unit], x: Vectors, texts: dict[int, str], of_content: Labels) -> list[dict[str, Any]]:
     """Which members conflict and in what, at most ``_SHOWN_VETOES``."""
-    reasons = []
+    reasons: list[dict[str, Any]] = []
     for at, one in enumerate(units):
         for other in units[at + 1 :]:
             found = conflicts(texts[int(of_content[one.representative])], texts[int(of_content[other.representative])])
@@ -252,6 +278,8 @@ def _unit_group(tier: str, x: Vectors, units: list[_Unit], details: dict[str, An
     ids = [unit.id for unit in units]
     similar = clustering.mean_similarities(x, rows)
     chosen = clustering.choose_representative([0] * len(units), similar, ids)
+    mean, minimum = clustering.cohesion(x, rows)
+    details = {**details, "cohesion_mean": _rounded(mean), "cohesion_min": _rounded(minimum)}
     return _group(tier, x, rows, ids, [unit.kind for unit in units], int(rows[chosen]), details)
 
 
@@ -263,16 +291,12 @@ def _group(
     kinds: list[str],
     representative: int,
     details: dict[str, Any],
-    *,
-    distinct: npt.NDArray[np.int64] | None = None,
 ) -> Iterator[Member]:
     key = cluster_key(ids, ALGORITHM_VERSION)
     similarity = clustering.similarity_to(x, rows, representative)
-    mean, minimum = clustering.cohesion(x, rows if distinct is None else distinct)
-    shown = {**details, "cohesion_mean": _rounded(mean), "cohesion_min": _rounded(minimum)}
     for at, row in enumerate(rows.tolist()):
         first = row == representative
-        yield Member(tier, key, ids[at], kinds[at], float(similarity[at]), first, shown if first else {})
+        yield Member(tier, key, ids[at], kinds[at], float(similarity[at]), first, details if first else {})
 
 
 def _rounded(value: float | None) -> float | None:

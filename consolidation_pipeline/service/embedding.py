@@ -7,9 +7,11 @@ from uuid import UUID
 
 from consolidation_pipeline.core.vectors import find_unusable
 from consolidation_pipeline.embed import Embedder
+from consolidation_pipeline.embed.provider import describe
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.memories import (
     EMBEDDED_TABLES,
     Unembedded,
@@ -37,7 +39,8 @@ def embed_memories(run: ProjectRun) -> Embedded:
     """Embed what has no vector of the active model, batch by batch, each in a transaction of its own.
 
     Raises:
-        EmbeddingError: the model gave no usable vector; the message names the memory. Earlier batches stay.
+        EmbeddingError: the model gave no usable vector, or one of another length than before; the message names the
+        memory. Earlier batches stay.
     """
     model = run.embedder.name
     memories = computed = reused = 0
@@ -55,9 +58,11 @@ def _embed_batch(engine: Engine, project_id: UUID, table: str, embedder: Embedde
     """Embed up to ``BATCH`` rows; returns how many there were."""
     with engine.connect() as connection:
         batch = load_unembedded(connection, project_id, table, embedder.name, BATCH)
+        dimension = load_dimension(connection, project_id, embedder.name)
     if not batch.texts:
         return 0
     vectors = _embed(batch, embedder)
+    _check(batch, vectors, embedder.name, dimension)
     with engine.begin() as connection:
         save_embeddings(connection, table, batch.ids, vectors, embedder.name)
     return len(batch.texts)
@@ -68,10 +73,25 @@ def _embed(batch: Unembedded, embedder: Embedder) -> Vectors:
     first = {content: at for at, content in reversed(list(enumerate(batch.hashes)))}
     rows = sorted(first.values())
     place = {batch.hashes[row]: at for at, row in enumerate(rows)}
-    vectors = embedder.embed([batch.texts[row] for row in rows])[[place[content] for content in batch.hashes]]
+    texts = [batch.texts[row] for row in rows]
+    try:
+        vectors = embedder.embed(texts)
+    except EmbeddingError as error:
+        # Embedders know texts by their place alone, and name the one in question as `describe` does.
+        named = [row for at, row in enumerate(rows) if describe(at, texts[at]) in str(error)]
+        raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
+    return vectors[[place[content] for content in batch.hashes]]
+
+
+def _check(batch: Unembedded, vectors: Vectors, model: str, dimension: int) -> None:
     unusable = find_unusable(vectors)
     if unusable.size:
+        raise EmbeddingError(f"{model} gave {_name(batch, int(unusable[0]))} a vector that is zero or not finite")
+    if dimension and vectors.shape[1] != dimension:
         raise EmbeddingError(
-            f"{embedder.name} gave memory {to_uuids(batch.ids[unusable[:1]])[0]} a vector that is zero or not finite"
+            f"{model} gave {_name(batch, 0)} a vector of {vectors.shape[1]} dimensions, the others have {dimension}"
         )
-    return vectors
+
+
+def _name(batch: Unembedded, row: int) -> str:
+    return f"memory {to_uuids(batch.ids[[row]])[0]}"

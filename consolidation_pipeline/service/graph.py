@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
@@ -41,7 +42,7 @@ def update_similarity_graph(run: ProjectRun, *, renew: bool = True) -> GraphUpda
         nodes, vectors = load_graph_nodes(connection, run)
         snapshot, rebuilt = _current_calibration(connection, run, nodes, vectors, renew=renew)
         graph.prune_neighbors(connection, run.project.id, run.embedder.name)
-        known, new = _split_carriers(nodes, snapshot.version)
+        known, new = _split_carriers(nodes, vectors, snapshot.version)
         added = _compare(connection, run, nodes.ids, centered(vectors, snapshot), known=known, new=new)
         graph.mark_compared(connection, to_uuids(nodes.ids[new]), snapshot.version)
     return GraphUpdate(len(nodes), len(new), added, rebuilt, snapshot.version)
@@ -84,7 +85,7 @@ def _current_calibration(
 
 
 def _is_active(nodes: Nodes) -> npt.NDArray[np.bool_]:
-    return (nodes.kind == "raw") & (nodes.merged_into == b"") | (nodes.kind == "merged")
+    return np.asarray((nodes.kind == "merged") | (nodes.merged_into == b""))
 
 
 def _is_outgrown(held: Calibration, run: ProjectRun, active: int) -> bool:
@@ -101,19 +102,34 @@ def _mean(vectors: Vectors) -> Vectors:
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32)
 
 
-def _split_carriers(nodes: Nodes, version: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def _split_carriers(nodes: Nodes, vectors: Vectors, version: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Positions of the nodes that are compared: those that were (known) and those that were not (new).
 
-    Exact repeats of one type have the same neighbours, so one of them, the carrier, is compared for all.
+    Repeats with the same vector have the same neighbours, so one of them, the carrier, is compared for all.
     """
     known = nodes.graph_version == version
-    keys = repeat_keys(nodes)
+    keys = variant_keys(nodes, vectors)
     order = np.lexsort((np.arange(len(nodes)), ~known, keys))
     first = np.ones(len(nodes), dtype=bool)
     first[1:] = keys[order][1:] != keys[order][:-1]
     carriers = np.zeros(len(nodes), dtype=bool)
     carriers[order[first]] = True
     return np.flatnonzero(known), np.flatnonzero(carriers & ~known)
+
+
+def variant_keys(nodes: Nodes, vectors: Vectors) -> npt.NDArray[np.int64]:
+    """One number per node (n,), equal for exact repeats of one type whose vectors (n, d) are equal too.
+
+    Normalising the text hides case and white space, a model may not: such repeats are variants, each with neighbours
+    of its own.
+    """
+    _, repeats, count = np.unique(repeat_keys(nodes), return_inverse=True, return_counts=True)
+    repeats = repeats.reshape(-1)
+    digests = np.zeros(len(nodes), dtype=np.uint64)
+    for row in np.flatnonzero(count[repeats] > 1).tolist():
+        digests[row] = int.from_bytes(blake2b(vectors[row].tobytes(), digest_size=8).digest(), "big")
+    variant = np.unique(digests, return_inverse=True)[1].reshape(-1)
+    return np.asarray(repeats.astype(np.int64) * max(len(nodes), 1) + variant)
 
 
 def repeat_keys(nodes: Nodes) -> npt.NDArray[np.str_]:

@@ -112,6 +112,41 @@ def list_jobs(engine: Engine, slug: str, *, limit: int) -> list[dict[str, Any]]:
     return [{name: row._mapping[name] for name in ("id", "status", *_STORY, *_TIMES)} for row in rows]
 
 
+def tell_progress(engine: Engine, slug: str) -> str | None:
+    """What the project's live job has done so far, in words; None when there is none."""
+    with engine.connect() as connection:
+        job = jobs.find_live_job(connection, get_project(connection, slug).id)
+    if job is None:
+        return None
+    done = f", {job.phases_completed[-1]} done" if job.phases_completed else ""
+    return f"{job.progress:.0%}{done}"
+
+
+def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed: bool) -> dict[str, Any]:
+    """What a run of the project did, and how to undo it. ``changed`` False: ``job_id`` is the run that did it before.
+
+    ``units_before`` are the raw memories that are not archived, which is what ``reduction`` is measured against.
+    """
+    job = describe_job(engine, str(job_id)) if job_id is not None else {}
+    with engine.connect() as connection:
+        counts = count_project(connection, get_project(connection, slug).id)
+    metrics = job.get("metrics", {}) if changed else {}
+    merging = metrics.get("merged_memories", {})
+    return {
+        "completed_at": job.get("completed_at"),
+        "phases_completed": job.get("phases_completed", []) if changed else [],
+        "phases_failed": job.get("phases_failed", []) if changed else [],
+        "memories_merged": job.get("memories_merged", 0) if changed else 0,
+        "merged_created": merging.get("merged_created", 0),
+        "merged_extended": merging.get("merged_extended", 0),
+        "units_before": counts.active + counts.consolidated,
+        "units_after": counts.units,
+        "reduction": counts.reduction,
+        "metrics": metrics,
+        "undo": f"consolidation rollback {job_id}" if job.get("consolidation_changes_total") else None,
+    }
+
+
 def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
     """The project in numbers, how its newest job went, and what the next one waits for. Raises NotFoundError."""
     last = list_jobs(engine, slug, limit=1)

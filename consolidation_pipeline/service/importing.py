@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 
 from consolidation_pipeline.core.memories import NewMemory, check_memory_type, parse_memory
+from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
 from consolidation_pipeline.service.reading import BadRow, Row, read, source_of
 from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.memories import append_memories
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 
@@ -57,7 +60,7 @@ def import_memories(
     first = next(rows, None)  # an unreadable source must not leave an empty project behind
     project = ensure_project(engine, slug)
     done = Imported(slug, source or source_of(path, format))
-    parsed = _parse(_chain(first, rows), done, default_type)
+    parsed = _parse(_chain(first, rows), done, default_type, fit=_VectorFit(engine, project))
     while batch := list(islice(parsed, BATCH)):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
@@ -85,22 +88,51 @@ def _chain(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator
         yield from rest
 
 
-def _parse(rows: Iterator[Row | BadRow], done: Imported, default_type: str) -> Iterator[tuple[int, NewMemory]]:
+class _VectorFit:
+    """Brings vectors that rows carry to length 1, and refuses those of another dimension than their model's others."""
+
+    def __init__(self, engine: Engine, project: Project) -> None:
+        self._engine = engine
+        self._project = project
+        self._dimensions = {LOCAL_MODEL: DIMENSION}
+
+    def __call__(self, memory: NewMemory) -> NewMemory:
+        if memory.embedding is None or memory.embedding_model is None:
+            return memory
+        model, given = memory.embedding_model, len(memory.embedding)
+        expected = self._dimension(model, given)
+        if given != expected:
+            raise InvalidMemoryError(f"embedding has {given} numbers: expected {expected}, as other vectors of {model}")
+        return replace(memory, embedding=tuple(normalize([memory.embedding])[0].tolist()))
+
+    def _dimension(self, model: str, given: int) -> int:
+        if model not in self._dimensions:
+            with self._engine.connect() as connection:
+                self._dimensions[model] = load_dimension(connection, self._project.id, model) or given
+        return self._dimensions[model]
+
+
+def _parse(
+    rows: Iterator[Row | BadRow], done: Imported, default_type: str, *, fit: Callable[[NewMemory], NewMemory]
+) -> Iterator[tuple[int, NewMemory]]:
     for row in rows:
         if isinstance(row, BadRow):
             done.bad.append(row)
             continue
         try:
-            yield row.line, parse_memory(row.fields, source=done.source, default_type=default_type)
+            yield row.line, fit(parse_memory(row.fields, source=done.source, default_type=default_type))
         except InvalidMemoryError as error:
             done.bad.append(BadRow(row.line, str(error)))
 
 
 def _put_aside(done: Imported, folder: Path | None) -> Path | None:
     """Write the bad rows beside the data, one file per project and source, replaced at each import."""
-    if not done.bad or folder is None:
+    if folder is None:
+        return None
+    path = folder / f"{done.project}.{done.source.replace('/', '_')}.jsonl"
+    if not done.bad:
+        path.unlink(missing_ok=True)
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{done.project}.{done.source.replace('/', '_')}.jsonl"
     path.write_text("".join(json.dumps({"line": row.line, "reason": row.reason}) + "\n" for row in done.bad))
     return path

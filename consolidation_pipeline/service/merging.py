@@ -1,8 +1,8 @@
-"""Turn merge groups into merged memories: successor first, sources hidden in the same transaction, all in the ledger."""
+"""Turn merge groups into merged memories: successor first, sources hidden in the same transaction, all ledgered."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,11 +14,12 @@ from consolidation_pipeline.core.memories import consolidated_id, content_hash, 
 from consolidation_pipeline.core.merging import Merged, merge_capped
 from consolidation_pipeline.service.graph import update_similarity_graph
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.graph import Member, load_clusters
+from consolidation_pipeline.store.engine import Connection, Row
+from consolidation_pipeline.store.graph import Member, load_clusters, load_dimension
 from consolidation_pipeline.store.knowledge import (
     MergedMemory,
     Source,
-    load_merged_versions,
+    get_consolidated,
     load_source_vectors,
     load_sources,
     write_merged,
@@ -44,16 +45,25 @@ class Merging:
 
 @dataclass(frozen=True)
 class _Plan:
-    """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet."""
+    """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet.
+
+    ``held`` are the merged memories that the group has already: the first is extended, it takes in the others.
+    ``verbatim`` is a source whose text the merged text is, word for word.
+    """
 
     id: UUID
-    version: int | None
     cluster_key: str
     representative: UUID
     sources: Sequence[Source]
     absorbed: Sequence[Source]
-    superseded: Sequence[tuple[UUID, int]]
+    held: Sequence[Row[Any]]
     merged: Merged
+    verbatim: UUID | None
+
+    @property
+    def version(self) -> int | None:
+        """Present version of the merged memory; None when it is made new."""
+        return self.held[0].version if self.held else None
 
 
 def merge_clusters(run: ProjectRun) -> Merging:
@@ -80,57 +90,66 @@ def merge_clusters(run: ProjectRun) -> Merging:
 def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[Member]]) -> tuple[list[_Plan], int]:
     """Plans for the groups that are not merged yet, and how many groups changed since they were formed."""
     ids = [member.member_id for members in groups.values() for member in members]
+    plans, skipped = [], 0
     with run.engine.connect() as connection:
         sources = load_sources(connection, ids)
-        versions = load_merged_versions(connection, [s.consolidated_into_id for s in sources.values()])
-    plans, skipped = [], 0
-    for key, members in groups.items():
-        chosen = [sources[m.member_id] for m in members if m.member_id in sources]
-        if len(chosen) < len(members):
-            skipped += 1
-        elif any(s.consolidated_into_id is None for s in chosen) or len({s.consolidated_into_id for s in chosen}) > 1:
-            plans.append(_plan(run, key, members, chosen, versions))
+        for key, members in groups.items():
+            chosen = [sources[m.member_id] for m in members if m.member_id in sources]
+            into = {s.consolidated_into_id for s in chosen}
+            if len(chosen) < len(members):
+                skipped += 1
+            elif None in into or len(into) > 1:
+                plans.append(_plan(run, key, chosen, _load_held(connection, into)))
     return plans, skipped
 
 
-def _plan(
-    run: ProjectRun,
-    key: str,
-    members: Sequence[Member],
-    sources: Sequence[Source],
-    versions: Mapping[UUID, tuple[int, int]],
-) -> _Plan:
-    """``members`` and ``sources`` in the same order, the representative first."""
-    existing = sorted({s.consolidated_into_id for s in sources if s.consolidated_into_id in versions})  # type: ignore[type-var]
-    kept = max(existing, key=lambda id_: (versions[id_][1], -id_.int)) if existing else None
+def _load_held(connection: Connection, ids: Iterable[UUID | None]) -> list[Row[Any]]:
+    """The merged memories with these ids, the one with most sources first; ties: the smallest id."""
+    found = [get_consolidated(connection, id_) for id_ in ids if id_ is not None]
+    return sorted((row for row in found if row is not None), key=lambda row: (-row.source_count, row.id))
+
+
+def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[Row[Any]]) -> _Plan:
+    """``sources``: the representative first, then by id, as their texts are joined."""
     new_id = consolidated_id(run.project.slug, "merged", [s.id for s in sources], ALGORITHM_VERSION)
+    bodies = {s.id: _body(s) for s in sources}
+    merged = merge_capped(bodies.values(), max_chars=run.options.merge_max_chars)
     return _Plan(
-        id=kept or new_id,
-        version=versions[kept][0] if kept else None,
+        id=held[0].id if held else new_id,
         cluster_key=key,
-        representative=members[0].member_id,
+        representative=sources[0].id,
         sources=sorted(sources, key=lambda s: s.id),
-        absorbed=[s for s in sources if kept is None or s.consolidated_into_id != kept],
-        superseded=[(id_, versions[id_][0]) for id_ in existing if id_ != kept],
-        merged=merge_capped([_body(s) for s in sources], max_chars=run.options.merge_max_chars),
+        absorbed=[s for s in sources if not held or s.consolidated_into_id != held[0].id],
+        held=held,
+        merged=merged,
+        verbatim=next((id_ for id_, body in bodies.items() if body == merged.content), None),
     )
 
 
 def _body(source: Source) -> str:
-    return embedding_text(**dict(zip(TEXT_COLUMNS, source.texts, strict=True)))  # type: ignore[arg-type]
+    return embedding_text(**dict(zip(TEXT_COLUMNS, source.texts, strict=True)))
 
 
 def _write(run: ProjectRun, plans: Sequence[_Plan]) -> None:
     if not plans:
         return
-    vectors = run.embedder.embed([plan.merged.content for plan in plans])
+    with run.engine.connect() as connection:
+        dimension = load_dimension(connection, run.project.id, run.embedder.name)
+        parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
+    vectors = _embed(run, plans, parents)
     with run.engine.begin() as connection:
-        parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], vectors.shape[1])
         write_merged(connection, run.author, list(_rows(run, plans, vectors, parents)), now=run.now)
 
 
+def _embed(run: ProjectRun, plans: Sequence[_Plan], parents: Mapping[UUID, Vectors]) -> list[Vectors]:
+    """The vector (d,) of each merged text; nothing is embedded twice, so a source's text has that source's vector."""
+    new = [plan.merged.content for plan in plans if plan.verbatim is None]
+    embedded = iter(run.embedder.embed(new) if new else ())
+    return [next(embedded) if plan.verbatim is None else parents[plan.verbatim] for plan in plans]
+
+
 def _rows(
-    run: ProjectRun, plans: Sequence[_Plan], vectors: Vectors, parents: Mapping[UUID, Vectors]
+    run: ProjectRun, plans: Sequence[_Plan], vectors: Sequence[Vectors], parents: Mapping[UUID, Vectors]
 ) -> Iterator[MergedMemory]:
     for plan, vector in zip(plans, vectors, strict=True):
         lineage = np.stack([parents[s.id] for s in plan.sources]) @ vector
@@ -145,15 +164,20 @@ def _rows(
             similarities=[round(float(similarity), 6) for similarity in lineage],
             absorbed=plan.absorbed,
             reason=f"near-duplicates: {len(plan.sources)} memories say the same",
-            superseded=plan.superseded,
+            superseded=[(row.id, row.version) for row in plan.held[1:]],
         )
 
 
 def _values(plan: _Plan) -> dict[str, Any]:
-    """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories)."""
-    sources = plan.sources
+    """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories).
+
+    Uses and pins of the merged memories that the group has already are kept: their sources do not know of them.
+    """
+    sources, held = plan.sources, plan.held
     first = next(s for s in sources if s.id == plan.representative)
-    accessed = [s.last_accessed_at for s in sources if s.last_accessed_at is not None]
+    merged_before = {row.id for row in held}
+    used = [s.reused_count for s in sources if s.consolidated_into_id not in merged_before]
+    accessed = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in held)]
     return {
         "kind": "merged",
         "abstraction_level": 1,
@@ -163,11 +187,11 @@ def _values(plan: _Plan) -> dict[str, Any]:
         "details": {"dropped": list(plan.merged.dropped)} if plan.merged.dropped else {},
         "tags": list(dict.fromkeys(tag for s in sources for tag in s.tags)),
         "consolidation_method": "heuristic",
-        "reuse_count": sum(s.reused_count for s in sources),
-        "last_accessed_at": max(accessed, default=None),
+        "reuse_count": sum(used) + sum(row.reuse_count for row in held),
+        "last_accessed_at": max((time for time in accessed if time is not None), default=None),
         "importance": max(s.importance for s in sources),
         "success": any(s.success for s in sources) if any(s.success is not None for s in sources) else None,
-        "pinned": any(s.pinned for s in sources),
+        "pinned": any(s.pinned for s in sources) or any(row.pinned for row in held),
         "learned_at": min(s.learned_at for s in sources),
         "cluster_key": plan.cluster_key,
         "language": first.language,

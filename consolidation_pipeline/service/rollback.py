@@ -18,7 +18,7 @@ LOCK_WAIT_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Rollback:
-    """What a rollback did. ``rollback_id`` is the group of its own changes: rolling that back redoes what was undone."""
+    """What a rollback did. ``rollback_id`` is the group of its own changes: rolling that back is the redo."""
 
     rollback_id: UUID
     scope: str

@@ -7,7 +7,8 @@ to a process that died; whoever comes next marks it failed and goes on from what
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -15,19 +16,18 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
-
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.core.profiles import resolve_thresholds
 from consolidation_pipeline.embed import Embedder, load_embedder
-from consolidation_pipeline.errors import ProjectDisabledError
+from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.statistics import fingerprint
+from consolidation_pipeline.store.statistics import count_project, fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,11 @@ PHASES = (
     "consolidation_report",
 )
 
+# What a pending job asks for, by the ``job`` of its scope.
+JOB_PHASES: Mapping[str, tuple[str, ...]] = {"consolidate": PHASES, "decay": ("decay_scores",)}
+
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
+OVERTAKEN = "another run of the project began first; the run that was asked for has a job of its own when it begins"
 LOCK_WAIT_SECONDS = 10.0
 
 
@@ -54,7 +58,10 @@ class Phase:
 
 @dataclass
 class ProjectRun:
-    """One run under way. ``now`` is its instant: ages are taken as of it, so a run is one pure function of it."""
+    """One run under way. ``now`` is its instant: ages are taken as of it, so a run is one pure function of it.
+
+    ``raw_counts``: memories in all and archived ones, at the start.
+    """
 
     engine: Engine
     project: Project
@@ -63,6 +70,7 @@ class ProjectRun:
     planned: Sequence[str]
     now: datetime
     triggered_by: str
+    raw_counts: tuple[int, int]
     completed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     cancelled: bool = False
@@ -85,13 +93,12 @@ class ProjectRun:
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
         """Record a phase on the job row: done, failed, or cut off by an interrupt."""
-        outcome = Phase()
+        outcome, began = Phase(), time.monotonic()
         try:
             yield outcome
         except Exception as error:
             self.failed.append(name)
-            with self.engine.begin() as connection:
-                jobs.record_failed_phase(connection, self.job_id, name, str(error) or type(error).__name__)
+            self._note_failure(name, str(error) or type(error).__name__)
             raise
         except BaseException:
             self.cancelled = True
@@ -103,9 +110,17 @@ class ProjectRun:
                 self.job_id,
                 name,
                 planned=len(self.planned),
-                metrics=outcome.metrics,
+                metrics={**outcome.metrics, "seconds": round(time.monotonic() - began, 3)},
                 counters=outcome.counters,
             )
+
+    def _note_failure(self, name: str, error: str) -> None:
+        try:
+            with self.engine.begin() as connection:
+                jobs.record_failed_phase(connection, self.job_id, name, error)
+        except Exception:
+            # The database went away, most likely why the phase failed: that error is the one to show.
+            logger.exception("the failure of %s could not be recorded on job %s", name, self.job_id)
 
     def outcome(self) -> tuple[str, str | None]:
         """Final status of the job and, where it is not completed, why."""
@@ -133,14 +148,19 @@ def open_run(
     """Begin a run and, whatever happens, end its job row truthfully.
 
     Raises:
-        NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project.
+        NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project; ConflictError: another
+        job came in between.
     """
     project = check_runnable(engine, slug)
     options = effective_options(project, settings)
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
-            job_id = _begin_job(connection, project, options, trigger_type, triggered_by, run_id)
-        run = ProjectRun(engine, project, options, job_id, planned, datetime.now(UTC), triggered_by)
+            _settle_live_job(connection, project, planned)
+            job_id = _begin_job(
+                connection, project, options, trigger_type=trigger_type, triggered_by=triggered_by, run_id=run_id
+            )
+            counts = _count_raw(connection, project)
+        run = ProjectRun(engine, project, options, job_id, planned, datetime.now(UTC), triggered_by, counts)
         try:
             yield run
         except Exception as error:
@@ -168,38 +188,57 @@ def effective_options(project: Project, settings: Settings) -> ConsolidationOpti
     return parse_options(project.config, base=base)
 
 
+def _settle_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
+    """End the live job unless it waits for just this run; a running one died, for we hold the lock."""
+    live = jobs.find_live_job(connection, project.id)
+    if live is None:
+        return
+    if live.status == "running":
+        jobs.finish_job(connection, live.id, "failed", error=DIED)
+    elif tuple(planned) != JOB_PHASES.get(live.scope.get("job", "consolidate")):
+        # To claim it would tell whoever waits for it that more or less was done than they asked for.
+        jobs.finish_job(connection, live.id, "cancelled", error=OVERTAKEN)
+
+
 def _begin_job(
     connection: Connection,
     project: Project,
     options: ConsolidationOptions,
+    *,
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
 ) -> UUID:
-    """Claim the pending job, or make one; a running one died, for we hold the lock."""
+    """Claim the pending job, or make one."""
     snapshot = options.model_dump(mode="json")
-    live = jobs.find_live_job(connection, project.id)
-    if live is not None and live.status == "running":
-        jobs.finish_job(connection, live.id, "failed", error=DIED)
-        live = None
+    pending = jobs.find_live_job(connection, project.id)
     job_id: UUID
-    if live is not None:
-        job_id = live.id
+    if pending is not None:
+        job_id = pending.id
     else:
         job_id = jobs.append_job(
             connection, project.id, trigger_type=trigger_type, triggered_by=triggered_by, options=snapshot
         )
-    jobs.start_job(connection, job_id, run_id=run_id, options=snapshot)
+    if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
+        raise ConflictError(f"job {job_id} was ended while the run began", (str(job_id),))
     jobs.append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
     return job_id
+
+
+def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
+    counts = count_project(connection, project.id)
+    return counts.memories, counts.archived
 
 
 def _end(run: ProjectRun, status: str, error: str | None) -> None:
     whole = status == "completed" and tuple(run.planned) == PHASES
     try:
         with run.engine.begin() as connection:
-            state = {"state": _state(connection, run.project, run.options, run.now)} if whole else None
-            jobs.finish_job(connection, run.job_id, status, error=error, metrics=state)
+            state = _state(connection, run.project, run.options, run.now) if whole else None
+            # What came while the run went on may have missed its phases: then the next run has something to do.
+            missed = _count_raw(connection, run.project) != run.raw_counts
+            metrics = {} if state is None or missed else {"state": state}
+            jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
         # The database went away: the row stays `running` without a lock, and the next run marks it failed.
         logger.exception("job %s could not be marked %s", run.job_id, status)

@@ -14,7 +14,6 @@ from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.statistics import Backlog, list_backlogs
 
-
 IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 

@@ -27,45 +27,69 @@ class Scope:
 
 
 def find_scope(connection: Connection, target: UUID) -> Scope | None:
-    """The changes that ``target`` names and that were not rolled back: as a change, as a group, or as a job.
+    """The changes that ``target`` names and that are in force: as a change, as a group, or as a job.
 
+    For a change that was rolled back and redone, the redoing one is given: undoing that undoes it again.
     Changes that were all rolled back before are given nevertheless, so that the caller can say so.
     """
     for kind, column in (("change", "id"), ("group", "group_id"), ("job", "job_id")):
-        row = connection.execute(
-            text(
-                "SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age, "
-                "array_agg(c.seq ORDER BY c.seq) AS every, "
-                "array_agg(c.seq ORDER BY c.seq) FILTER (WHERE NOT EXISTS (SELECT 1 FROM "
-                f"{_CHANGES} r WHERE r.reverts_change_id = c.id)) AS open "
-                f"FROM {_CHANGES} c JOIN {SCHEMA}.projects p ON p.id = c.project_id WHERE c.{column} = :target GROUP BY p.id"
-            ),
-            {"target": target},
-        ).one_or_none()
+        query = f"""
+            WITH RECURSIVE fate AS (
+                SELECT c.seq AS origin, c.id, c.seq, 0 AS turns FROM {_CHANGES} c WHERE c.{column} = :target
+                UNION ALL
+                SELECT f.origin, r.id, r.seq, f.turns + 1
+                FROM fate f JOIN {_CHANGES} r ON r.reverts_change_id = f.id),
+            newest AS (SELECT DISTINCT ON (origin) origin, seq, turns FROM fate ORDER BY origin, turns DESC)
+            SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age,
+                array_agg(c.seq ORDER BY c.seq) AS every,
+                array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS open
+            FROM newest n JOIN {_CHANGES} c ON c.seq = n.origin JOIN {SCHEMA}.projects p ON p.id = c.project_id
+            GROUP BY p.id
+        """
+        row = connection.execute(text(query), {"target": target}).one_or_none()
         if row is not None:
             return Scope(kind, Project(*row[:4]), row.open or row.every, row.age)
     return None
 
 
-# A change stands when it was not undone and is not itself the undoing of one (the undoing of an undoing stands).
-_STANDS = (
-    f"NOT EXISTS (SELECT 1 FROM {_CHANGES} r WHERE r.reverts_change_id = c.id) AND (c.operation <> 'rollback' OR EXISTS "
-    f"(SELECT 1 FROM {_CHANGES} undone WHERE undone.id = c.reverts_change_id AND undone.operation = 'rollback'))"
-)
+# Undoing an undoing redoes: a change is undone when the chain of changes that undo it is of odd length.
+_UNDONE = f"""(
+    WITH RECURSIVE fate AS (
+        SELECT r.id FROM {_CHANGES} r WHERE r.reverts_change_id = c.id
+        UNION ALL
+        SELECT r.id FROM {_CHANGES} r JOIN fate f ON r.reverts_change_id = f.id)
+    SELECT count(*) % 2 = 1 FROM fate)"""
+# A change stands when nothing undid it and it does something, itself or as the redoing of another.
+_STANDS = f"""
+    NOT EXISTS (SELECT 1 FROM {_CHANGES} r WHERE r.reverts_change_id = c.id) AND (c.operation <> 'rollback' OR (
+        WITH RECURSIVE undone AS (
+            SELECT c.reverts_change_id AS id
+            UNION ALL
+            SELECT u.reverts_change_id FROM {_CHANGES} u JOIN undone ON u.id = undone.id)
+        SELECT count(id) % 2 = 0 FROM undone))"""
 
 
 def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[Any]]:
     """Later changes that stand on what ``changes`` did, by seq: to the same rows, or to rows derived from them.
 
-    Whole groups, and what stands on those in turn, so that undoing all of it is consistent.
+    Whole groups, and what stands on those in turn, so that undoing all of it is consistent. Nothing stands on a row
+    that is, by its version, in the state the changes left it in, whatever was done and undone since.
     """
     found: dict[int, Row[Any]] = {}
     while True:
         rows = connection.execute(
             text(
                 f"""
-                WITH RECURSIVE base AS (
-                    SELECT entity_id AS id, min(seq) AS seq FROM {_CHANGES} WHERE seq = ANY(:changes) GROUP BY 1),
+                WITH RECURSIVE chosen AS (
+                    SELECT entity_id, seq, version_after, lead(seq) OVER w IS NULL AS is_last,
+                        lead(version_before) OVER w AS next_before
+                    FROM {_CHANGES} WHERE seq = ANY(:changes) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
+                base AS (
+                    SELECT c.entity_id AS id, min(c.seq) AS seq, bool_or(c.version_after IS DISTINCT FROM
+                        CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END) AS has_moved
+                    FROM chosen c, LATERAL (SELECT version_after FROM {_CHANGES}
+                        WHERE entity_id = c.entity_id ORDER BY seq DESC LIMIT 1) n
+                    GROUP BY c.entity_id),
                 reached AS (
                     SELECT id FROM base
                     UNION
@@ -74,7 +98,8 @@ def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[
                 later AS (
                     SELECT DISTINCT c.group_id FROM {_CHANGES} c JOIN reached ON reached.id = c.entity_id
                         LEFT JOIN base ON base.id = c.entity_id
-                    WHERE c.seq > coalesce(base.seq, (SELECT min(seq) FROM base)) AND c.seq <> ALL(:changes) AND {_STANDS})
+                    WHERE c.seq > coalesce(base.seq, (SELECT min(seq) FROM base)) AND coalesce(base.has_moved, true)
+                        AND c.seq <> ALL(:changes) AND {_STANDS})
                 SELECT c.id, c.seq FROM {_CHANGES} c WHERE c.group_id IN (SELECT group_id FROM later)
                     AND c.seq <> ALL(:changes) AND {_STANDS} ORDER BY c.seq
                 """
@@ -132,8 +157,7 @@ def list_groups(
         text(
             "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, "
             "count(*) AS changes, max(c.changed_at) AS changed_at, min(c.reason) AS reason, "
-            "max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and(EXISTS (SELECT 1 FROM "
-            f"{_CHANGES} r WHERE r.reverts_change_id = c.id)) AS rolled_back "
+            f"max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and{_UNDONE} AS rolled_back "
             f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC LIMIT :limit"
         ),
         {"project": project_id, "limit": limit, "operation": operation, "job": job_id},

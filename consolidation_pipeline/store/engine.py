@@ -88,7 +88,7 @@ def connect_engine(url: str) -> Engine:
     try:
         return create_engine(url, pool_pre_ping=True, connect_args=arguments)
     except (ArgumentError, ValueError):  # their messages may hold the password
-        raise StoreError("the database URL cannot be read: postgresql://user:password@host:port/name is right") from None
+        raise StoreError("the database URL cannot be read: write postgresql://user:password@host:port/name") from None
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
@@ -114,7 +114,7 @@ def _migrate(connection: Connection, revision: str) -> None:
         if not isinstance(error.orig, InsufficientPrivilege):
             raise
         reason = str(error.orig).strip()
-        raise StoreError(f"this user may not create the schema `{SCHEMA}` and the extension `vector`: {reason}") from error
+        raise StoreError(f"this user may not create schema `{SCHEMA}` and extension `vector`: {reason}") from error
     connection.commit()
 
 

@@ -146,16 +146,17 @@ def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int
         f"SELECT id FROM {SCHEMA}.{table} WHERE project_id = :project AND graph_version IS NULL"
         for table in _GRAPH_TABLES
     )
-    return sum(
-        connection.execute(
-            text(
-                f"DELETE FROM {SCHEMA}.memory_neighbors n USING ({moved}) moved "
-                f"WHERE n.project_id = :project AND n.embedding_model = :model AND n.{side} = moved.id"
-            ),
-            {"project": project_id, "model": model},
-        ).rowcount
-        for side in ("a", "b")
-    )
+    connection.execute(text(f"CREATE TEMP TABLE moved ON COMMIT DROP AS {moved}"), {"project": project_id})
+    connection.execute(text("ANALYZE moved"))
+    pruned = 0
+    for side in ("a", "b"):
+        query = (
+            f"DELETE FROM {SCHEMA}.memory_neighbors n USING moved "
+            f"WHERE n.project_id = :project AND n.embedding_model = :model AND n.{side} = moved.id"
+        )
+        pruned += connection.execute(text(query), {"project": project_id, "model": model}).rowcount
+    connection.execute(text("DROP TABLE moved"))
+    return pruned
 
 
 def append_neighbors(
@@ -172,6 +173,8 @@ def append_neighbors(
         {"project": project_id, "model": model},
     )
     connection.execute(text("DROP TABLE pairs"))
+    # Readers in the same run come before autovacuum, and would be planned for an empty table.
+    connection.execute(text(f"ANALYZE {SCHEMA}.memory_neighbors"))
 
 
 def mark_compared(connection: Connection, ids: Iterable[UUID], version: int) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Table, text
+from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.schema import (
@@ -43,7 +44,7 @@ LEDGERED: dict[str, Table] = {
 _CACHES = {"relevance_score", "relevance_at", "graph_version"}
 # A row that leaves or enters the similarity graph, or moves in it, must be compared anew.
 _MOVES_IN_GRAPH = ("embedding", "archived_at", "retired_at")
-_PARTS = {"files": "text[]", "lineage": "jsonb"}
+_PARTS = {"files": "TEXT[]", "lineage": "JSONB"}
 _SHOWN_CONFLICTS = 20
 
 
@@ -60,7 +61,7 @@ class Author:
 class Change:
     """One row to write. ``values`` are the columns (all for an insert, the changed ones for an update).
 
-    ``version`` is the row's present version: None for an insert. ``group_id`` ties together what one would undo at once.
+    ``version`` is the row's present version: None for an insert. ``group_id`` ties together what one undoes at once.
     """
 
     entity_id: UUID
@@ -74,21 +75,23 @@ class Change:
 def insert_rows(
     connection: Connection, author: Author, table: Table, changes: Sequence[Change], *, operation: str
 ) -> int:
-    """Write new rows at version 1, their files and lineage included. Returns their number.
+    """Write new rows, their files and lineage included. Returns their number.
+
+    A row starts at version 1, or above every version it had before it was rolled back.
 
     Raises:
-        ConflictError: a row with one of the ids exists.
+        ConflictError: a row with one of the ids exists, or an id stands twice among the changes.
     """
     if not changes:
         return 0
     columns = _stage(connection, author, table, changes)
     _refuse(connection, f"SELECT s.id FROM staged s JOIN {table} t USING (id)", "exists already")
     names = ", ".join(["id", "project_id", *columns])
-    connection.execute(text(f"INSERT INTO {table} ({names}) SELECT {names} FROM staged"))
-    _write_parts(connection, table, replace=False)
-    return _append(
-        connection, author, operation, table, previous=None, new=_row_image(table), versions="NULL::integer, t.version"
+    connection.execute(
+        text(f"INSERT INTO {table} ({names}, version) SELECT {names}, {_next_version('s.id', '0')} FROM staged s")
     )
+    _write_parts(connection, table, replace=False)
+    return _append(connection, author, operation, table, previous="NULL", new=_row_image(table))
 
 
 def update_rows(
@@ -97,7 +100,8 @@ def update_rows(
     """Write the given columns of existing rows; every change names the same columns. Returns their number.
 
     Raises:
-        ConflictError: a row is gone or has another version than the change saw; nothing is written then.
+        ConflictError: a row is gone or has another version than the change saw, or an id stands twice among the
+        changes; nothing is written then.
     """
     if not changes:
         return 0
@@ -107,14 +111,18 @@ def update_rows(
     image = _columns_image(table, [*columns, *parts])
     connection.execute(
         text(
-            f"CREATE TEMP TABLE before ON COMMIT DROP AS SELECT t.id, {image} AS state FROM staged s JOIN {table} t USING (id)"
+            f"CREATE TEMP TABLE before ON COMMIT DROP AS SELECT t.id, {image} AS state "
+            f"FROM staged s JOIN {table} t USING (id)"
         )
     )
-    written = ", ".join(f"{name} = s.{name}" for name in columns)
+    written = "".join(f", {name} = s.{name}" for name in columns)
     moved = any(name in columns for name in _MOVES_IN_GRAPH) and "graph_version" in table.c
     reset = ", graph_version = NULL" if moved else ""
     connection.execute(
-        text(f"UPDATE {table} t SET version = t.version + 1, {written}{reset} FROM staged s WHERE t.id = s.id")
+        text(
+            f"UPDATE {table} t SET version = {_next_version('t.id', 't.version')}{written}{reset} "
+            "FROM staged s WHERE t.id = s.id"
+        )
     )
     _write_parts(connection, table, replace=True)
     count = _append(
@@ -122,12 +130,18 @@ def update_rows(
         author,
         operation,
         table,
-        previous="(SELECT state FROM before WHERE before.id = t.id)",
+        previous="before.state",
         new=image,
-        versions="s.version, t.version",
+        joined=" JOIN before USING (id)",
     )
     connection.execute(text("DROP TABLE before"))
     return count
+
+
+def _next_version(entity: str, at_least: str) -> str:
+    """SQL of a version the row never had: rollback takes versions back, so counting on would give one out twice."""
+    highest = f"SELECT max(c.version_after) FROM {SCHEMA}.consolidation_changes c WHERE c.entity_id = {entity}"
+    return f"1 + greatest({at_least}, ({highest}))"
 
 
 def revert_changes(
@@ -141,76 +155,93 @@ def revert_changes(
         ConflictError: a change was undone before, or its row has changed since; nothing is written then.
     """
     done = {"restored": 0, "deleted": 0, "recreated": 0}
+    try:
+        with connection.begin_nested():
+            _revert_waves(connection, author, changes, group_id=group_id, reason=reason, done=done)
+            # What still refers to a row that is gone now must come to light here, not at commit.
+            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+            connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
+    except IntegrityError as error:
+        raise ConflictError(f"another row stands in the way: {str(error.orig).strip()}") from error
+    return done
+
+
+def _revert_waves(
+    connection: Connection,
+    author: Author,
+    changes: Sequence[int],
+    *,
+    group_id: UUID,
+    reason: str | None,
+    done: dict[str, int],
+) -> None:
+    """Depth 1 is the newest change of each row: changes of one depth are of different rows, so they form one wave."""
     _stage_changes(connection, changes)
     _refuse(
         connection,
         f"SELECT c.id FROM {SCHEMA}.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
         "undoes a change that was to be rolled back: it was rolled back before",
     )
-    # Depth 1 is the newest change of each row: changes of one depth are of different rows, so their order does not matter.
     while connection.execute(text("SELECT 1 FROM reverting LIMIT 1")).scalar():
         for name, table in LEDGERED.items():
-            _revert_wave(connection, author, name, table, group_id=group_id, reason=reason, done=done)
+            connection.execute(
+                text(
+                    "CREATE TEMP TABLE wave ON COMMIT DROP AS "
+                    "SELECT * FROM reverting WHERE depth = 1 AND entity_type = :name"
+                ),
+                {"name": name},
+            )
+            _revert_wave(connection, table, done)
+            _append_rollback(connection, author, group_id, reason)
+            connection.execute(text("DROP TABLE wave"))
         connection.execute(text("DELETE FROM reverting WHERE depth = 1"))
         connection.execute(text("UPDATE reverting SET depth = depth - 1"))
     connection.execute(text("DROP TABLE reverting"))
-    return done
 
 
-def _revert_wave(
-    connection: Connection,
-    author: Author,
-    name: str,
-    table: Table,
-    *,
-    group_id: UUID,
-    reason: str | None,
-    done: dict[str, int],
-) -> None:
-    connection.execute(
-        text(
-            "CREATE TEMP TABLE wave ON COMMIT DROP AS SELECT * FROM reverting WHERE depth = 1 AND entity_type = :name"
-        ),
-        {"name": name},
-    )
+def _revert_wave(connection: Connection, table: Table, done: dict[str, int]) -> None:
+    """Put the rows of ``wave`` back: rows that came go first and rows that went come last, so unique keys stay free."""
     _refuse_changed(connection, table)
     columns = [column.name for column in table.c if column.computed is None]
-    listed = ", ".join(columns)
-    record = f"jsonb_populate_record(%s, w.previous_state)"
-    done["deleted"] += connection.execute(
-        text(f"DELETE FROM {table} t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL")
-    ).rowcount
-    done["recreated"] += connection.execute(
-        text(
-            f"INSERT INTO {table} ({listed}) SELECT {', '.join('r.' + c for c in columns)} FROM wave w, LATERAL "
-            + record.replace("%s", f"NULL::{table}")
-            + " r WHERE w.new_state IS NULL"
-        )
-    ).rowcount
-    restored = [c for c in columns if c not in {"id", "project_id", "version", *_CACHES}]
-    reset = (
-        f", graph_version = CASE WHEN w.previous_state ?| ARRAY{list(_MOVES_IN_GRAPH)} THEN NULL ELSE t.graph_version END"
-        if "graph_version" in table.c
-        else ""
-    )
-    done["restored"] += connection.execute(
-        text(
-            f"UPDATE {table} t SET version = w.version_before{reset}, ({', '.join(restored)}) = "
-            f"(SELECT {', '.join('r.' + c for c in restored)} FROM {record.replace('%s', 't')} r) "
-            "FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL"
-        )
-    ).rowcount
+    for effect, statement in (
+        ("deleted", f"DELETE FROM {table} t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL"),
+        ("restored", _restore(table, columns)),
+        ("recreated", _recreate(table, columns)),
+    ):
+        done[effect] += connection.execute(text(statement)).rowcount
     _revert_parts(connection, table)
+
+
+def _restore(table: Table, columns: Sequence[str]) -> str:
+    restored = [name for name in columns if name not in {"id", "project_id", "version", *_CACHES}]
+    moved = f"w.previous_state ?| ARRAY{list(_MOVES_IN_GRAPH)}"
+    reset = f", graph_version = CASE WHEN {moved} THEN NULL ELSE t.graph_version END"
+    return (
+        f"UPDATE {table} t SET version = w.version_before{reset if 'graph_version' in table.c else ''}, "
+        f"({', '.join(restored)}) = (SELECT {', '.join('r.' + name for name in restored)} "
+        "FROM jsonb_populate_record(t, w.previous_state) r) "
+        "FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL"
+    )
+
+
+def _recreate(table: Table, columns: Sequence[str]) -> str:
+    return (
+        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join('r.' + name for name in columns)} "
+        f"FROM wave w, LATERAL jsonb_populate_record(NULL::{table}, w.previous_state) r WHERE w.new_state IS NULL"
+    )
+
+
+def _append_rollback(connection: Connection, author: Author, group_id: UUID, reason: str | None) -> None:
     connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, entity_id, "
-            "previous_state, new_state, version_before, version_after, reason, confidence, changed_by, reverts_change_id) "
+            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
+            "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by, "
+            "reverts_change_id) "
             "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
             "version_after, version_before, :reason, confidence, :changed_by, id FROM wave ORDER BY seq DESC"
         ),
         {"job_id": author.job_id, "group_id": group_id, "reason": reason, "changed_by": author.changed_by},
     )
-    connection.execute(text("DROP TABLE wave"))
 
 
 def _stage_changes(connection: Connection, changes: Sequence[int]) -> None:
@@ -250,7 +281,8 @@ def _revert_parts(connection: Connection, table: Table) -> None:
         return
     connection.execute(
         text(
-            f"DELETE FROM {SCHEMA}.memory_lineage l USING wave w WHERE l.child_id = w.entity_id AND {_touches('lineage')}"
+            f"DELETE FROM {SCHEMA}.memory_lineage l USING wave w "
+            f"WHERE l.child_id = w.entity_id AND {_touches('lineage')}"
         )
     )
     connection.execute(text(_insert_lineage("w.project_id, w.entity_id", "wave w", "w.previous_state -> 'lineage'")))
@@ -277,6 +309,8 @@ def _insert_lineage(owner: str, source: str, edges: str) -> str:
 def _stage(connection: Connection, author: Author, table: Table, changes: Sequence[Change]) -> list[str]:
     """COPY the changes into the temporary table ``staged``; returns the table's columns among them."""
     names = list(changes[0].values)
+    if any(change.values.keys() != changes[0].values.keys() for change in changes):
+        raise ValueError(f"changes of {table.name} name different columns; all must name {', '.join(names)}")
     columns = [name for name in names if name not in _PARTS]
     kinds = {name: _PARTS.get(name) or table.c[name].type.compile(connection.dialect) for name in names}
     connection.execute(text("DROP TABLE IF EXISTS staged"))
@@ -288,29 +322,28 @@ def _stage(connection: Connection, author: Author, table: Table, changes: Sequen
         )
     )
     rows = (
-        (n, c.entity_id, author.project_id, c.group_id, c.version, c.reason, c.confidence, *_encode(c.values, names))
+        (n, c.entity_id, author.project_id, c.group_id, c.version, c.reason, c.confidence, *_encode(c.values, kinds))
         for n, c in enumerate(changes)
     )
     copy_rows(connection, "staged", rows)
     connection.execute(text("ANALYZE staged"))
+    _refuse(connection, "SELECT id FROM staged GROUP BY id HAVING count(*) > 1", "stands twice among the changes")
     return columns
 
 
 def copy_rows(connection: Connection, target: str, rows: Iterable[Sequence[Any]]) -> None:
     """Load rows into ``target`` by COPY."""
-    with connection.connection.cursor().copy(f"COPY {target} FROM STDIN") as copy:  # type: ignore[attr-defined]
+    cursor: Any = connection.connection.cursor()
+    with cursor.copy(f"COPY {target} FROM STDIN") as copy:
         for row in rows:
             copy.write_row(row)
 
 
-def _encode(values: Mapping[str, Any], names: Sequence[str]) -> list[Any]:
+def _encode(values: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Any]:
     return [
-        json.dumps(v) if isinstance(v, dict | list) and _is_json(v) else v for v in (values[name] for name in names)
+        json.dumps(values[name]) if kind == "JSONB" and values[name] is not None else values[name]
+        for name, kind in kinds.items()
     ]
-
-
-def _is_json(value: Any) -> bool:
-    return isinstance(value, dict) or any(isinstance(item, dict) for item in value)
 
 
 def _staged_parts(changes: Sequence[Change]) -> set[str]:
@@ -321,7 +354,8 @@ def _lock_rows(connection: Connection, table: Table) -> None:
     connection.execute(text(f"SELECT 1 FROM {table} t JOIN staged s USING (id) ORDER BY t.id FOR UPDATE OF t"))
     _refuse(
         connection,
-        f"SELECT s.id FROM staged s LEFT JOIN {table} t USING (id) WHERE t.version IS DISTINCT FROM s.expected",
+        f"SELECT s.id FROM staged s LEFT JOIN {table} t USING (id, project_id) "
+        "WHERE t.version IS DISTINCT FROM s.expected",
         f"of {table.name} changed meanwhile",
     )
 
@@ -355,17 +389,17 @@ def _append(
     operation: str,
     table: Table,
     *,
-    previous: str | None,
+    previous: str,
     new: str,
-    versions: str,
+    joined: str = "",
 ) -> int:
     return connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, entity_id, "
-            "previous_state, new_state, version_before, version_after, reason, confidence, changed_by) "
-            f"SELECT :job_id, s.project_id, s.change_group, :operation, '{table.name}', t.id, {previous or 'NULL'}, {new}, "
-            f"{versions.replace('s.version', 's.expected')}, s.change_reason, s.change_confidence, :changed_by "
-            f"FROM staged s JOIN {table} t USING (id) ORDER BY s.n"
+            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
+            "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by) "
+            f"SELECT :job_id, s.project_id, s.change_group, :operation, '{table.name}', t.id, {previous}, {new}, "
+            "s.expected, t.version, s.change_reason, s.change_confidence, :changed_by "
+            f"FROM staged s JOIN {table} t USING (id){joined} ORDER BY s.n"
         ),
         {"job_id": author.job_id, "operation": operation, "changed_by": author.changed_by},
     ).rowcount

@@ -195,7 +195,7 @@ task_memories = Table(
     _optional("archive_reason", Text, "Why it was archived: staleness, forgotten or a person's words."),
     _time("learned_at", "When the agent learned it; age counts from here."),
     _time("created_at", "When it was stored."),
-    _column("language", REGCONFIG, _LANGUAGE, server_default=text("'english'")),
+    _column("language", REGCONFIG, _LANGUAGE, server_default=text("'english'::regconfig")),
     _version(),
     _optional(
         "is_consolidated",
@@ -258,7 +258,7 @@ consolidated_memories = Table(
     _time("learned_at", "Earliest learned_at of its sources; age counts from here."),
     _time("created_at", "When it was first made."),
     _time("updated_at", "When its content last changed."),
-    _column("language", REGCONFIG, _LANGUAGE, server_default=text("'english'")),
+    _column("language", REGCONFIG, _LANGUAGE, server_default=text("'english'::regconfig")),
     _version(),
     _text_search("content"),
     _one_of("kind", KINDS),

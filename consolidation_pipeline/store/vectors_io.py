@@ -51,11 +51,12 @@ def load_vectors(
     """
     record = _vector_record(dimension)
     rows = _copy_out(connection, query, parameters, record, f"vectors of {dimension} dimensions")
-    wrong = np.flatnonzero(rows["dimension"] != dimension)
+    # Rows of other sizes may add up to whole records by chance; up to the first of them the view is right.
+    wrong = np.flatnonzero((rows["size"] != 4 + 4 * dimension) | (rows["dimension"] != dimension))
     if wrong.size:
-        first = rows[wrong[0]]
         raise EmbeddingError(
-            f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has a vector of {first['dimension']} dimensions, not {dimension}"
+            f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has no vector of {dimension} dimensions: "
+            "run the reembed job, or select one embedding model"
         )
     return rows["id"].copy(), rows["vector"].astype(np.float32)
 

@@ -94,8 +94,8 @@ def note(name: str, content: str, **fields: Any) -> dict[str, Any]:
         "files": [f"src/module_{seed % 7}.py"],
         "importance": (seed % 10) / 10,
         "reused_count": seed % 4,
-        "created_at": f"2026-01-{1 + seed % 28:02d}T10:00:00Z",
-        **({"last_accessed_at": f"2026-02-{1 + seed % 28:02d}T10:00:00Z"} if seed % 2 else {}),
+        "created_at": f"2024-01-{1 + seed % 28:02d}T10:00:00Z",
+        **({"last_accessed_at": f"2024-02-{1 + seed % 28:02d}T10:00:00Z"} if seed % 2 else {}),
         **({"success": seed % 3 == 1} if seed % 3 else {}),
         **fields,
     }

@@ -492,7 +492,7 @@ def upgrade() -> None:
         sa.Column(
             "language",
             postgresql.REGCONFIG(),
-            server_default=sa.text("'english'"),
+            server_default=sa.text("'english'::regconfig"),
             nullable=False,
             comment="Text search configuration of the row's language.",
         ),
@@ -1273,7 +1273,7 @@ def upgrade() -> None:
         sa.Column(
             "language",
             postgresql.REGCONFIG(),
-            server_default=sa.text("'english'"),
+            server_default=sa.text("'english'::regconfig"),
             nullable=False,
             comment="Text search configuration of the row's language.",
         ),

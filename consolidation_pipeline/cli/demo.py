@@ -1,0 +1,113 @@
+"""``consolidation demo``: real input, the whole pipeline, and what it did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.errors import FAILED
+from consolidation_pipeline.cli.importing import summarize
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, progress, say, share, short
+from consolidation_pipeline.cli.running import run_and_describe
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from consolidation_pipeline.service.demo import Showcase
+    from consolidation_pipeline.store.engine import Engine
+
+_TEXT_WIDTH = 110
+_SHOWN_SOURCES = 4
+
+
+def demo(
+    repo: Annotated[
+        Path | None, typer.Option(help="Repository whose history is imported; this one if left out.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Consolidate real input and show what happened.
+
+    Imports sample memories and a git history, runs the whole pipeline for both; doing it again changes nothing.
+    """
+    from consolidation_pipeline.service.demo import find_obstacle
+    from consolidation_pipeline.settings import PROJECT_ROOT
+
+    engine, _ = open_store()
+    shown = [_play(engine, "sample", PROJECT_ROOT / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
+    repository = repo or PROJECT_ROOT
+    if (obstacle := find_obstacle(repository)) is None:
+        shown.append(_play(engine, "history", repository, "git", as_json=as_json))
+    else:
+        note(f"the project history is skipped: {obstacle}")
+    if as_json:
+        skipped = [] if obstacle is None else [{"project": "history", "reason": obstacle}]
+        print_json({"projects": shown, "skipped": skipped})
+    else:
+        print("See it in the Dagster UI: make dev")
+    if any(played["run"]["status"] not in ("completed", "unchanged") for played in shown):
+        raise typer.Exit(FAILED)
+
+
+def _play(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
+    """Import, run and show one project; returns the numbers."""
+    from consolidation_pipeline.service.demo import show_project
+    from consolidation_pipeline.service.importing import import_memories
+
+    with progress(f"importing {path.name} into {slug}", as_json=as_json):
+        imported = import_memories(engine, slug, str(path), format=format)
+    run = run_and_describe(engine, slug, None, as_json=as_json)
+    found = show_project(engine, slug)
+    if run["error"]:
+        note(f"{slug}: error: {' '.join(run['error'].split())}")
+    if not as_json:
+        console().print(_table(found, run), "")
+    return {
+        "project": slug,
+        "imported": summarize(imported),
+        "run": run,
+        "counts": found.counts,
+        "merged": found.merged,
+        "vetoes": found.vetoes,
+        "relevance": found.relevance,
+    }
+
+
+def _table(found: Showcase, run: dict[str, Any]) -> Table:
+    from rich.table import Table
+
+    counts = found.counts
+    state = run["status"]
+    if state == "unchanged":
+        state = f"nothing changed since {say(run['completed_at'])}"
+    table = Table(title=f"{found.project}: {state}", title_justify="left", title_style="bold", show_header=False)
+    table.add_row("memories in", str(counts.memories))
+    table.add_row("groups", f"{counts.merged} merged, {counts.suggest_groups} left to a person")
+    table.add_row("absorbed", f"{counts.consolidated} memories, reduction {share(counts.reduction) or 'none'}")
+    for merged in found.merged:
+        table.add_section()
+        table.add_row("merged", short(merged.content, 2 * _TEXT_WIDTH))
+        table.add_row("from", _listed(merged.sources))
+    for veto in found.vetoes:
+        table.add_section()
+        table.add_row("kept apart", _listed((veto.a, veto.b)))
+        table.add_row("because", f"{'; '.join(veto.conflicts)} (similarity {veto.similarity:.2f})")
+    table.add_section()
+    if found.relevance is not None:
+        table.add_row("relevance", "min {:.4f}, median {:.4f}, max {:.4f}".format(*found.relevance))
+    table.add_row("seconds", f"{run['seconds']:.1f}")
+    table.add_row("undo", run["undo"] or "the last run changed nothing")
+    return table
+
+
+def _listed(texts: Sequence[str]) -> str:
+    lines = [f"- {short(text, _TEXT_WIDTH)}" for text in texts[:_SHOWN_SOURCES]]
+    more = len(texts) - _SHOWN_SOURCES
+    return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
+
+
+COMMANDS = (demo,)

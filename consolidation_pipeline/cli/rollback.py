@@ -1,0 +1,39 @@
+"""``consolidation rollback``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json
+
+
+def rollback(
+    target: Annotated[UUID, typer.Argument(metavar="ID", help="A job, a group of changes, or a change.")],
+    reason: Annotated[str | None, typer.Option(help="Why; stands in the ledger.")] = None,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Undo what was built on it too.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Undo a job, a group or a change, exactly. Refused, with exit code 3, when something changed since."""
+    from consolidation_pipeline.service.rollback import roll_back
+
+    engine, settings = open_store()
+    done = roll_back(engine, target, settings=settings, changed_by=who(), reason=reason, cascade=cascade)
+    if as_json:
+        print_json({"target": target, **vars(done)})
+        return
+    rows = {
+        "changes undone": done.changes,
+        "rows restored": done.memories_restored,
+        "rows deleted": done.memories_deleted,
+        "rows brought back": done.memories_recreated or None,
+        "redo": f"consolidation rollback {done.rollback_id}",
+        "note": "the next run would merge the same memories again: change t_merge, or merge=false, before it",
+    }
+    console().print(facts(f"{done.scope} {target}: rolled back", rows))
+
+
+COMMANDS = (rollback,)

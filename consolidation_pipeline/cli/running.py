@@ -1,0 +1,125 @@
+"""``consolidation run``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.errors import FAILED, INTERRUPTED, describe, message_of, name_of
+from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.output import JsonFlag, console, facts, note, print_json, say, share, watch
+from consolidation_pipeline.errors import ConsolidationError, UsageError
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.store.engine import Engine
+
+
+def run(
+    projects: Annotated[list[str] | None, typer.Argument(metavar="PROJECT...", help="One or more projects.")] = None,
+    phases: Annotated[str | None, typer.Option(help="Only these phases, separated by commas.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every enabled project.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Consolidate projects here and now; no daemon is needed.
+
+    A project that fails does not stop the others. Nothing is written where nothing changed since the last run.
+    """
+    engine, _ = open_store()
+    chosen = _choose(engine, projects or [], everything=everything)
+    selected = None if phases is None else [name.strip() for name in phases.split(",") if name.strip()]
+    runs, codes = [], []
+    for slug in chosen:
+        described, code = _run_one(engine, slug, selected, as_json=as_json, alone=len(chosen) == 1 and not everything)
+        runs.append(described)
+        codes.append(code)
+        if code == INTERRUPTED:
+            break
+    if as_json:
+        print_json(runs[0] if len(chosen) == 1 and not everything else {"runs": runs})
+    elif not chosen:
+        note("there is no enabled project to run")
+    raise typer.Exit(_exit_code(codes))
+
+
+def _choose(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
+    """The projects to run, each once. Raises UsageError, NotFoundError before anything is run."""
+    from consolidation_pipeline.service.projects import list_projects
+    from consolidation_pipeline.service.runs import check_runnable
+
+    if bool(named) == everything:
+        raise UsageError("name the projects to run, or say --all, not both")
+    if everything:
+        return [backlog.slug for backlog in list_projects(engine) if backlog.consolidation_enabled]
+    return [check_runnable(engine, slug).slug for slug in dict.fromkeys(named)]
+
+
+def _run_one(
+    engine: Engine, slug: str, phases: list[str] | None, *, as_json: bool, alone: bool
+) -> tuple[dict[str, Any], int]:
+    """Run a project and show how it went: the outcome and an exit code. ``alone``: errors are the caller's to show."""
+    try:
+        described = run_and_describe(engine, slug, phases, as_json=as_json)
+    except ConsolidationError as error:
+        if alone:
+            raise
+        note(f"{slug}: {describe(error)}")
+        failure = {"project": slug, "status": "failed", "error": message_of(error), "error_kind": name_of(error)}
+        return failure, error.exit_code
+    if described["error"]:
+        note(f"{slug}: error: {' '.join(described['error'].split())}")
+    if not as_json:
+        console().print(run_table(described))
+    return described, {"completed": 0, "unchanged": 0, "cancelled": INTERRUPTED}.get(described["status"], FAILED)
+
+
+def run_and_describe(engine: Engine, slug: str, phases: list[str] | None, *, as_json: bool) -> dict[str, Any]:
+    """Run a project with progress on standard error; returns the outcome with the numbers behind it."""
+    from consolidation_pipeline.service.history import describe_outcome, tell_progress
+
+    with watch(f"consolidating {slug}", lambda: tell_progress(engine, slug), as_json=as_json):
+        from consolidation_pipeline.defs.launch import run_project
+
+        outcome = run_project(slug, phases=phases, triggered_by=who())
+    numbers = describe_outcome(engine, slug, outcome.job_id, changed=outcome.status != "unchanged")
+    return {
+        "project": slug,
+        "status": outcome.status,
+        "job_id": outcome.job_id,
+        "run_id": outcome.run_id,
+        "error": outcome.error,
+        "seconds": round(outcome.seconds, 3),
+        **numbers,
+    }
+
+
+def run_table(run: dict[str, Any]) -> Any:
+    """What a run did, for people."""
+    if run["status"] == "unchanged":
+        since = f"{say(run['completed_at'])}, job {run['job_id']}; no run was needed"
+        return facts(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
+    return facts(
+        f"{run['project']}: {run['status']}",
+        {
+            "phases": run["phases_completed"],
+            "failed phases": run["phases_failed"] or None,
+            "memories absorbed": run["memories_merged"],
+            "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
+            "units": f"{run['units_before']} -> {run['units_after']}",
+            "reduction": share(run["reduction"]),
+            "seconds": f"{run['seconds']:.1f}",
+            "job": run["job_id"],
+            "undo": run["undo"],
+        },
+    )
+
+
+def _exit_code(codes: list[int]) -> int:
+    """0 when all went well, the code that all failures share, else 1."""
+    failures = {code for code in codes if code}
+    if INTERRUPTED in failures:
+        return INTERRUPTED
+    return failures.pop() if len(failures) == 1 else FAILED if failures else 0
+
+
+COMMANDS = (run,)

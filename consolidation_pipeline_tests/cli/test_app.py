@@ -1,0 +1,182 @@
+"""Start-up, errors and exit codes of the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from consolidation_pipeline.cli import app, reading
+from consolidation_pipeline.cli.errors import describe, name_of, report
+from consolidation_pipeline.errors import (
+    BudgetExhaustedError,
+    ConflictError,
+    InvalidOptionError,
+    NotFoundError,
+    PhaseFailedError,
+    StoreError,
+)
+from consolidation_pipeline_tests.cli.conftest import Answer, Cli
+
+HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydantic", "rich", "sqlalchemy", "wordllama")
+COMMANDS = "init doctor dev demo import run status history metrics lineage rollback export projects".split()
+
+
+def test_help_starts_without_heavy_imports() -> None:
+    code = (
+        "import sys\nfrom consolidation_pipeline.cli.app import run\nassert run(['--help']) == 0\n"
+        f"assert not (found := set({HEAVY!r}) & set(sys.modules)), found"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_lists_every_command(command: Cli) -> None:
+    answer = command("--help")
+    assert (answer.code, answer.err) == (0, "")
+    assert {line.split()[0] for line in answer.out.partition("Commands:")[2].splitlines() if line} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(command: Cli, name: str) -> None:
+    answer = command(name, "--help")
+    assert answer.code == 0
+    assert f"Usage: consolidation {name}" in answer.out
+
+
+@pytest.mark.parametrize("arguments", [(), ("projects",)])
+def test_a_group_without_a_command_shows_its_help_and_is_a_usage_error(command: Cli, arguments: tuple[str]) -> None:
+    answer = command(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("Usage: consolidation")
+    assert "Commands:" in answer.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("rolback", "x"), "Did you mean 'rollback'?"),
+        (("history",), "Missing argument 'PROJECT'"),
+        (("run", "p", "--fast"), "--fast"),
+        (("rollback", "not-an-id"), "ID"),
+        (("history", "p", "--limit", "0"), "--limit"),
+    ],
+)
+def test_wrong_usage_is_one_line_and_exit_code_2(command: Cli, arguments: tuple[str, ...], said: str) -> None:
+    answer = command(*arguments)
+    assert (answer.code, answer.out) == (2, "")
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+    assert said in answer.err
+
+
+def test_an_error_with_json_is_one_object_as_well(cli: Cli) -> None:
+    answer = cli("metrics", "nowhere", "--json")
+    assert answer.code == 2
+    assert answer.json == {"error": "not_found", "message": "there is no project 'nowhere'; projects: none"}
+    assert answer.err == "error: there is no project 'nowhere'; projects: none\n"
+    assert cli("metrics", "--json").json["error"] == "usage"
+
+
+@pytest.mark.parametrize(
+    ("error", "name", "code"),
+    [
+        (NotFoundError("x"), "not_found", 2),
+        (InvalidOptionError("x"), "invalid_option", 2),
+        (ConflictError("x"), "conflict", 3),
+        (BudgetExhaustedError("x"), "budget_exhausted", 4),
+        (StoreError("x"), "store", 1),
+        (PhaseFailedError("x"), "phase_failed", 1),
+        (KeyError("x"), "key", 1),
+    ],
+)
+def test_every_error_has_a_name_and_an_exit_code(
+    error: Exception, name: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert report(error, as_json=True) == code
+    assert Answer(code, *capsys.readouterr()).json["error"] == name == name_of(error)
+
+
+def test_conflicts_are_listed_once_and_in_full_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    ids = tuple(f"id-{number}" for number in range(7))
+    error = ConflictError("7 rows changed", ids)
+    assert describe(error) == "error: 7 rows changed (id-0, id-1, id-2, id-3, id-4 and 2 more)"
+    assert describe(ConflictError("row id-1 changed", ("id-1",))) == "error: row id-1 changed"
+    report(error, as_json=True)
+    assert Answer(3, *capsys.readouterr()).json["conflicts"] == list(ids)
+
+
+def break_status(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+    def broken() -> None:
+        raise error
+
+    monkeypatch.setattr(reading, "open_store", broken)
+
+
+def test_an_unforeseen_error_is_one_line_with_a_hint(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_status(monkeypatch, ZeroDivisionError("one\ntwo"))
+    answer = command("status", "p", "--json")
+    assert answer.code == 1
+    assert answer.err.startswith("error: unexpected ZeroDivisionError: one (--debug")
+    assert "Traceback" not in answer.err
+    assert answer.json["error"] == "zero_division"
+
+
+def test_debug_shows_where_an_error_comes_from(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_status(monkeypatch, ZeroDivisionError("one"))
+    with pytest.raises(ZeroDivisionError):
+        command("status", "p", "--debug")
+    with pytest.raises(ZeroDivisionError):
+        command("--debug", "status", "p")
+
+
+def test_an_interrupt_ends_with_130(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    break_status(monkeypatch, KeyboardInterrupt())
+    assert command("status", "p").code == 130
+
+
+def test_main_ends_the_process_with_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["consolidation", "nonsense"])
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == 2
+
+
+def test_the_env_file_fills_in_what_the_environment_lacks(
+    command: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / ".env").write_text("CONSOLIDATION_DATABASE_URL=mysql://from-file\nCONSOLIDATION_TEST_GIVEN=file\n")
+    monkeypatch.setenv("CONSOLIDATION_TEST_GIVEN", "environment")
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "")
+    monkeypatch.delenv("CONSOLIDATION_DATABASE_URL")
+    answer = command("metrics", "p")
+    assert os.environ["CONSOLIDATION_TEST_GIVEN"] == "environment"
+    assert (answer.code, "must start with postgresql://" in answer.err) == (1, True)
+
+
+def test_a_wrong_variable_is_named(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_API_PORT", "many")
+    answer = command("metrics", "p")
+    assert answer.code == 2
+    assert "CONSOLIDATION_API_PORT" in answer.err
+
+
+def test_an_unreachable_database_is_one_line(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/none")
+    answer = command("history", "p")
+    assert answer.code == 1
+    assert answer.err.count("\n") == 1
+    assert "cannot be reached" in answer.err
+    assert "secret" not in answer.err
+
+
+def test_a_database_without_the_schema_says_what_to_do(
+    command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str
+) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
+    answer = command("history", "p", "--json")
+    assert (answer.code, answer.json["error"]) == (1, "schema_out_of_date")
+    assert "consolidation init" in answer.err

@@ -1,0 +1,94 @@
+"""`import`."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+GOOD = {"id": "a", "content": "Rotate the signing key every 90 days."}
+
+
+def test_importing_twice_adds_nothing(cli: Cli, write: Callable[..., Path]) -> None:
+    path = write(GOOD, {"id": "b", "content": "Another."})
+    first = cli("import", path, "--project", "p", "--format", "jsonl", "--json")
+    assert (first.code, first.json["added"], first.json["unchanged"], first.json["bad"]) == (0, 2, 0, 0)
+    assert first.json["source"] == "rows.jsonl"
+    again = cli("import", path, "--project", "p", "--format", "jsonl", "--json")
+    assert (again.code, again.json["added"], again.json["unchanged"]) == (0, 0, 2)
+    assert cli("metrics", "p", "--json").json["memories"] == 2
+    assert cli("import", path, "--project", "p").out == "p: 0 added, 2 there before, 0 bad\n"
+
+
+def test_good_rows_are_kept_and_bad_ones_listed(cli: Cli, write: Callable[..., Path], tmp_path: Path) -> None:
+    path = write(GOOD, "not json", {"content": " "}, {"content": "x", "memory_type": "rumour"})
+    answer = cli("import", path, "--project", "p", "--json")
+    assert (answer.code, answer.json["added"], answer.json["bad"]) == (1, 1, 3)
+    assert [row["line"] for row in answer.json["bad_rows"]] == [2, 3, 4]
+    assert "rumour" in answer.json["bad_rows"][2]["reason"]
+    assert "error: 3 bad rows were left out, the good ones are kept" in answer.err
+    rejects = Path(answer.json["rejects_file"])
+    assert rejects.is_relative_to(tmp_path)
+    assert [json.loads(line)["line"] for line in rejects.read_text().splitlines()] == [2, 3, 4]
+    assert cli("metrics", "p", "--json").json["memories"] == 1
+
+
+def test_only_the_first_twenty_bad_rows_are_shown(cli: Cli, write: Callable[..., Path]) -> None:
+    answer = cli("import", write(*["bad"] * 25), "--project", "p")
+    assert answer.code == 1
+    assert answer.err.count("line ") == 20
+    assert "and 5 more" in answer.err
+    assert answer.out == "p: 0 added, 0 there before, 25 bad\n"
+
+
+def test_a_row_whose_content_changed_is_refused(cli: Cli, write: Callable[..., Path]) -> None:
+    cli("import", write(GOOD), "--project", "p")
+    answer = cli("import", write({**GOOD, "content": "Rotate the signing key every 30 days."}), "-p", "p", "--json")
+    assert (answer.code, answer.json["added"]) == (1, 0)
+    assert "imported before with other content" in answer.json["bad_rows"][0]["reason"]
+
+
+def test_the_type_of_rows_that_name_none_can_be_chosen(cli: Cli, write: Callable[..., Path]) -> None:
+    path = write(GOOD, {"content": "b", "memory_type": "decision"})
+    assert cli("import", path, "--project", "p", "--type", "warning").code == 0
+    assert cli("metrics", "p", "--json").json["by_type"] == {"decision": 1, "warning": 1}
+    refused = cli("import", path, "--project", "q", "--type", "rumour")
+    assert (refused.code, "error_fix, discovery" in refused.err) == (2, True)
+
+
+def test_rows_come_from_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(GOOD).encode())))
+    answer = cli("import", "-", "--project", "p", "--source", "pipe", "--json")
+    assert (answer.code, answer.json["added"], answer.json["source"]) == (0, 1, "pipe")
+
+
+def test_a_csv_file_is_known_by_its_name(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "notes.csv"
+    path.write_text("id,content\n1,First\n2,Second\n")
+    answer = cli("import", path, "--project", "p", "--json")
+    assert (answer.json["format"], answer.json["added"]) == ("csv", 2)
+
+
+@pytest.mark.parametrize(
+    ("file", "format", "said"),
+    [
+        ("missing.jsonl", "jsonl", "cannot read"),
+        ("missing.jsonl", "xml", "unknown format 'xml'"),
+        ("notes.txt", None, "cannot tell the format"),
+        (".", "git", "git cannot read the history"),
+    ],
+)
+def test_an_unreadable_source_is_a_usage_error_and_makes_no_project(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, format: str | None, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    answer = cli("import", file, "--project", "p", *(("--format", format) if format else ()))
+    assert (answer.code, said in answer.err) == (2, True), answer.err
+    assert cli("projects", "list", "--json").json["projects"] == []

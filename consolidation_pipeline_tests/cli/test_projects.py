@@ -1,0 +1,116 @@
+"""`projects list|create|configure|delete`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+
+def test_projects_are_created_once_and_listed(cli: Cli) -> None:
+    assert "no projects yet" in cli("projects", "list").out
+    assert cli("projects", "create", "beta", "t_merge=0.9").code == 0
+    assert cli("projects", "create", "alpha", "--json").json["project"] == "alpha"
+    again = cli("projects", "create", "alpha", "--json")
+    assert (again.code, again.json["error"]) == (3, "conflict")
+    listed = cli("projects", "list", "--json").json["projects"]
+    assert [row["project"] for row in listed] == ["alpha", "beta"]
+    assert listed[1]["config"] == {"t_merge": 0.9}
+    assert "beta" in cli("projects", "list").out
+
+
+@pytest.mark.parametrize("slug", ["Upper", "-first", "with space", "x" * 64, ""])
+def test_a_project_needs_a_legal_slug(cli: Cli, slug: str) -> None:
+    answer = cli("projects", "create", "--", slug)
+    assert (answer.code, "is not allowed" in answer.err) == (2, True)
+    assert cli("projects", "list", "--json").json["projects"] == []
+
+
+def test_configure_sets_resets_and_prints_what_is_in_force(cli: Cli) -> None:
+    cli("projects", "create", "p", "new_threshold=50")
+    changed = cli("projects", "configure", "p", "t_merge=0.9", "schedule=0 3 * * *", "merge=false", "--json").json
+    assert changed["config"] == {"new_threshold": 50, "t_merge": 0.9, "schedule": "0 3 * * *", "merge": False}
+    assert changed["effective"]["new_threshold"] == 50
+    assert changed["effective"]["t_promote"] == 0.85
+    reset = cli("projects", "configure", "p", "similarity_threshold=", "merge=", "schedule=", "--json").json
+    assert reset["config"] == {"new_threshold": 50}
+    assert reset["effective"]["t_merge"] == "auto"
+    assert cli("projects", "configure", "p", "--json").json == reset
+    assert "50  (set)" in cli("projects", "configure", "p").out
+
+
+def test_an_alias_is_stored_under_the_option_s_own_name(cli: Cli) -> None:
+    cli("projects", "create", "p")
+    assert cli("projects", "configure", "p", "similarity_threshold=0.9", "--json").json["config"] == {"t_merge": 0.9}
+
+
+def test_a_project_is_disabled_and_enabled(cli: Cli) -> None:
+    cli("projects", "create", "p")
+    assert cli("projects", "configure", "p", "--disable", "--json").json["enabled"] is False
+    assert cli("projects", "configure", "p", "t_merge=0.9", "--json").json["enabled"] is False
+    run = cli("run", "p", "--json")
+    assert (run.code, run.json["error"]) == (2, "project_disabled")
+    assert cli("projects", "configure", "p", "--enable", "--json").json["enabled"] is True
+
+
+@pytest.mark.parametrize(
+    ("assignments", "said"),
+    [
+        (["t_merge=2"], "t_merge = 2 is not allowed: expected 'auto' or a number from 0.5 to 0.999"),
+        (["nonsense=1"], "nonsense is not an option; the options are merge"),
+        (["nonsense="], "nonsense is not an option"),
+        (["t_merge"], "write KEY=VALUE"),
+        (["=1"], "write KEY=VALUE"),
+        (["t_merge=0.9", "t_merge=0.8"], "t_merge is given twice"),
+        (["t_merge=0.9", "similarity_threshold="], "t_merge = 0.9"),
+        (["t_merge=0.9", "similarity_threshold=0.8"], "t_merge is given twice"),
+        (["t_merge=0.6", "t_suggest=0.7"], "t_merge = 0.6 must not be below t_suggest = 0.7"),
+        (["t_suggest=0.97"], "t_suggest = 0.97 is above t_merge"),
+    ],
+)
+def test_wrong_options_change_nothing(cli: Cli, assignments: list[str], said: str) -> None:
+    cli("projects", "create", "p", "new_threshold=50")
+    answer = cli("projects", "configure", "p", "active_threshold=600", *assignments)
+    if said == "t_merge = 0.9":  # setting and resetting one option by two names: the value wins
+        assert answer.code == 0
+        return
+    assert (answer.code, said in answer.err) == (2, True), answer.err
+    assert cli("projects", "configure", "p", "--json").json["config"] == {"new_threshold": 50}
+
+
+def test_an_unknown_project_is_named_with_those_that_exist(cli: Cli) -> None:
+    cli("projects", "create", "known")
+    for arguments in (("configure", "q", "t_merge=0.9"), ("configure", "q"), ("delete", "q", "--yes")):
+        answer = cli("projects", *arguments)
+        assert (answer.code, answer.err) == (2, "error: there is no project 'q'; projects: known\n")
+
+
+def test_deleting_asks_for_yes_and_leaves_the_ledger(cli: Cli, consolidated: dict[str, Any], engine: Engine) -> None:
+    assert consolidated["memories_merged"] > 0
+    refused = cli("projects", "delete", "notes")
+    assert refused.code == 2
+    assert "6 raw memories, 1 merged memories" in refused.err
+    assert "--yes" in refused.err
+    assert cli("metrics", "notes", "--json").json["memories"] == 6
+    assert cli("projects", "delete", "notes", "--yes", "--json").json["memories"] == 6
+    assert cli("metrics", "notes").code == 2
+    with engine.connect() as connection:
+        assert connection.scalar(text("SELECT count(*) FROM consolidation.consolidation_changes")) > 0
+
+
+def test_a_project_is_not_deleted_during_a_run(
+    cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings
+) -> None:
+    cli("import", write({"content": "a"}), "--project", "p")
+    with open_run(engine, "p", settings=settings):
+        busy = cli("projects", "delete", "p", "--yes", "--json")
+    assert (busy.code, busy.json["error"]) == (3, "project_busy")
+    assert cli("metrics", "p").code == 0

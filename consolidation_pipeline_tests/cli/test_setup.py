@@ -1,0 +1,157 @@
+"""`init`, `doctor` and `dev`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.cli import setup
+from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+
+def findings(answer: Any) -> dict[str, tuple[str, str]]:
+    return {row["check"]: (row["status"], row["message"]) for row in answer.json["checks"]}
+
+
+def test_init_twice_leaves_the_same_schema(
+    command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str
+) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
+    first, second = command("init", "--json"), command("init", "--json")
+    assert (first.code, second.code) == (0, 0)
+    assert first.json == second.json
+    assert first.json["embedded"] is False
+    assert first.json["revision"]
+    assert command("projects", "list").code == 0
+
+
+def test_init_says_where_memories_live_without_the_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = os.environ["CONSOLIDATION_DATABASE_URL"]
+    joint = "&" if "?" in url else "?"
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", f"{url}{joint}password=hunter2")
+    answer = cli("init")
+    assert answer.code == 0
+    assert answer.out.startswith("memories live in: Postgres at postgresql+psycopg://")
+    assert "hunter2" not in answer.out + answer.err
+
+
+@pytest.fixture
+def dagster_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me:hunter2@127.0.0.1:5432/runs")
+    monkeypatch.setenv("DAGSTER_HOME", str(PROJECT_ROOT))
+
+
+@pytest.mark.usefixtures("dagster_url")
+def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli) -> None:
+    monkey = pytest.MonkeyPatch()
+    monkey.setenv("DAGSTER_HOME", str(PROJECT_ROOT))
+    answer = cli("doctor", "--json")
+    monkey.undo()
+    assert answer.code == 0, answer
+    assert answer.json["ok"] is True
+    found = findings(answer)
+    assert {status for status, _ in found.values()} == {"ok"}
+    assert {"database", "schema", "projects", "jobs", "vectors", "models", "embedding model", "disk"} < set(found)
+    assert "pgvector 0." in found["database"][1]
+    assert found["Dagster storage"][1] == "DAGSTER_POSTGRES_URL: postgresql+psycopg2://me:***@127.0.0.1:5432/runs"
+
+
+@pytest.mark.usefixtures("dagster_url")
+def test_doctor_calls_an_unreachable_database_a_problem(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:1/none")
+    answer = command("doctor", "--json")
+    assert (answer.code, answer.json["ok"]) == (1, False)
+    assert findings(answer)["database"][0] == "problem"
+    assert "hunter2" not in answer.out
+    assert "problem" in command("doctor").out
+
+
+@pytest.mark.usefixtures("dagster_url")
+def test_doctor_says_that_the_schema_is_missing(
+    command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str
+) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
+    answer = command("doctor", "--json")
+    assert answer.code == 1
+    assert findings(answer)["schema"] == (
+        "problem",
+        next(message for _, message in findings(answer).values() if "consolidation init" in message),
+    )
+
+
+@pytest.mark.usefixtures("dagster_url")
+def test_doctor_warns_of_dead_jobs_missing_vectors_and_mixed_models(
+    cli: Cli, consolidated: dict[str, Any], engine: Engine, settings: Settings
+) -> None:
+    del consolidated
+    with engine.connect() as connection:
+        project = get_project(connection, "notes")
+    with pytest.raises(KeyboardInterrupt), open_run(engine, "notes", settings=settings):
+        raise KeyboardInterrupt
+    with engine.begin() as connection:
+        connection.execute(
+            text("UPDATE consolidation.consolidation_jobs SET status = 'running' WHERE status = 'cancelled'")
+        )
+        ids = connection.scalars(text("SELECT id FROM consolidation.task_memories ORDER BY id LIMIT 2")).all()
+        change = "UPDATE consolidation.task_memories SET {} WHERE id = :id"
+        connection.execute(text(change.format("embedding = NULL")), {"id": ids[0]})
+        connection.execute(text(change.format("embedding_model = 'other'")), {"id": ids[1]})
+    found = findings(cli("doctor", "--json"))
+    assert {name: found[name][0] for name in ("jobs", "vectors", "models")} == dict.fromkeys(
+        ("jobs", "vectors", "models"), "warning"
+    )
+    assert project.slug in found["jobs"][1]
+    assert found["vectors"][1].startswith("1 memories of notes")
+    assert "other" in found["models"][1]
+    assert cli("status", "notes", "--json").json["status"] == "failed"
+    assert findings(cli("doctor", "--json"))["jobs"][0] == "ok"
+
+
+def test_doctor_warns_when_dagster_reads_another_folder(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me@127.0.0.1/runs")
+    answer = cli("doctor", "--json")
+    assert answer.code == 0
+    assert findings(answer)["Dagster files"][0] == "warning"
+    assert str(tmp_path) in findings(answer)["Dagster files"][1]
+
+
+class ReplacedError(Exception):
+    """Stands for the process being replaced."""
+
+
+def test_dev_registers_projects_and_becomes_the_dagster_ui(
+    cli: Cli, consolidated: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del consolidated
+    seen: dict[str, Any] = {}
+
+    def replace(program: str, arguments: list[str]) -> None:
+        seen.update(program=program, arguments=arguments, folder=Path.cwd())
+        seen["automation"] = os.environ["CONSOLIDATION_AUTOMATION"]
+        raise ReplacedError
+
+    monkeypatch.setattr(setup.os, "execv", replace)
+    monkeypatch.setenv("CONSOLIDATION_AUTOMATION", "")
+    monkeypatch.chdir(Path.cwd())
+    assert cli("projects", "create", "later").code == 0
+    answer = cli("dev", "--port", "4000")
+    assert "unexpected ReplacedError" in answer.err
+    assert seen["program"] == sys.executable
+    assert seen["arguments"][1:] == "-m dagster dev -w workspace.yaml --host 127.0.0.1 --port 4000".split()
+    assert (seen["folder"], seen["automation"]) == (PROJECT_ROOT, "running")
+
+    import dagster as dg
+
+    with dg.DagsterInstance.get() as instance:
+        assert set(instance.get_dynamic_partitions("projects")) == {"notes", "later"}

