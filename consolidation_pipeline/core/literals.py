@@ -116,7 +116,7 @@ _LITERAL = re.compile(
             |[A-Za-z]+\d+[A-Za-z]\w*))
     |(?P<package>(?<![\w/.@-])[a-z][a-z0-9]*(?:-[a-z][a-z0-9]*)+(?![\w/]|-[A-Za-z]))
     |(?P<number>(?:[$€£¥]{_BLANK}?)?(?:(?<![\w)\]])[-−+])?(?<!\d)(?<!\d\.)
-        (?:\d{{1,3}}(?:,\d{{3}})+(?![\d])|\d{{1,3}}(?:_\d{{3}})+(?!\w)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{{1,3}}(?!\w))?
+        (?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d{{1,3}}(?:_\d{{3}})+(?!\w)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{{1,3}}(?!\w))?
         |(?<![\w.])\.\d+)
     |(?P<number_word>(?<![\w-]){_NUMBER_WORD}(?=(?:{_BLANK}|-){_COUNTED}(?!\w)))
     """,
@@ -268,7 +268,7 @@ def _read_flag(match: re.Match[str], base: int) -> Iterator[Literal]:
 
 def _read_version(match: re.Match[str], base: int) -> Iterator[Literal]:
     version = re.sub(r"^\D*", "", match[0].casefold()).replace("*", "x")
-    yield _made("version", re.sub(r"[-_.+]+(?=[a-wyz])", "", version), match, base)
+    yield _made("version", re.sub(r"[-_.+]+(?=[a-wyz])|(?<=^\d)\.0$", "", version), match, base)
 
 
 def _read_identifier(match: re.Match[str], base: int) -> Iterator[Literal]:
@@ -312,7 +312,7 @@ def _measured(written: str, match: re.Match[str], base: int) -> Literal:
     if after and value:
         return Literal("number", value, text[start : after.end()], base + start)
     versioned = _BARE_DECIMAL.fullmatch(written) and _VERSIONED.search(text[max(0, start - 24) : start])
-    return _made("version" if versioned else "number", written if versioned else _unitless(written), match, base)
+    return _made("version" if versioned else "number", _unitless(written), match, base)
 
 
 def _unitless(written: str) -> str:
@@ -452,7 +452,7 @@ _UNREMARKABLE = frozenset(
     a about again all also always am an and any are as at be because been being both but by can could did do does
     doing each ever few for from further had has have having he her here him his how i if in into is it its itself
     just longer may me might most must my of only or other our over own same shall she should so some such than that
-    the their them then there these they this those to too us use used uses using very via was we were what when
+    the their them then there these they this those to too us very via was we were what when
     where which while who why will with would you your
     """)
 )
@@ -466,6 +466,7 @@ _WORD = re.compile(r"[^\W_](?:[\w.'’+-]*[^\W_])?")
 _SWITCH = re.compile(r"\b(?:turn|switch)(?:s|es|ed|ing)?((?:\s+\w+){0,3}?)\s+(on|off)\b", re.IGNORECASE)
 # Dice overlap from which two clauses speak of the same: near-misses share nearly all, other clauses about a half.
 _SAME_TOPIC = 0.65
+# A word in more clauses than this finds no pairs, or two pasted logs would make millions.
 _RARE = 30
 _ENDING = re.compile(r"(?<=\w{3})(?:ing|ed|es|s|e)$")
 _DOUBLED = re.compile(r"(\w)\1$")
@@ -487,6 +488,8 @@ class _Clause:
 
 
 def _stem(word: str) -> str:
+    if word in ("uses", "used", "using"):
+        return "use"
     stem = _DOUBLED.sub(r"\1", _ENDING.sub("", word))
     return stem[:-1] + "i" if len(stem) > 3 and stem.endswith("y") else stem
 
@@ -545,7 +548,7 @@ def _matched(ours: tuple[_Clause, ...], theirs: tuple[_Clause, ...]) -> list[tup
     # One shared word says little, except about texts that have no more.
     enough = min(2, *(len(frozenset().union(*(clause.words for clause in side))) for side in (ours, theirs)))
     overlap: dict[tuple[int, int], float] = {}
-    for x, y in _candidates(ours, theirs):
+    for x, y in sorted(_candidates(ours, theirs)):
         shared = len(ours[x].words & theirs[y].words)
         dice = 2 * shared / (len(ours[x].words) + len(theirs[y].words))
         if shared >= enough and dice >= _SAME_TOPIC:
@@ -559,7 +562,7 @@ def _matched(ours: tuple[_Clause, ...], theirs: tuple[_Clause, ...]) -> list[tup
 
 
 def _candidates(ours: tuple[_Clause, ...], theirs: tuple[_Clause, ...]) -> set[tuple[int, int]]:
-    """Pairs that share a word which is not in every other clause; the lines of two logs would all be pairs."""
+    """Pairs of positions whose clauses share a word that is rare on both sides."""
     places = _places(ours), _places(theirs)
     rare = (word for word in places[0].keys() & places[1].keys() if all(len(side[word]) <= _RARE for side in places))
     return {(x, y) for word in rare for x in places[0][word] for y in places[1][word]}

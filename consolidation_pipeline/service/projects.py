@@ -56,11 +56,13 @@ def configure_project(
     Raises:
         NotFoundError; InvalidOptionError: a key is unknown or a value out of range. Nothing is changed then.
     """
-    dropped = set(_canonical(dict.fromkeys(resets)))
+    given, dropped = _canonical(config), set(_canonical(dict.fromkeys(resets)))
+    if both := sorted(dropped & set(given)):
+        raise InvalidOptionError(f"{', '.join(both)} is both set and reset: do one of them")
     with engine.begin() as connection:
         project = store.get_project(connection, slug)
         kept = {name: value for name, value in _canonical(project.config).items() if name not in dropped}
-        chosen = kept | _canonical(config)
+        chosen = kept | given
         _check(parse_options(chosen), settings)
         on = project.consolidation_enabled if enabled is None else enabled
         return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from consolidation_pipeline.core.triggers import Due, is_due, is_nightly_due
-from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.errors import ConflictError, InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.engine import Engine
@@ -67,19 +67,31 @@ def request_jobs(
         backlogs = list_backlogs(connection)
     decision = Decision([], {})
     for backlog in backlogs:
-        options = parse_options(backlog.config)
-        verdict = due(backlog, options)
-        if not backlog.consolidation_enabled:
-            decision.skipped[backlog.slug] = "consolidation is disabled"
-        elif not verdict:
-            decision.skipped[backlog.slug] = verdict.reason
+        outcome = _decide(engine, backlog, due, job, trigger_type, triggered_by)
+        if isinstance(outcome, JobRequest):
+            decision.requests.append(outcome)
         else:
-            job_id, why_not = _pend(engine, backlog.slug, options, job, trigger_type, triggered_by)
-            if job_id is None:
-                decision.skipped[backlog.slug] = why_not
-            else:
-                decision.requests.append(JobRequest(backlog.slug, job_id, options.timeout_seconds, verdict.reason))
+            decision.skipped[backlog.slug] = outcome
     return decision
+
+
+def _decide(
+    engine: Engine, backlog: Backlog, due: IsDue, job: str, trigger_type: str, triggered_by: str
+) -> JobRequest | str:
+    """The job to launch for one project, or why there is none; one project's bad options do not stop the others."""
+    if not backlog.consolidation_enabled:
+        return "consolidation is disabled"
+    try:
+        options = parse_options(backlog.config)
+    except InvalidOptionError as error:
+        return str(error)
+    verdict = due(backlog, options)
+    if not verdict:
+        return verdict.reason
+    job_id, why_not = _pend(engine, backlog.slug, options, job, trigger_type, triggered_by)
+    if job_id is None:
+        return why_not
+    return JobRequest(backlog.slug, job_id, options.timeout_seconds, verdict.reason)
 
 
 def _pend(

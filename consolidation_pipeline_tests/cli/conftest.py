@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
+from psycopg import sql
+from sqlalchemy import make_url
 
 from consolidation_pipeline.cli import app
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.engine import connect_engine, with_driver
 
 
 @dataclass(frozen=True)
@@ -79,14 +86,56 @@ LESSONS = (
 )
 
 
-@pytest.fixture
-def consolidated(cli: Cli, write: Callable[..., Path]) -> dict[str, Any]:
-    """The project `notes`, imported and run once; the answer of that run."""
+@dataclass(frozen=True)
+class Consolidated:
+    """A database in which the project `notes` was imported and run once, and the answer of that run."""
+
+    database: str
+    answer: dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def consolidated_once(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consolidated]:
+    """Made once: a run takes seconds, a copy of its database does not."""
+    folder = tmp_path_factory.mktemp("consolidated")
     rows = [{"id": f"n{at}", "content": text, "created_at": "2026-01-05"} for at, text in enumerate(LESSONS)]
-    assert cli("import", write(*rows), "--project", "notes", "--source", "test").code == 0
-    answer = cli("run", "notes", "--json")
-    assert answer.code == 0, answer
-    return answer.json
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    database = f"consolidated_{uuid4().hex[:12]}"
+    url = make_url(server).set(database=database).render_as_string(hide_password=False)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CONSOLIDATION_DATABASE_URL", url)
+        patch.setenv("CONSOLIDATION_DATA_DIR", str(folder))
+        patch.setenv("DAGSTER_HOME", str(folder))
+        patch.setattr(app, "ENV_FILE", folder / ".env")
+        answer = _run_once(folder / "rows.jsonl")
+    connect_engine(with_driver(url, "psycopg")).dispose()
+    yield Consolidated(database, answer)
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(database)))
+
+
+def _run_once(rows: Path) -> dict[str, Any]:
+    said = io.StringIO()
+    assert app.run(["init"]) == 0
+    assert app.run(["import", str(rows), "--project", "notes", "--source", "test"]) == 0
+    with redirect_stdout(said):
+        assert app.run(["run", "notes", "--json"]) == 0
+    answer: dict[str, Any] = json.loads(said.getvalue())
+    return answer
+
+
+@pytest.fixture
+def consolidated(server: str, database_url: str, consolidated_once: Consolidated) -> dict[str, Any]:
+    """The test's database holds the project `notes`, imported and run once; the answer of that run."""
+    database = sql.Identifier(str(make_url(database_url).database))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(database))
+        template = sql.Identifier(consolidated_once.database)
+        connection.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(database, template))
+    return consolidated_once.answer
 
 
 def sample_rows(count: int) -> list[str]:

@@ -47,15 +47,12 @@ def test_init_says_where_memories_live_without_the_password(cli: Cli, monkeypatc
 @pytest.fixture
 def dagster_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me:hunter2@127.0.0.1:5432/runs")
-    monkeypatch.setenv("DAGSTER_HOME", str(PROJECT_ROOT))
 
 
 @pytest.mark.usefixtures("dagster_url")
-def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli) -> None:
-    monkey = pytest.MonkeyPatch()
-    monkey.setenv("DAGSTER_HOME", str(PROJECT_ROOT))
+def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DAGSTER_HOME", str(PROJECT_ROOT))
     answer = cli("doctor", "--json")
-    monkey.undo()
     assert answer.code == 0, answer
     assert answer.json["ok"] is True
     found = findings(answer)

@@ -179,7 +179,7 @@ def test_conflicts_read_as_a_reason() -> None:
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("nothing here", set()),
+        ("a plain sentence", set()),
         ("wait 30 seconds, 500 ms, 2h", {("number", "30 s"), ("number", "0.5 s"), ("number", "2 h")}),
         ("0x1f 1e-3 1_000 .5", {("number", "0x1f"), ("number", "0.001"), ("number", "1000"), ("number", "0.5")}),
         ("4xx and 2FA", {("number", "4xx"), ("number", "2fa")}),

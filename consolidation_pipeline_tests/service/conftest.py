@@ -23,7 +23,7 @@ def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
 
 @pytest.fixture(scope="module")
 def shared(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """As ``pipeline``, shared by the tests of a module: each deletes the projects it makes."""
+    """As ``pipeline``, shared by the examples of a test; each begins with ``clear``."""
     folder = tmp_path_factory.mktemp("shared")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     for url in _database(server, f"{TEMPLATE}_{worker}"):

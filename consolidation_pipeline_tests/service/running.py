@@ -23,7 +23,7 @@ from consolidation_pipeline.service.rollback import Rollback, roll_back
 from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project
+from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project, list_projects
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline_tests.service.lessons import write_jsonl
 
@@ -109,10 +109,14 @@ class Pipeline:
         with self.engine.begin() as connection:
             configure_project(connection, slug, config=options, consolidation_enabled=enabled)
 
-    def delete(self, slug: str = SLUG) -> None:
-        """Remove the project with everything in it but the ledger."""
+    def clear(self) -> None:
+        """Remove all projects and the ledger, so that the next test or example starts afresh."""
         with self.engine.begin() as connection:
-            delete_project(connection, get_project(connection, slug))
+            for project in list_projects(connection):
+                delete_project(connection, project)
+            # The ledger is append-only: a trigger stands in the way.
+            connection.execute(text("SET LOCAL session_replication_role = replica"))
+            connection.execute(text(f"DELETE FROM {SCHEMA}.consolidation_changes"))
 
     def rows(self, query: str, **parameters: Any) -> list[Any]:
         """Rows of a query; ``{s}`` stands for the schema."""

@@ -1,0 +1,63 @@
+"""`demo`."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A repository of three commits."""
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    who = ("-c", "user.name=Ann", "-c", "user.email=ann@example.org", "-c", "commit.gpgsign=false")
+    git = ["git", "-C", str(folder), *who]
+    subprocess.run([*git, "init", "-q"], check=True)
+    for subject in ("Add the parser", "Fix the parser for empty input", "Fix the parser for empty input."):
+        subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", subject], check=True)
+    return folder
+
+
+def test_the_demo_shows_both_projects_and_changes_nothing_the_second_time(cli: Cli, repository: Path) -> None:
+    first = cli("demo", "--repo", repository, "--json")
+    assert first.code == 0, first
+    sample, history = first.json["projects"]
+    assert (sample["project"], history["project"], first.json["skipped"]) == ("sample", "history", [])
+    assert (sample["imported"]["bad"], sample["imported"]["added"]) == (0, sample["counts"]["memories"])
+    assert history["counts"]["memories"] == 3
+    assert sample["counts"]["consolidated"] > 50
+    assert [len(merged["sources"]) > 1 for merged in sample["merged"]] == [True, True]
+    assert len(sample["vetoes"]) == 2
+    for veto in sample["vetoes"]:
+        assert veto["a"] != veto["b"]
+        assert veto["conflicts"]
+    low, median, high = sample["relevance"]
+    assert 0 < low <= median <= high
+
+    again = cli("demo", "--repo", repository)
+    assert again.code == 0
+    assert again.out.count("nothing changed since") == 2
+    assert f"{sample['counts']['consolidated']} memories, reduction" in again.out
+    assert f"consolidation rollback {sample['run']['job_id']}" in again.out
+    assert "kept apart" in again.out
+    assert "make dev" in again.out
+
+
+def test_a_folder_without_history_is_skipped(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    answer = cli("demo", "--repo", tmp_path, "--json")
+    assert answer.code == 0
+    assert [played["project"] for played in answer.json["projects"]] == ["sample"]
+    assert "not a git repository" in answer.json["skipped"][0]["reason"]
+    assert "the project history is skipped" in answer.err
+
+
+def test_a_history_of_one_commit_is_skipped(cli: Cli, repository: Path) -> None:
+    subprocess.run(["git", "-C", str(repository), "update-ref", "HEAD", "HEAD~2"], check=True)
+    answer = cli("demo", "--repo", repository, "--json")
+    assert "fewer than 2 commits" in answer.json["skipped"][0]["reason"]

@@ -1,0 +1,246 @@
+"""The similarity graph: exact, complete, and the same whether it grew or was built at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import count, pairwise
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.similarity import SLACK
+from consolidation_pipeline.service import graph
+from consolidation_pipeline.service.clusters import form_clusters
+from consolidation_pipeline.service.embedding import embed_memories
+from consolidation_pipeline.service.graph import GraphUpdate, centered, load_graph_nodes, update_similarity_graph
+from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.store.graph import load_calibration
+from consolidation_pipeline.store.ledger import Change, update_rows
+from consolidation_pipeline.store.schema import task_memories
+from consolidation_pipeline.store.vectors_io import to_uuids
+from consolidation_pipeline_tests.service.lessons import corpus, note
+from consolidation_pipeline_tests.service.running import Pipeline
+from consolidation_pipeline_tests.service.words import VOCABULARY, WordEmbedder
+
+# What a node is by content: its kind, type and text's hash, and its vector. Repeats share it.
+Content = tuple[str, str, str, bytes]
+
+
+def update(pipeline: Pipeline, *, renew: bool = True) -> GraphUpdate:
+    with pipeline.open() as run:
+        embed_memories(run)
+        return update_similarity_graph(run, renew=renew)
+
+
+def compared(run: ProjectRun) -> tuple[list[UUID], list[Content], npt.NDArray[np.float64]]:
+    """All nodes: ids, contents, and their vectors as the graph compares them."""
+    with run.engine.connect() as connection:
+        nodes, vectors = load_graph_nodes(connection, run)
+        snapshot = load_calibration(connection, run.project.id, run.embedder.name)
+    assert snapshot is not None
+    x = centered(vectors, snapshot)
+    ids = to_uuids(nodes.ids)
+    names = zip(nodes.kind.tolist(), nodes.memory_type.tolist(), nodes.repeats.tolist(), vectors, strict=True)
+    contents = [
+        (kind, memory_type, repeats if kind == "raw" else str(id_), vector.tobytes())
+        for id_, (kind, memory_type, repeats, vector) in zip(ids, names, strict=True)
+    ]
+    return ids, contents, x.astype(np.float64)
+
+
+def edges(pipeline: Pipeline, run: ProjectRun) -> dict[frozenset[Content], float]:
+    """The stored pairs by what their ends contain, those of rows that are no nodes left out."""
+    ids, contents, _ = compared(run)
+    content_of = dict(zip(ids, contents, strict=True))
+    rows = pipeline.rows(
+        "SELECT a, b, similarity FROM {s}.memory_neighbors WHERE embedding_model = :m", m=run.embedder.name
+    )
+    return {frozenset((content_of[a], content_of[b])): s for a, b, s in rows if a in content_of and b in content_of}
+
+
+def brute_force(run: ProjectRun, threshold: float) -> dict[frozenset[Content], float]:
+    """Every pair of distinct contents whose cosine in float64 reaches the threshold."""
+    _, contents, x = compared(run)
+    items = list(dict(zip(contents, x, strict=True)).items())
+    found = {}
+    for at, (one, a) in enumerate(items):
+        for other, b in items[at + 1 :]:
+            lengths = np.linalg.norm(a) * np.linalg.norm(b)
+            similarity = float(a @ b / lengths) if lengths else 0.0
+            if similarity >= threshold - SLACK:
+                found[frozenset((one, other))] = similarity
+    return found
+
+
+def test_every_pair_of_contents_at_the_threshold_is_found_with_its_cosine(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        embed_memories(run)
+        done = update_similarity_graph(run)
+        expected = brute_force(run, run.thresholds["t_pattern"])
+        found = edges(pipeline, run)
+    assert len(expected) > 30
+    assert found.keys() == expected.keys()
+    assert done.pairs_added == len(expected)
+    assert max(abs(found[pair] - expected[pair]) for pair in expected) < 1e-6
+
+
+def test_a_project_that_is_large_enough_is_compared_around_its_mean(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(graph, "FEWEST_TO_CENTER", 20)
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        embed_memories(run)
+        update_similarity_graph(run)
+        with run.engine.connect() as connection:
+            snapshot = load_calibration(connection, run.project.id, run.embedder.name)
+            _, plain = load_graph_nodes(connection, run)
+        expected = brute_force(run, run.thresholds["t_pattern"])
+        found = edges(pipeline, run)
+    assert snapshot is not None
+    assert snapshot.center is not None
+    np.testing.assert_allclose(snapshot.center, plain.mean(axis=0), atol=1e-6)
+    assert found.keys() == expected.keys()
+    pipeline.configure(center=False)
+    assert update(pipeline).rebuilt
+    assert pipeline.value("SELECT center FROM {s}.similarity_calibrations ORDER BY version DESC LIMIT 1") is None
+
+
+def test_exact_repeats_are_compared_once(pipeline: Pipeline) -> None:
+    texts = ["amber birch", "cedar delta", "ember flint"]
+    pipeline.add([note(f"{at}-{text}", text) for text in texts for at in range(5)])
+    assert update(pipeline).compared == 3
+    pipeline.add([note(f"again-{text}", text) for text in texts])
+    done = update(pipeline, renew=False)
+    assert (done.nodes, done.compared, done.pairs_added) == (18, 0, 0)
+
+
+def test_repeats_that_the_model_sees_differently_are_all_compared(pipeline: Pipeline) -> None:
+    wording = "Run the database migrations before deploying the web service."
+    pipeline.add([note("a", wording), note("b", wording.upper()), note("c", wording.replace(" ", "  "))])
+    assert update(pipeline).compared == 3
+
+
+def test_repeats_of_different_types_are_different_contents(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", "amber birch"), note("b", "amber birch", memory_type="decision")])
+    done = update(pipeline)
+    assert (done.compared, done.pairs_added) == (2, 1)
+
+
+def test_nothing_new_compares_nothing(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    first = update(pipeline)
+    second = update(pipeline)
+    assert (second.compared, second.pairs_added, second.rebuilt) == (0, 0, False)
+    assert second.calibration == first.calibration == 1
+
+
+def test_the_calibration_is_renewed_when_the_project_has_grown_by_half(pipeline: Pipeline) -> None:
+    pipeline.add([note(str(at), f"{word} {other}") for at, (word, other) in enumerate(pairwise(VOCABULARY))])
+    assert update(pipeline).calibration == 1
+    pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} juniper") for at in range(4)])
+    grown = update(pipeline)
+    assert (grown.rebuilt, grown.calibration, grown.compared) == (False, 1, 4)
+    pipeline.add([note("last", "iris amber")])
+    assert update(pipeline, renew=False).calibration == 1
+    renewed = update(pipeline)
+    assert (renewed.rebuilt, renewed.calibration, renewed.compared) == (True, 2, 14)
+
+
+def test_another_threshold_rebuilds_the_graph(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    low = update(pipeline).pairs_added
+    pipeline.configure(t_pattern=0.9, t_suggest=0.95, t_merge=0.95)
+    with pipeline.open() as run:
+        done = update_similarity_graph(run)
+        assert edges(pipeline, run).keys() == brute_force(run, 0.9).keys()
+    assert done.rebuilt
+    assert 0 < done.pairs_added < low
+
+
+def test_two_models_keep_their_graphs_apart(pipeline: Pipeline) -> None:
+    pipeline.add([note(str(at), f"{word} {word} amber") for at, word in enumerate(VOCABULARY)])
+    pipeline.configure(t_pattern=0.5, t_suggest=0.9, t_merge=0.95)
+    for name in ("test/one", "test/two", "test/one"):
+        with pipeline.open(embedder=WordEmbedder(name)) as run:
+            embed_memories(run)
+            update_similarity_graph(run)
+            assert edges(pipeline, run).keys() == brute_force(run, 0.5).keys()
+
+
+# --- growing and rebuilding ----------------------------------------------------------------------------------------
+
+OPTIONS: dict[str, Any] = {"t_merge": 0.9, "t_suggest": 0.8, "t_pattern": 0.6}
+FIRST = [f"{word} {other}" for word, other in zip(VOCABULARY, VOCABULARY[3:], strict=False)]
+TEXTS = st.lists(st.sampled_from(VOCABULARY[:6]), min_size=1, max_size=4).map(" ".join)
+# Repeats by normalised text; upper case is another word to the model.
+SPELLED = st.tuples(TEXTS, st.sampled_from([str.lower, str.upper, str.title])).map(lambda pair: pair[1](pair[0]))
+ADD = st.lists(SPELLED, min_size=1, max_size=6).map(lambda texts: ("add", texts))
+CHOOSE = st.tuples(st.sampled_from(["archive", "restore"]), st.integers(0, 30))
+STEPS = st.lists(st.one_of(ADD, CHOOSE, st.just(("update", None)), st.just(("merge", None))), min_size=1, max_size=8)
+
+
+def archive(pipeline: Pipeline, run: ProjectRun, which: int, *, back: bool) -> None:
+    """Archive an active raw memory, or restore an archived one, through the ledger."""
+    condition = "archived_at IS NOT NULL" if back else "archived_at IS NULL AND consolidated_into_id IS NULL"
+    query = f"SELECT id, version FROM {{s}}.task_memories WHERE project_id = :p AND {condition} ORDER BY id"
+    rows = pipeline.rows(query, p=run.project.id)
+    if not rows:
+        return
+    id_, version = rows[which % len(rows)]
+    values: dict[str, Any] = {
+        "archived_at": None if back else datetime.now(UTC),
+        "archive_reason": None if back else "old",
+    }
+    with run.engine.begin() as connection:
+        change = Change(id_, uuid4(), values, version)
+        update_rows(connection, run.author, task_memories, [change], operation="restore" if back else "archive")
+
+
+def take(pipeline: Pipeline, run: ProjectRun, step: tuple[str, Any], names: Iterator[int]) -> None:
+    """One step of a project's life; everything but adding and archiving brings the graph up to date."""
+    kind, argument = step
+    if kind == "add":
+        pipeline.add([note(f"n{next(names)}", text) for text in argument])
+    elif kind in ("archive", "restore"):
+        archive(pipeline, run, argument, back=kind == "restore")
+    else:
+        embed_memories(run)
+        update_similarity_graph(run, renew=False)
+        if kind == "merge":
+            form_clusters(run)
+            merge_clusters(run)
+
+
+def forget_graph(pipeline: Pipeline, run: ProjectRun) -> None:
+    pipeline.write("DELETE FROM {s}.memory_neighbors WHERE project_id = :p", p=run.project.id)
+    for table in ("task_memories", "consolidated_memories"):
+        pipeline.write(f"UPDATE {{s}}.{table} SET graph_version = NULL WHERE project_id = :p", p=run.project.id)
+
+
+@settings(deadline=None, max_examples=15)
+@given(steps=STEPS)
+def test_a_graph_that_grew_is_the_graph_built_at_once(shared: Pipeline, steps: list[tuple[str, Any]]) -> None:
+    shared.clear()
+    names = count()
+    shared.configure_new(**OPTIONS)
+    shared.add([note(f"n{next(names)}", text) for text in FIRST])
+    with pytest.MonkeyPatch.context() as patch, shared.open(embedder=WordEmbedder()) as run:
+        patch.setattr(graph, "FEWEST_TO_CENTER", 5)
+        for step in [("update", None), *steps, ("update", None)]:
+            take(shared, run, step, names)
+        grown = edges(shared, run)
+        forget_graph(shared, run)
+        update_similarity_graph(run, renew=False)
+        rebuilt = edges(shared, run)
+        expected = brute_force(run, OPTIONS["t_pattern"])
+    assert grown == rebuilt
+    assert rebuilt.keys() == expected.keys()
