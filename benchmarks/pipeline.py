@@ -76,7 +76,7 @@ def write_corpus(path: Path, count: int, *, seed: int = 7) -> None:
 
 def measure(count: int) -> dict[str, float]:
     """Seconds per step for ``count`` memories, in a project and database of their own."""
-    from consolidation_pipeline.defs.launch import run_project
+    from consolidation_pipeline.launch import run_project
     from consolidation_pipeline.service.importing import import_memories
     from consolidation_pipeline.service.runs import PHASES
     from consolidation_pipeline.settings import Settings

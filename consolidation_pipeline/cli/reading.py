@@ -78,7 +78,8 @@ def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
     table.add_column("group", no_wrap=True, min_width=36)
     for group in groups:
         undone = "rolled back; " if group["rolled_back"] else ""
-        sure = "" if group["confidence"] is None else f" ({group['confidence']:.2f})"
+        unsure = group["confidence"] is None or group["operation"] == "rollback"
+        sure = "" if unsure else f" ({group['confidence']:.2f})"
         why = f"{undone}{group['reason'] or ''}{sure}"
         when = say(group["changed_at"])
         row = (when, group["operation"], str(group["changes"]), group["changed_by"], why, str(group["group_id"]))

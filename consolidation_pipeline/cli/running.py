@@ -78,7 +78,7 @@ def run_and_describe(engine: Engine, slug: str, phases: list[str] | None, *, as_
     from consolidation_pipeline.service.history import describe_outcome, tell_progress
 
     with watch(f"consolidating {slug}", lambda: tell_progress(engine, slug), as_json=as_json):
-        from consolidation_pipeline.defs.launch import run_project
+        from consolidation_pipeline.launch import run_project
 
         outcome = run_project(slug, phases=phases, triggered_by=who())
     numbers = describe_outcome(engine, slug, outcome.job_id, changed=outcome.status != "unchanged")

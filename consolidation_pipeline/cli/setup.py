@@ -57,7 +57,7 @@ def dev(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port the UI listens on.")] = 3000,
 ) -> None:
     """Open the Dagster UI, with sensors and schedules running."""
-    from consolidation_pipeline.defs.launch import register_projects
+    from consolidation_pipeline.launch import register_projects
     from consolidation_pipeline.settings import PROJECT_ROOT
 
     os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.triggers import is_due
-from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, UsageError
+from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.report import describe_counts
 from consolidation_pipeline.service.runs import effective_options, settle_dead_jobs
 from consolidation_pipeline.settings import Settings
@@ -126,17 +126,10 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
     """What a run of the project did, and how to undo it. ``changed`` False: ``job_id`` is the run that did it before.
 
     ``units_before`` are the raw memories that are not archived, which is what ``reduction`` is measured against.
-
-    Raises:
-        ProjectBusyError: the run has no job because another one holds the project.
     """
     job = describe_job(engine, str(job_id)) if job_id is not None else {}
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        if job_id is None and jobs.is_project_busy(connection, project.id):
-            raise ProjectBusyError(
-                f"project {slug} is busy: another run or rollback holds it; try again when it is done"
-            )
         counts = count_project(connection, project.id)
     metrics = job.get("metrics", {}) if changed else {}
     merging = metrics.get("merged_memories", {})

@@ -12,7 +12,7 @@ anew (relevance, graph version) are left out of images.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -90,7 +90,7 @@ def insert_rows(
     connection.execute(
         text(f"INSERT INTO {table} ({names}, version) SELECT {names}, {_next_version('s.id', '0')} FROM staged s")
     )
-    _write_parts(connection, table, replace=False)
+    _write_parts(connection, table, _staged_parts(changes), replace=False)
     return _append(connection, author, operation, table, previous="NULL", new=_row_image(table))
 
 
@@ -107,7 +107,7 @@ def update_rows(
         return 0
     columns = _stage(connection, author, table, changes)
     _lock_rows(connection, table)
-    parts = [name for name in _PARTS if name in _staged_parts(changes)]
+    parts = _staged_parts(changes)
     image = _columns_image(table, [*columns, *parts])
     connection.execute(
         text(
@@ -124,7 +124,7 @@ def update_rows(
             "FROM staged s WHERE t.id = s.id"
         )
     )
-    _write_parts(connection, table, replace=True)
+    _write_parts(connection, table, parts, replace=True)
     count = _append(
         connection,
         author,
@@ -175,27 +175,25 @@ def _revert_waves(
     reason: str | None,
     done: dict[str, int],
 ) -> None:
-    """Depth 1 is the newest change of each row: changes of one depth are of different rows, so they form one wave."""
-    _stage_changes(connection, changes)
+    """Newest first, in as few turns as there can be when a turn holds no row twice."""
+    turns = _stage_changes(connection, changes)
     _refuse(
         connection,
         f"SELECT c.id FROM {SCHEMA}.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
         "undoes a change that was to be rolled back: it was rolled back before",
     )
-    while connection.execute(text("SELECT 1 FROM reverting LIMIT 1")).scalar():
+    for turn in range(1, turns + 1):
         for name, table in LEDGERED.items():
             connection.execute(
                 text(
                     "CREATE TEMP TABLE wave ON COMMIT DROP AS "
-                    "SELECT * FROM reverting WHERE depth = 1 AND entity_type = :name"
+                    "SELECT * FROM reverting WHERE turn = :turn AND entity_type = :name"
                 ),
-                {"name": name},
+                {"turn": turn, "name": name},
             )
             _revert_wave(connection, table, done)
-            _append_rollback(connection, author, group_id, reason)
             connection.execute(text("DROP TABLE wave"))
-        connection.execute(text("DELETE FROM reverting WHERE depth = 1"))
-        connection.execute(text("UPDATE reverting SET depth = depth - 1"))
+        _append_rollback(connection, author, turn, group_id=group_id, reason=reason)
     connection.execute(text("DROP TABLE reverting"))
 
 
@@ -231,28 +229,49 @@ def _recreate(table: Table, columns: Sequence[str]) -> str:
     )
 
 
-def _append_rollback(connection: Connection, author: Author, group_id: UUID, reason: str | None) -> None:
+def _append_rollback(connection: Connection, author: Author, turn: int, *, group_id: UUID, reason: str | None) -> None:
     connection.execute(
         text(
             f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
             "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by, "
             "reverts_change_id) "
             "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
-            "version_after, version_before, :reason, confidence, :changed_by, id FROM wave ORDER BY seq DESC"
+            "version_after, version_before, :reason, confidence, :changed_by, id "
+            "FROM reverting WHERE turn = :turn ORDER BY seq DESC"
         ),
-        {"job_id": author.job_id, "group_id": group_id, "reason": reason, "changed_by": author.changed_by},
+        {
+            "job_id": author.job_id,
+            "group_id": group_id,
+            "reason": reason,
+            "changed_by": author.changed_by,
+            "turn": turn,
+        },
     )
 
 
-def _stage_changes(connection: Connection, changes: Sequence[int]) -> None:
+def _stage_changes(connection: Connection, changes: Sequence[int]) -> int:
+    """Stage the changes as ``reverting``, each with its turn; returns the number of turns."""
+    query = f"SELECT seq, entity_id FROM {SCHEMA}.consolidation_changes WHERE seq = ANY(:changes) ORDER BY seq DESC"
+    rows = connection.execute(text(query), {"changes": list(changes)}).all()
+    turns = list(_turns([row.entity_id for row in rows]))
     connection.execute(
         text(
-            "CREATE TEMP TABLE reverting ON COMMIT DROP AS SELECT c.*, "
-            "row_number() OVER (PARTITION BY entity_type, entity_id ORDER BY seq DESC) AS depth "
-            f"FROM {SCHEMA}.consolidation_changes c WHERE seq = ANY(:changes)"
+            "CREATE TEMP TABLE reverting ON COMMIT DROP AS "
+            f"SELECT c.*, t.turn FROM {SCHEMA}.consolidation_changes c "
+            "JOIN unnest(CAST(:seqs AS bigint[]), CAST(:turns AS integer[])) AS t(seq, turn) USING (seq)"
         ),
-        {"changes": list(changes)},
+        {"seqs": [row.seq for row in rows], "turns": turns},
     )
+    return max(turns, default=0)
+
+
+def _turns(entities: Iterable[UUID]) -> Iterator[int]:
+    turn, seen = 1, set[UUID]()
+    for entity in entities:
+        if entity in seen:
+            turn, seen = turn + 1, set()
+        seen.add(entity)
+        yield turn
 
 
 def _refuse_changed(connection: Connection, table: Table) -> None:
@@ -346,8 +365,8 @@ def _encode(values: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Any]:
     ]
 
 
-def _staged_parts(changes: Sequence[Change]) -> set[str]:
-    return {name for name in changes[0].values if name in _PARTS}
+def _staged_parts(changes: Sequence[Change]) -> list[str]:
+    return [name for name in _PARTS if name in changes[0].values]
 
 
 def _lock_rows(connection: Connection, table: Table) -> None:
@@ -366,9 +385,8 @@ def _refuse(connection: Connection, query: str, what: str) -> None:
         raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), tuple(rows))
 
 
-def _write_parts(connection: Connection, table: Table, *, replace: bool) -> None:
-    staged = set(connection.execute(text("SELECT * FROM staged LIMIT 0")).keys())
-    if "files" in staged:
+def _write_parts(connection: Connection, table: Table, parts: Iterable[str], *, replace: bool) -> None:
+    if "files" in parts:
         if replace:
             connection.execute(text(f"DELETE FROM {SCHEMA}.memory_files f USING staged s WHERE f.owner_id = s.id"))
         connection.execute(
@@ -377,7 +395,7 @@ def _write_parts(connection: Connection, table: Table, *, replace: bool) -> None
                 "SELECT DISTINCT project_id, id, path FROM staged, unnest(files) AS path"
             )
         )
-    if "lineage" in staged and table is consolidated_memories:
+    if "lineage" in parts and table is consolidated_memories:
         if replace:
             connection.execute(text(f"DELETE FROM {SCHEMA}.memory_lineage l USING staged s WHERE l.child_id = s.id"))
         connection.execute(text(_insert_lineage("s.project_id, s.id", "staged s", "s.lineage")))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from consolidation_pipeline.service.demo import find_obstacle
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 
@@ -57,7 +58,7 @@ def test_a_folder_without_history_is_skipped(cli: Cli, tmp_path: Path, monkeypat
     assert "the project history is skipped" in answer.err
 
 
-def test_a_history_of_one_commit_is_skipped(cli: Cli, repository: Path) -> None:
+def test_a_history_needs_two_commits(repository: Path) -> None:
+    assert find_obstacle(repository) is None
     subprocess.run(["git", "-C", str(repository), "update-ref", "HEAD", "HEAD~2"], check=True)
-    answer = cli("demo", "--repo", repository, "--json")
-    assert "fewer than 2 commits" in answer.json["skipped"][0]["reason"]
+    assert find_obstacle(repository) == f"{repository} has fewer than 2 commits"

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.cli import setup
 from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine
@@ -138,7 +137,7 @@ def test_dev_registers_projects_and_becomes_the_dagster_ui(
         seen["automation"] = os.environ["CONSOLIDATION_AUTOMATION"]
         raise ReplacedError
 
-    monkeypatch.setattr(setup.os, "execv", replace)
+    monkeypatch.setattr(os, "execv", replace)
     monkeypatch.setenv("CONSOLIDATION_AUTOMATION", "")
     monkeypatch.chdir(Path.cwd())
     assert cli("projects", "create", "later").code == 0

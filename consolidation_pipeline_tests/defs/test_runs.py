@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.defs.launch import RunOutcome, register_projects, run_project
+from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation

@@ -372,6 +372,18 @@ def test_a_row_that_took_the_place_since_is_a_conflict(
     assert contents(connection) == before
 
 
+def test_changes_of_many_shapes_share_a_connection(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    """Statements that come often are prepared, and a prepared one must not care what the last change looked like."""
+    shapes: list[dict[str, Any]] = [{"pinned": True}, {"files": []}, {"tags": ["x"], "files": ["y"]}, {"metadata": {}}]
+    version = 1
+    for _ in range(4):
+        for values in shapes:
+            seq = _update(connection, author(project), task_memories, raw[0], version, **values)
+            plant_merged(connection, project, f"x{version}", raw)
+            version += 1
+    _undo(connection, project, *range(seq - 4, newest_change(connection) + 1))
+
+
 def test_many_rows_are_changed_by_few_statements(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(str(n)) for n in range(20_000)])
     changes = [Change(id_, uuid4(), {"pinned": True, "tags": ["x"]}, 1) for id_ in ids]

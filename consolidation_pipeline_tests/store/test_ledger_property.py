@@ -109,10 +109,15 @@ class Garden:
                 "b_id": self.raw[0],
                 "relation_type": "explains",
                 "confidence": 0.7,
-            }
-            | {"status": "candidate"},
-            consolidation_suggestions: {"group_id": "g", "suggested_content": "s", "fingerprint": str(next(self.fresh))}
-            | {"original_memory_ids": self.raw, "original_versions": [1, 1, 1, 1]},
+                "status": "candidate",
+            },
+            consolidation_suggestions: {
+                "group_id": "g",
+                "suggested_content": "s",
+                "fingerprint": str(next(self.fresh)),
+                "original_memory_ids": self.raw,
+                "original_versions": [1, 1, 1, 1],
+            },
         }[table]
         self._insert(table, values)
 
@@ -131,9 +136,8 @@ class Garden:
     def merge(self) -> None:
         sources = self._some_raw()
         merged = self._insert(consolidated_memories, merged_values("merged", sources, files=self.data.draw(lists)))
-        hidden = [
-            Change(id_, next(self.fresh), {"consolidated_into_id": merged}, self._version(id_)) for id_ in sources
-        ]
+        group, into = next(self.fresh), {"consolidated_into_id": merged}
+        hidden = [Change(id_, group, into, self._version(id_)) for id_ in sources]
         update_rows(self.connection, author(self.project), task_memories, hidden, operation="merge")
 
     def undo(self) -> None:

@@ -11,11 +11,11 @@ import dagster as dg
 
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
-from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.errors import ProjectBusyError, UsageError
 from consolidation_pipeline.service.runs import PHASES, check_runnable, find_unchanged
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import open_engine
-from consolidation_pipeline.store.jobs import find_job_of_run
+from consolidation_pipeline.store.jobs import find_job_of_run, is_project_busy
 from consolidation_pipeline.store.projects import list_projects
 
 # Progress and errors are the caller's to show; Dagster's own log of the run is in the UI.
@@ -42,6 +42,7 @@ def run_project(slug: str, *, phases: Sequence[str] | None = None, triggered_by:
 
     Raises:
         UsageError: an unknown phase. NotFoundError, ProjectDisabledError: the project cannot be run.
+        ProjectBusyError: another run or a rollback holds the project.
     """
     began = time.monotonic()
     engine = open_engine(Settings())
@@ -54,6 +55,8 @@ def run_project(slug: str, *, phases: Sequence[str] | None = None, triggered_by:
         result = _execute(instance, slug, chosen, triggered_by)
     with engine.connect() as connection:
         job = find_job_of_run(connection, result.run_id)
+        if job is None and is_project_busy(connection, project.id):
+            raise ProjectBusyError(f"project {slug} is busy: another run or rollback holds it; try again when it is done")
     seconds = time.monotonic() - began
     if job is None:
         return RunOutcome(slug, None, result.run_id, "failed", {}, _first_error(result), seconds)
@@ -105,7 +108,7 @@ def _execute(
 
 def _first_error(result: dg.ExecuteInProcessResult) -> str:
     """Why a run failed before it had a job row, in one line."""
-    failures = [event for event in result.all_events if event.is_failure and event.message]
-    return (
-        failures[0].message.strip().splitlines()[-1] if failures else f"run {result.run_id} failed, see the Dagster UI"
-    )
+    for event in result.all_events:
+        if event.is_failure and event.message:
+            return event.message.strip().splitlines()[-1]
+    return f"run {result.run_id} failed, see the Dagster UI"

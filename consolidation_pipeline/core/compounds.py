@@ -1,0 +1,23 @@
+"""Which words with a hyphen are everyday language (``well-known``) and which are names (``hadoop-tools``)."""
+
+import re
+
+# Parts of everyday compounds, which are not names of packages.
+_EVERYDAY = frozenset(
+    """
+    able add agent all already and app as auto aware back base based best bit block bottom built bug by call case
+    catch check client co code command core cost counter cross cut data date day de dead deep default depth digit
+    double down drop dual e edge element email empty end error even ever fact fail fall family fast file fine first
+    fit fix float follow for free friendly full future gap hand hard head heap heavy high hit hot if image in inner
+    input issue item key kind known last late layer left length less letter level life like line list live load
+    local lock log long look low machine mail main make man mean memory micro mid mini mis mixed mode more multi n
+    name nested new next no node non null odd of off old on one only op open or out outer output over pair part
+    party pass per place plain plan point poor pop post pre prime pro problem process quality query quick re read
+    real reply right root round row run safe schema screen second secret self semi sensitive server set shared short
+    shot side sign single size small so some source space specific stage stand start state status step store string
+    sub super task term test text the thin third thread three through tie time to token tool top trade trial turn
+    two type un under unit up user value version via walk way web well wide wise word work world wrap write yet zero
+    """.split()
+)
+_JOINING = frozenset("a an and as at by for from in of off on or out the to up with".split())
+_EVERYDAY_ENDING = re.compile(r"(?:ing|ed|ly|able|ible|ive|ent|ant|al|ous|ful|ness|tion|ary)$")

@@ -1,0 +1,291 @@
+"""Runs and their job rows: one at a time per project, and the row tells the truth whatever happens."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError
+from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service import runs
+from consolidation_pipeline.service.runs import PHASES, find_unchanged, finish_dead_jobs, open_run, settle_dead_jobs
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store import jobs
+from consolidation_pipeline.store.engine import connect_engine
+from consolidation_pipeline_tests.service.dumps import counts, dump
+from consolidation_pipeline_tests.service.lessons import LESSONS, alone, corpus, note
+from consolidation_pipeline_tests.service.running import SLUG, Pipeline, run_phases
+
+
+def job(pipeline: Pipeline, job_id: UUID) -> Any:
+    with pipeline.engine.connect() as connection:
+        return jobs.get_job(connection, job_id)
+
+
+def events(pipeline: Pipeline) -> list[str]:
+    return [row[0] for row in pipeline.rows("SELECT type FROM {s}.consolidation_events ORDER BY created_at, type DESC")]
+
+
+def pend(pipeline: Pipeline, name: str) -> UUID:
+    with pipeline.engine.begin() as connection:
+        return jobs.append_job(
+            connection,
+            pipeline.project().id,
+            trigger_type="threshold",
+            triggered_by="sensor",
+            options={},
+            scope={"job": name},
+        )
+
+
+def test_the_job_row_follows_the_run(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.configure(decay_rate=0.2)
+    with pipeline.open(triggered_by="ada", run_id="run-1") as run:
+        begun = job(pipeline, run.job_id)
+        assert (begun.status, begun.progress, begun.phases_completed) == ("running", 0.0, [])
+        assert (begun.triggered_by, begun.trigger_type, begun.dagster_run_id) == ("ada", "manual", "run-1")
+        for done, name in enumerate(PHASES, start=1):
+            run_phases(run, [name])
+            row = job(pipeline, run.job_id)
+            assert row.progress == pytest.approx(done / len(PHASES))
+            assert row.phases_completed == list(PHASES[:done])
+    ended = job(pipeline, run.job_id)
+    assert (ended.status, ended.progress, ended.phases_failed, ended.error_message) == ("completed", 1.0, [], None)
+    assert ended.started_at <= ended.completed_at
+    assert ended.duration_seconds >= 0
+    assert ended.memories_merged == 40
+    assert set(PHASES) < set(ended.metrics)
+    assert ended.options["decay_rate"] == 0.2
+    assert ConsolidationOptions.model_validate(ended.options) == run.options
+    assert events(pipeline) == ["consolidation.started", "consolidation.completed"]
+
+
+def test_a_phase_that_fails_makes_the_job_failed_and_the_others_go_on(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:2])
+        with pytest.raises(ZeroDivisionError), run.phase("clusters"):
+            raise ZeroDivisionError("no groups today")
+        run_phases(run, ["decay_scores"])
+    row = job(pipeline, run.job_id)
+    assert row.status == "failed"
+    assert row.phases_failed == ["clusters"]
+    assert row.phases_completed == ["embedding_matrix", "similarity_graph", "decay_scores"]
+    assert row.error_message == "clusters: no groups today"
+    assert events(pipeline)[-1] == "consolidation.failed"
+    assert pipeline.run().merging.created == len(LESSONS)
+
+
+def test_an_error_that_ends_the_run_stands_on_the_job(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pytest.raises(RuntimeError), pipeline.open() as run:
+        raise RuntimeError
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.error_message) == ("failed", "RuntimeError")
+
+
+def test_a_run_that_leaves_phases_out_without_a_failure_did_not_complete(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:3])
+    row = job(pipeline, run.job_id)
+    assert row.status == "failed"
+    assert "did not run: merged_memories, decay_scores, consolidation_report" in row.error_message
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_an_interrupted_run_is_cancelled_and_frees_the_project(pipeline: Pipeline, swallowed: bool) -> None:
+    pipeline.add(corpus())
+
+    def interrupted() -> None:
+        with pipeline.open() as run:
+            ids.append(run.job_id)
+            run_phases(run, PHASES[:2])
+            try:
+                with run.phase("clusters"):
+                    raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                if not swallowed:  # whoever executes the phases may note the interrupt and end the run in order
+                    raise
+
+    ids: list[UUID] = []
+    if swallowed:
+        interrupted()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    row = job(pipeline, ids[0])
+    assert (row.status, row.error_message) == ("cancelled", "the run was interrupted")
+    assert row.phases_completed == list(PHASES[:2])
+    assert events(pipeline)[-1] == "consolidation.cancelled"
+    assert pipeline.run().merging.created == len(LESSONS)
+
+
+def test_a_disabled_project_is_refused_and_gets_no_job(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    pipeline.configure(enabled=False)
+    with pytest.raises(ProjectDisabledError, match=SLUG):
+        pipeline.run()
+    with pytest.raises(NotFoundError, match="nowhere"):
+        pipeline.run("nowhere")
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
+
+
+def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "LOCK_WAIT_SECONDS", 0.2)
+    pipeline.add(alone())
+    pipeline.add(alone(), slug="other")
+    with pipeline.open() as run:
+        with pytest.raises(ProjectBusyError, match=SLUG):
+            pipeline.run()
+        assert not settle_dead_jobs(pipeline.engine, pipeline.project())
+        assert job(pipeline, run.job_id).status == "running"
+        pipeline.run("other")
+        run_phases(run)
+    assert job(pipeline, run.job_id).status == "completed"
+
+
+def _run_and_die(url: str) -> None:
+    with open_run(connect_engine(url), SLUG, settings=Settings()) as run:
+        run_phases(run, PHASES[:2])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def dead_job(pipeline: Pipeline) -> UUID:
+    """The job of a run whose process was killed after two phases."""
+    pipeline.add(corpus())
+    url = pipeline.engine.url.render_as_string(hide_password=False)
+    child = multiprocessing.get_context("spawn").Process(target=_run_and_die, args=(url,))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+    (row,) = pipeline.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
+    assert (row.status, row.phases_completed) == ("running", list(PHASES[:2]))
+    return UUID(str(row.id))
+
+
+def test_the_next_run_marks_the_job_of_a_killed_one_failed_and_goes_on(pipeline: Pipeline, dead_job: UUID) -> None:
+    done = pipeline.run()
+    assert (done.embedded.computed, done.graph.compared, done.merging.created) == (0, 0, len(LESSONS))
+    row = job(pipeline, dead_job)
+    assert (row.status, row.error_message) == ("failed", runs.DIED)
+    assert row.completed_at is not None
+    assert "consolidation.failed" in events(pipeline)
+
+
+def test_the_job_of_a_killed_run_is_settled_without_a_new_run(pipeline: Pipeline, dead_job: UUID) -> None:
+    project = pipeline.project()
+    assert settle_dead_jobs(pipeline.engine, project)
+    assert job(pipeline, dead_job).status == "failed"
+    assert not settle_dead_jobs(pipeline.engine, project)
+
+
+def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dead_job: UUID) -> None:
+    statuses = {"a": "cancelled", "b": None, "c": "completed"}
+    waiting = {}
+    for slug in statuses:
+        pipeline.add(alone(), slug=slug)
+        with pipeline.engine.begin() as connection:
+            waiting[slug] = jobs.append_job(
+                connection, pipeline.project(slug).id, trigger_type="manual", triggered_by="x", options={}
+            )
+    status_of = {str(waiting[slug]): status for slug, status in statuses.items()}
+    marked = finish_dead_jobs(pipeline.engine, lambda _, job_id: status_of.get(job_id))
+    assert set(marked) == {str(dead_job), str(waiting["a"]), str(waiting["c"])}
+    assert [job(pipeline, waiting[slug]).status for slug in statuses] == ["cancelled", "pending", "failed"]
+    assert job(pipeline, dead_job).status == "failed"
+
+
+def test_a_live_run_is_not_taken_for_dead(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        assert finish_dead_jobs(pipeline.engine, lambda *_: "failed") == []
+        assert job(pipeline, run.job_id).status == "running"
+        run_phases(run)
+
+
+def test_a_run_takes_the_pending_job_that_asked_for_it(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    asked = pend(pipeline, "consolidate")
+    assert pipeline.run().job_id == asked
+    asked = pend(pipeline, "decay")
+    with pipeline.open(planned=("decay_scores",)) as run:
+        run_phases(run, ["decay_scores"])
+    assert run.job_id == asked
+    assert job(pipeline, asked).status == "completed"
+
+
+@pytest.mark.parametrize(("asked", "planned"), [("decay", PHASES), ("consolidate", ("decay_scores",))])
+def test_a_run_does_not_pass_for_a_job_that_asked_for_something_else(
+    pipeline: Pipeline, asked: str, planned: tuple[str, ...]
+) -> None:
+    pipeline.add(alone())
+    waiting = pend(pipeline, asked)
+    with pipeline.open(planned=planned) as run:
+        run_phases(run, planned)
+    assert run.job_id != waiting
+    assert job(pipeline, run.job_id).status == "completed"
+    assert (job(pipeline, waiting).status, job(pipeline, waiting).error_message) == ("cancelled", runs.OVERTAKEN)
+
+
+def test_a_run_given_twice_adds_no_row_anywhere_and_leaves_the_ledger_alone(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.run()
+    written = ["consolidation_changes", "consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
+    scores = {"consolidated_memories": {"relevance_at", "relevance_score"}}
+    before, state = counts(pipeline), dump(pipeline, tables=written, without=scores)
+    done = pipeline.run()
+    assert (done.embedded.computed, done.graph.compared, done.merging.absorbed) == (0, 0, 0)
+    assert counts(pipeline) == before
+    assert dump(pipeline, tables=written, without=scores) == state
+
+
+def test_nothing_to_do_is_known_before_a_run(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    project = pipeline.project()
+    assert find_unchanged(pipeline.engine, project, pipeline.settings) is None
+    done = pipeline.run()
+    found = find_unchanged(pipeline.engine, project, pipeline.settings)
+    assert found is not None
+    assert found.id == done.job_id
+    pipeline.configure(t_pattern=0.7)
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    pipeline.configure()
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    pipeline.roll_back(done.job_id)
+    assert find_unchanged(pipeline.engine, project, pipeline.settings) is None
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_memory_that_came_during_a_run_is_not_taken_for_seen(pipeline: Pipeline, phase: str) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        for name in PHASES:
+            run_phases(run, [name])
+            if name == phase:
+                pipeline.add([note("meanwhile", "It arrived while the run went on.")])
+    assert job(pipeline, run.job_id).status == "completed"
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    pipeline.run()
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+
+
+def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    report = pipeline.run().report
+    assert report.metrics["memories"] == len(corpus())
+    assert (report.metrics["merged"], report.metrics["memories_merged"]) == (len(LESSONS), 40)
+    assert report.metrics["units"] == report.metrics["active"] + report.metrics["merged"] == 24
+    assert report.metrics["reduction"] == pytest.approx(1 - 24 / len(corpus()), abs=1e-6)
+    assert report.metrics["suggest_groups"] == 3
+    assert "| absorbed by this run | 40 |" in report.markdown
+    assert pipeline.run().report.metrics["memories_merged"] == 0
