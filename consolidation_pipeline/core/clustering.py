@@ -1,22 +1,40 @@
 """Groups of similar rows from the graph of similar pairs; every function gives labels that depend on content alone.
 
-Labels are int64 (n,): -1 for a row that is alone, else 0..g-1, numbered by each group's first member.
+Complete linkage and connected components have modules of their own and are offered here too.
 """
 
 import hashlib
-import heapq
 import json
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.components import connected_components, pieces, strong_pairs
+from consolidation_pipeline.core.labels import Labels, members_of, numbered
+from consolidation_pipeline.core.linkage import complete_linkage
 from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 from consolidation_pipeline.errors import InvalidOptionError
+
+__all__ = [
+    "ALGORITHM_VERSION",
+    "LARGEST_COMPONENT",
+    "METHODS",
+    "Cohesion",
+    "Labels",
+    "choose_representative",
+    "cluster_key",
+    "cohesion",
+    "complete_linkage",
+    "connected_components",
+    "group",
+    "mean_similarities",
+    "members_of",
+    "similarity_to",
+]
 
 # Part of every cluster key: raise it whenever the same input may give other groups.
 ALGORITHM_VERSION = "1"
@@ -26,14 +44,7 @@ METHODS = ("average", "complete", "components", "hdbscan")
 # Average linkage needs all distances of a component at once: 8,000 members take 256 MB, twice while linking.
 LARGEST_COMPONENT = 8_000
 
-# A larger component is split by raising its threshold by a hundredth, or by a tenth of what is left to 1.0 if that is
-# less: near 1.0 a whole hundredth could turn one dense component into nothing but lone rows.
-SPLIT_STEP, SPLIT_SHARE = 0.01, 0.1
-
 _BLOCK = 256
-
-Labels = NDArray[np.int64]
-Edge = tuple[float, int, int]
 
 
 class Cohesion(NamedTuple):
@@ -59,7 +70,7 @@ def group(x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshol
     """
     if method not in METHODS:
         raise InvalidOptionError(f"cluster_method is {method!r}; it must be one of {', '.join(METHODS)}")
-    strong = _edges(len(as_matrix(x)), pairs, threshold)
+    strong = strong_pairs(len(as_matrix(x)), pairs, threshold)
     order = _content_order(x)
     rank = np.empty(len(x), dtype=np.int32)
     rank[order] = np.arange(len(x))
@@ -67,56 +78,7 @@ def group(x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshol
     size = max(2, min_size)
     labels = np.empty(len(x), dtype=np.int64)
     labels[order] = _labels_by(method, x[order], ranked, threshold=threshold, size=size)
-    return _numbered(labels, size)
-
-
-def complete_linkage(n: int, pairs: SimilarPairs, threshold: float, *, initial: ArrayLike | None = None) -> Labels:
-    """Groups of ``n`` rows in which *every* pair is in ``pairs`` with a similarity that reaches ``threshold``.
-
-    Agglomerative: the two groups whose weakest pair is strongest merge first, of equals those with the smallest first
-    members; no two of the resulting groups could still merge. Only such ties depend on the numbering of the rows, so
-    number them by something lasting, such as their ids. The order of ``pairs`` does not matter.
-
-    ``initial``: labels (n,) of groups that exist already, -1 = alone. They stay together, their inner pairs are taken
-    as given, and a row or another group joins only if paired with all of their members.
-
-    For e pairs that reach the threshold it takes e log e steps and about 300 e bytes.
-    ValueError: ``pairs`` or ``initial`` do not fit ``n``.
-    """
-    owner = _owners(n, initial)
-    edges = _group_edges(n, pairs, threshold, owner=owner)
-    into = owner.tolist()
-    neighbours: dict[int, dict[int, float]] = defaultdict(dict)
-    for cost, a, b in edges:
-        neighbours[a][b] = neighbours[b][a] = cost
-    weakened: list[Edge] = []
-    for cost, a, b in _strongest_first(edges, weakened):
-        if neighbours[a].get(b) == cost:
-            into[b] = a
-            _absorb(neighbours, a, b, weakened)
-    for row in range(n):
-        into[row] = into[into[row]]
-    return _numbered(np.array(into, dtype=np.int64), 2)
-
-
-def connected_components(n: int, pairs: SimilarPairs, threshold: float) -> Labels:
-    """Groups of ``n`` rows that are connected through pairs that reach ``threshold``; such groups may chain.
-
-    ValueError: ``pairs`` do not fit ``n``.
-    """
-    from scipy.sparse.csgraph import connected_components as components
-
-    strong = _edges(n, pairs, threshold)
-    if not len(strong):
-        return np.full(n, -1, dtype=np.int64)
-    return _numbered(components(_graph(n, strong), directed=False)[1].astype(np.int64), 2)
-
-
-def members_of(labels: Labels) -> list[NDArray[np.int64]]:
-    """The rows of each group 0..g-1, ascending."""
-    order = np.argsort(labels, kind="stable")
-    sizes = np.bincount(labels[labels >= 0])
-    return np.split(order[len(labels) - sizes.sum() :], np.cumsum(sizes)[:-1]) if sizes.size else []
+    return numbered(labels, size)
 
 
 def cohesion(x: NDArray[np.floating], members: ArrayLike) -> Cohesion:
@@ -205,7 +167,7 @@ def _average_linkage(x: NDArray[np.floating], pairs: SimilarPairs, threshold: fl
 
     labels = np.full(len(x), -1, dtype=np.int64)
     first = 0
-    for members in _pieces(len(x), pairs, threshold):
+    for members in pieces(len(x), pairs, threshold, largest=LARGEST_COMPONENT):
         inner = 0
         if len(members) <= LARGEST_COMPONENT:
             tree = linkage(_distances(x[members]), method="average")
@@ -213,35 +175,6 @@ def _average_linkage(x: NDArray[np.floating], pairs: SimilarPairs, threshold: fl
         labels[members] = first + inner
         first += len(members) + 1
     return labels
-
-
-def _pieces(n: int, pairs: SimilarPairs, threshold: float) -> Iterator[NDArray[np.int64]]:
-    """Members of the connected components, each split by its own higher threshold while it is too large."""
-    pending = [(pairs, threshold)]
-    while pending:
-        connected, cut = pending.pop()
-        labels = connected_components(n, connected, cut)
-        for members in members_of(labels):
-            if len(members) <= LARGEST_COMPONENT or cut >= 1.0 - SLACK:
-                yield members
-            else:
-                inside = connected.select(labels[connected.i] == labels[members[0]])
-                pending.append((_spanning(n, inside), cut + min(SPLIT_STEP, SPLIT_SHARE * (1.0 - cut))))
-
-
-def _spanning(n: int, pairs: SimilarPairs) -> SimilarPairs:
-    """The fewest pairs that are connected like ``pairs`` at every threshold: a maximum spanning forest."""
-    from scipy.sparse.csgraph import minimum_spanning_tree
-
-    tree = minimum_spanning_tree(_graph(n, pairs)).tocoo()
-    return SimilarPairs(tree.row, tree.col, (2.0 - tree.data).astype(np.float32))
-
-
-def _graph(n: int, pairs: SimilarPairs) -> Any:
-    """Sparse (n, n) of 2 - similarity: a distance that is never 0, which would mean no pair."""
-    from scipy.sparse import csr_array
-
-    return csr_array((2.0 - pairs.similarity.astype(np.float64), (pairs.i, pairs.j)), shape=(n, n))
 
 
 def _distances(x: NDArray[np.floating]) -> NDArray[np.float64]:
@@ -255,90 +188,6 @@ def _distances(x: NDArray[np.floating]) -> NDArray[np.float64]:
             condensed[at : at + len(line) - offset] = 1.0 - line[offset:]
             at += len(line) - offset
     return np.clip(condensed, 0.0, 2.0, out=condensed)
-
-
-def _edges(n: int, pairs: SimilarPairs, threshold: float) -> SimilarPairs:
-    """The pairs that reach the threshold, each with i < j."""
-    strong = pairs.at_least(threshold)
-    low, high = np.minimum(strong.i, strong.j), np.maximum(strong.i, strong.j)
-    if len(low) and (low.min() < 0 or high.max() >= n):
-        raise ValueError(f"pairs name rows {low.min()} to {high.max()}; with n = {n} they must be within 0 to {n - 1}")
-    return SimilarPairs(low, high, strong.similarity).select(low != high)
-
-
-def _owners(n: int, initial: ArrayLike | None) -> Labels:
-    """The first member of each row's initial group: the group's number until the end."""
-    owner = np.arange(n, dtype=np.int64)
-    if initial is None:
-        return owner
-    labels = np.asarray(initial)
-    if labels.shape != (n,) or (n and labels.dtype.kind not in "iu"):
-        raise ValueError(f"initial has shape {labels.shape} and dtype {labels.dtype}; it must be integer labels ({n},)")
-    grouped = np.flatnonzero(labels >= 0)
-    _, first, group_of = np.unique(labels[grouped], return_index=True, return_inverse=True)
-    owner[grouped] = grouped[first[group_of]]
-    return owner
-
-
-def _group_edges(n: int, pairs: SimilarPairs, threshold: float, *, owner: Labels) -> list[Edge]:
-    """(-weakest similarity, a, b), ascending, for the initial groups a < b of which every cross pair is present."""
-    strong = _edges(n, pairs, threshold)
-    # A pair that is listed twice counts once.
-    key, similarity, _ = _weakest(strong.i.astype(np.int64) * n + strong.j, strong.similarity)
-    a, b = owner[key // max(1, n)], owner[key % max(1, n)]
-    apart = a != b
-    key = np.minimum(a, b)[apart] * n + np.maximum(a, b)[apart]
-    key, similarity, crossing = _weakest(key, similarity[apart])
-    a, b = np.divmod(key, max(1, n))
-    sizes = np.bincount(owner, minlength=n)
-    whole = np.flatnonzero(crossing == sizes[a] * sizes[b])
-    order = whole[np.lexsort((key[whole], -similarity[whole]))]
-    return list(zip((-similarity[order]).tolist(), a[order].tolist(), b[order].tolist(), strict=True))
-
-
-def _weakest(key: Labels, similarity: NDArray[np.float32]) -> tuple[Labels, NDArray[np.float32], Labels]:
-    """Each distinct key, ascending, with its smallest similarity and how often it occurs."""
-    order = np.lexsort((similarity, key))
-    distinct, first, count = np.unique(key[order], return_index=True, return_counts=True)
-    return distinct, similarity[order][first], count
-
-
-def _strongest_first(edges: list[Edge], weakened: list[Edge]) -> Iterator[Edge]:
-    """``edges``, which are sorted, merged with the heap ``weakened``, which grows meanwhile.
-
-    A weakened edge (a, c) took its similarity from an edge (b, c) with b > a that is still to come, so it is always
-    followed by another edge: nothing can be left in the heap at the end.
-    """
-    for edge in edges:
-        while weakened and weakened[0] < edge:
-            yield heapq.heappop(weakened)
-        yield edge
-
-
-def _absorb(neighbours: dict[int, dict[int, float]], a: int, b: int, weakened: list[Edge]) -> None:
-    """Make group b part of a: it stays a neighbour of those that both had, at the weaker of the two similarities."""
-    kept, gone = neighbours[a], neighbours.pop(b)
-    del kept[b], gone[a]
-    for c in gone:
-        del neighbours[c][b]
-    for c in [c for c in kept if c not in gone]:
-        del kept[c], neighbours[c][a]
-    for c, cost in kept.items():
-        if gone[c] > cost:
-            kept[c] = neighbours[c][a] = gone[c]
-            heapq.heappush(weakened, (gone[c], min(a, c), max(a, c)))
-
-
-def _numbered(raw: Labels, size: int) -> Labels:
-    """Labels 0..g-1 by first member from any labels >= 0; groups of fewer than ``size`` become -1."""
-    labels = np.full(len(raw), -1, dtype=np.int64)
-    grouped = np.flatnonzero(raw >= 0)
-    _, first, group_of, sizes = np.unique(raw[grouped], return_index=True, return_inverse=True, return_counts=True)
-    large = np.flatnonzero(sizes >= size)
-    number = np.full(len(sizes), -1, dtype=np.int64)
-    number[large[np.argsort(first[large])]] = np.arange(len(large))
-    labels[grouped] = number[group_of]
-    return labels
 
 
 def _content_order(x: NDArray[np.floating]) -> NDArray[np.int64]:

@@ -1,6 +1,7 @@
-"""Which words with a hyphen are everyday language (``well-known``) and which are names (``hadoop-tools``)."""
+"""Which words with a hyphen are everyday language and which are names."""
 
 import re
+from collections.abc import Sequence
 
 # Parts of everyday compounds, which are not names of packages.
 _EVERYDAY = frozenset(
@@ -21,3 +22,11 @@ _EVERYDAY = frozenset(
 )
 _JOINING = frozenset("a an and as at by for from in of off on or out the to up with".split())
 _EVERYDAY_ENDING = re.compile(r"(?:ing|ed|ly|able|ible|ive|ent|ant|al|ous|ful|ness|tion|ary)$")
+
+
+def is_everyday(parts: Sequence[str]) -> bool:
+    """Whether a compound, given as its lower-case parts, is everyday language: ``well-known``, not ``hadoop-tools``."""
+    ends = (parts[0], parts[-1])
+    if not _EVERYDAY.isdisjoint(ends) or not _JOINING.isdisjoint(parts):
+        return True
+    return any(_EVERYDAY_ENDING.search(part) for part in ends)

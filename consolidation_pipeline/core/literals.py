@@ -5,7 +5,6 @@ negation. Every literal lies on one line and inside one sentence, so the literal
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,7 +39,8 @@ def literals(text: str) -> frozenset[Literal]:
     letter case counts for nothing. A bare name and integer (``CentOS 8``) is a number; an ordinal is its number. ``not
     only``, ``don't forget`` and their like are no negations.
     """
-    return frozenset((*scan(text), *negations(text)))
+    denials = (Literal("negation", "not", match[0], match.start()) for match in negations(text))
+    return frozenset((*scan(text), *denials))
 
 
 _literals = lru_cache(maxsize=1024)(literals)
@@ -69,7 +69,8 @@ def conflicts(a: str, b: str) -> tuple[Conflict, ...]:
     """
     ours, theirs = _lacking(a, b), _lacking(b, a)
     found = [Conflict(kind, ours[kind], theirs[kind]) for kind in _KINDS if kind in ours and kind in theirs]
-    return (*(found or _version_against_number(ours, theirs)), *_polarity_conflicts(a, b))
+    denied = (Conflict("polarity", (our_clause,), (their_clause,)) for our_clause, their_clause in disputes(a, b))
+    return (*(found or _version_against_number(ours, theirs)), *denied)
 
 
 def _lacking(a: str, b: str) -> dict[str, tuple[str, ...]]:

@@ -5,8 +5,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from consolidation_pipeline.core.literals import CODE, QUOTED, Literal, literals, stands_in
+from consolidation_pipeline.core.literals import Literal, literals, stands_in
 from consolidation_pipeline.core.memories import normalize_text
+from consolidation_pipeline.core.notation import CODE, QUOTED
 
 # A sentence and the white space between it and the one before.
 _Piece = tuple[str, str]
@@ -52,7 +53,8 @@ def split_sentences(text: str) -> list[str]:
 def merge_texts(texts: Iterable[str]) -> str:
     """The lossless union: the first text verbatim, then of each other one every sentence that is not there yet.
 
-    Sentences are the same by :func:`normalize_text`, unless one holds a literal that the other does not. The new
+    Sentences are the same by :func:`normalize_text`, unless one holds a literal that the other does not. So are whole
+    texts, even if their sentences are not: in ``open it. close it`` nothing shows where the second one starts. The new
     sentences of one text form one paragraph, on separate lines if they were so; a blank line separates paragraphs.
     Blank texts do not count; no text gives "". White space at the end of the first is dropped where another follows.
     """
@@ -138,21 +140,31 @@ def _paragraphs(texts: Sequence[str]) -> list[list[_Piece]]:
     known: dict[str, list[str]] = {}
     paragraphs: list[list[_Piece]] = []
     for text in texts:
-        pieces = list(_pieces(text))
+        pieces = [] if _is_known(text.strip(), known) else list(_pieces(text))
         added = [_learn(sentence, known) for _, sentence in pieces]
+        # As a whole too: a later text may say the same and be split elsewhere, or not at all.
+        _learn(text.strip(), known)
         paragraph = _joined(pieces, added) if paragraphs else pieces
         paragraphs.extend([paragraph] if paragraph else [])
     return paragraphs
 
 
-def _learn(sentence: str, known: dict[str, list[str]]) -> bool:
-    """Whether the sentence is new; remembers it if so."""
+def _learn(text: str, known: dict[str, list[str]]) -> bool:
+    """Whether the sentence or whole text is new; remembers it if so."""
+    is_new = not _is_known(text, known)
+    if is_new:
+        known.setdefault(_form(text), []).append(text)
+    return is_new
+
+
+def _is_known(text: str, known: dict[str, list[str]]) -> bool:
+    same = known.get(_form(text), [])
+    return text in same or (bool(same) and literals(text) <= frozenset().union(*map(literals, same)))
+
+
+def _form(text: str) -> str:
     # A block of code is the same whether its end was written or not: _rendered writes it.
-    same = known.setdefault(normalize_text(_CLOSING_FENCE.sub("", sentence)), [])
-    if sentence in same or (same and literals(sentence) <= frozenset().union(*map(literals, same))):
-        return False
-    same.append(sentence)
-    return True
+    return normalize_text(_CLOSING_FENCE.sub("", text))
 
 
 def _joined(pieces: Sequence[_Piece], added: Sequence[bool]) -> list[_Piece]:

@@ -52,10 +52,11 @@ _DOUBLED = re.compile(r"(\w)\1$")
 
 
 def stem(word: str) -> str:
+    """``word``, in lower case, without its ending: ``enabled`` and ``enables`` become one."""
     if word in ("uses", "used", "using"):
         return "use"
-    stem = _DOUBLED.sub(r"\1", _ENDING.sub("", word))
-    return stem[:-1] + "i" if len(stem) > 3 and stem.endswith("y") else stem
+    bare = _DOUBLED.sub(r"\1", _ENDING.sub("", word))
+    return bare[:-1] + "i" if len(bare) > 3 and bare.endswith("y") else bare
 
 
 def _scales() -> dict[str, tuple[str, bool]]:
@@ -68,4 +69,5 @@ def _scales() -> dict[str, tuple[str, bool]]:
     }
 
 
+# By the stem of a word: the name of its scale, and whether it stands at the low end.
 SCALES = _scales()

@@ -51,10 +51,9 @@ _SAME_TOPIC = 0.65
 _RARE = 30
 
 
-def negations(text: str) -> Iterator[Literal]:
-    for match in _NEGATION.finditer(text):
-        if not match["neutral"]:
-            yield Literal("negation", "not", match[0], match.start())
+def negations(text: str) -> Iterator[re.Match[str]]:
+    """Where ``text`` denies something; ``not only``, ``don't forget`` and their like deny nothing."""
+    return (match for match in _NEGATION.finditer(text) if not match["neutral"])
 
 
 @dataclass(frozen=True)
@@ -79,18 +78,18 @@ def _clauses(text: str) -> tuple[_Clause, ...]:
 
 
 def _clause(text: str) -> _Clause:
-    denied = sum(not match["neutral"] for match in _NEGATION.finditer(text)) % 2 == 1
+    denied = sum(1 for _ in negations(text)) % 2 == 1
     plain = _SWITCH.sub(lambda match: match[1] + (" enable" if match[2].casefold() == "on" else " disable"), text)
     words = (word.casefold() for word in _WORD.findall(_NEGATION.sub(" ", plain)))
     stems = {stem(word) for word in words if word not in _UNREMARKABLE}
-    ends = {SCALES[stem] for stem in stems if stem in SCALES}
+    ends = {SCALES[name] for name in stems & SCALES.keys()}
     low = frozenset(scale for scale, is_low in ends if is_low)
     high = frozenset(scale for scale, is_low in ends if not is_low)
     return _Clause(text.strip(), frozenset(stems - SCALES.keys()) | low | high, denied, low, high)
 
 
-def _polarity_conflicts(a: str, b: str) -> Iterator[Conflict]:
-    """Clauses that are each other's best match and of which one denies what the other says."""
+def disputes(a: str, b: str) -> Iterator[tuple[str, str]]:
+    """A clause of each text, where they are each other's best match and one denies what the other says."""
     ours, theirs = _clauses(a), _clauses(b)
     if not any(clause.denied or clause.low for clause in (*ours, *theirs)):
         return
@@ -100,7 +99,7 @@ def _polarity_conflicts(a: str, b: str) -> Iterator[Conflict]:
     settled = {x for x, _ in agreed}, {y for _, y in agreed}
     for x, y in disputed:
         if x not in settled[0] and y not in settled[1]:
-            yield Conflict("polarity", (ours[x].text,), (theirs[y].text,))
+            yield ours[x].text, theirs[y].text
 
 
 def _differ(a: _Clause, b: _Clause) -> bool:

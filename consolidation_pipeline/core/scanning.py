@@ -32,6 +32,7 @@ class Literal:
 
 
 def scan(text: str, base: int = 0) -> Iterator[Literal]:
+    """The literals of ``text`` in order, all but its negations; ``base`` is added to their offsets."""
     for match in LITERAL.finditer(text):
         if match.lastgroup:
             yield from _READERS[match.lastgroup](match, base)
@@ -118,9 +119,7 @@ def _read_identifier(match: re.Match[str], base: int) -> Iterator[Literal]:
 
 
 def _read_package(match: re.Match[str], base: int) -> Iterator[Literal]:
-    first, *_, last = parts = match[0].split("-")
-    everyday = {first, last} & _EVERYDAY or set(parts) & _JOINING
-    if not everyday and not any(_EVERYDAY_ENDING.search(part) for part in (first, last)):
+    if not is_everyday(match[0].split("-")):
         yield _made("identifier", match[0], match, base)
 
 

@@ -36,6 +36,7 @@ def unitless(written: str) -> str:
 
 
 def with_unit(number: Decimal, gap: str, name: str) -> str | None:
+    """The number with what follows it as its unit; None if ``name`` is but the next word, behind a ``gap``."""
     unit = UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
     if unit:
         return _quantity(number, unit)
@@ -57,5 +58,6 @@ def _quantity(number: Decimal, unit: str) -> str:
 
 
 def plain(number: Decimal) -> str:
+    """The number without exponent and closing zeros."""
     # Beyond 28 digits the context would round, and two long numbers would become one.
     return str(number) if len(number.as_tuple().digits) > 28 else format(number.normalize(), "f")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
-from consolidation_pipeline.core.memories import NewMemory, check_memory_type, parse_memory
-from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline.core.memories import NewMemory, check_memory_type
+from consolidation_pipeline.core.parsing import parse_memory
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
 from consolidation_pipeline.service.reading import BadRow, Row, read, source_of
@@ -60,7 +60,7 @@ def import_memories(
     first = next(rows, None)  # an unreadable source must not leave an empty project behind
     project = ensure_project(engine, slug)
     done = Imported(slug, source or source_of(path, format))
-    parsed = _parse(_chain(first, rows), done, default_type, fit=_VectorFit(engine, project))
+    parsed = _parse(_chain(first, rows), done, default_type, dimensions=_Dimensions(engine, project))
     while batch := list(islice(parsed, BATCH)):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
@@ -88,39 +88,39 @@ def _chain(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator
         yield from rest
 
 
-class _VectorFit:
-    """Brings vectors that rows carry to length 1, and refuses those of another dimension than their model's others."""
+class _Dimensions:
+    """Refuses vectors of another dimension than the others of their model."""
 
     def __init__(self, engine: Engine, project: Project) -> None:
         self._engine = engine
         self._project = project
-        self._dimensions = {LOCAL_MODEL: DIMENSION}
+        self._known = {LOCAL_MODEL: DIMENSION}
 
-    def __call__(self, memory: NewMemory) -> NewMemory:
-        if memory.embedding is None or memory.embedding_model is None:
-            return memory
-        model, given = memory.embedding_model, len(memory.embedding)
-        expected = self._dimension(model, given)
+    def check(self, memory: NewMemory) -> NewMemory:
+        """Return the memory. Raises InvalidMemoryError: its vector has another length than it should have."""
+        model, given = memory.embedding_model, len(memory.embedding or ())
+        expected = self._expected(model, given) if model is not None and given else given
         if given != expected:
             raise InvalidMemoryError(f"embedding has {given} numbers: expected {expected}, as other vectors of {model}")
-        return replace(memory, embedding=tuple(normalize([memory.embedding])[0].tolist()))
+        return memory
 
-    def _dimension(self, model: str, given: int) -> int:
-        if model not in self._dimensions:
+    def _expected(self, model: str, given: int) -> int:
+        if model not in self._known:
             with self._engine.connect() as connection:
-                self._dimensions[model] = load_dimension(connection, self._project.id, model) or given
-        return self._dimensions[model]
+                self._known[model] = load_dimension(connection, self._project.id, model) or given
+        return self._known[model]
 
 
 def _parse(
-    rows: Iterator[Row | BadRow], done: Imported, default_type: str, *, fit: Callable[[NewMemory], NewMemory]
+    rows: Iterator[Row | BadRow], done: Imported, default_type: str, *, dimensions: _Dimensions
 ) -> Iterator[tuple[int, NewMemory]]:
     for row in rows:
         if isinstance(row, BadRow):
             done.bad.append(row)
             continue
         try:
-            yield row.line, fit(parse_memory(row.fields, source=done.source, default_type=default_type))
+            memory = parse_memory(row.fields, source=done.source, default_type=default_type)
+            yield row.line, dimensions.check(memory)
         except InvalidMemoryError as error:
             done.bad.append(BadRow(row.line, str(error)))
 

@@ -81,9 +81,10 @@ def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[
             text(
                 f"""
                 WITH RECURSIVE chosen AS (
-                    SELECT entity_id, seq, version_after, lead(seq) OVER w IS NULL AS is_last,
+                    SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
                         lead(version_before) OVER w AS next_before
-                    FROM {_CHANGES} WHERE seq = ANY(:changes) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
+                    FROM {_CHANGES} WHERE seq = ANY(CAST(:changes AS bigint[]))
+                    WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
                 base AS (
                     SELECT c.entity_id AS id, min(c.seq) AS seq, bool_or(c.version_after IS DISTINCT FROM
                         CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END) AS has_moved
@@ -99,9 +100,9 @@ def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[
                     SELECT DISTINCT c.group_id FROM {_CHANGES} c JOIN reached ON reached.id = c.entity_id
                         LEFT JOIN base ON base.id = c.entity_id
                     WHERE c.seq > coalesce(base.seq, (SELECT min(seq) FROM base)) AND coalesce(base.has_moved, true)
-                        AND c.seq <> ALL(:changes) AND {_STANDS})
+                        AND NOT EXISTS (SELECT 1 FROM chosen WHERE chosen.seq = c.seq) AND {_STANDS})
                 SELECT c.id, c.seq FROM {_CHANGES} c WHERE c.group_id IN (SELECT group_id FROM later)
-                    AND c.seq <> ALL(:changes) AND {_STANDS} ORDER BY c.seq
+                    AND NOT EXISTS (SELECT 1 FROM chosen WHERE chosen.seq = c.seq) AND {_STANDS} ORDER BY c.seq
                 """
             ),
             {"changes": [*changes, *found]},

@@ -46,17 +46,16 @@ class Nodes:
 
 def load_nodes(connection: Connection, project_id: UUID, model: str) -> Nodes:
     """All nodes of a project that have a vector of ``model``."""
-    rows = connection.execute(
-        text(
-            "SELECT id, 'raw', memory_type, normalized_hash, coalesce(graph_version, -1), consolidated_into_id, reused_count "
-            f"FROM {SCHEMA}.task_memories WHERE project_id = :project AND NOT is_archived AND embedding_model = :model "
-            "UNION ALL "
-            "SELECT id, 'merged', memory_type, normalized_hash, coalesce(graph_version, -1), NULL, reuse_count "
-            f"FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL "
-            "AND embedding_model = :model ORDER BY id"
-        ),
-        {"project": project_id, "model": model},
-    ).all()
+    query = f"""
+        SELECT id, 'raw', memory_type, normalized_hash, coalesce(graph_version, -1), consolidated_into_id, reused_count
+        FROM {SCHEMA}.task_memories WHERE project_id = :project AND NOT is_archived AND embedding_model = :model
+        UNION ALL
+        SELECT id, 'merged', memory_type, normalized_hash, coalesce(graph_version, -1), NULL, reuse_count
+        FROM {SCHEMA}.consolidated_memories
+        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND embedding_model = :model
+        ORDER BY id
+    """
+    rows = connection.execute(text(query), {"project": project_id, "model": model}).all()
     columns = list(zip(*rows, strict=True)) if rows else [()] * 7
     return Nodes(
         to_ids(columns[0]),
@@ -71,7 +70,10 @@ def load_nodes(connection: Connection, project_id: UUID, model: str) -> Nodes:
 
 def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
     """Length of the project's vectors of ``model``; 0 when there are none."""
-    query = f"SELECT embedding_dim FROM {SCHEMA}.task_memories WHERE project_id = :project AND embedding_model = :model LIMIT 1"
+    query = f"""
+        SELECT embedding_dim FROM {SCHEMA}.task_memories
+        WHERE project_id = :project AND embedding_model = :model AND NOT is_archived LIMIT 1
+    """
     return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar() or 0)
 
 
@@ -118,8 +120,9 @@ def append_calibration(connection: Connection, project_id: UUID, model: str, sna
     center = None if snapshot.center is None else json.dumps(snapshot.center.tolist())
     connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.similarity_calibrations (project_id, embedding_model, version, center, thresholds, memories)"
-            " VALUES (:project, :model, :version, CAST(:center AS vector), CAST(:thresholds AS jsonb), :memories)"
+            f"INSERT INTO {SCHEMA}.similarity_calibrations "
+            "(project_id, embedding_model, version, center, thresholds, memories) VALUES "
+            "(:project, :model, :version, CAST(:center AS vector), CAST(:thresholds AS jsonb), :memories)"
         ),
         {
             "project": project_id,
@@ -215,9 +218,12 @@ class Member:
 def replace_clusters(connection: Connection, project_id: UUID, job_id: UUID | None, members: Iterable[Member]) -> None:
     """Put the groups of this run in place of the last ones; nothing is written when they are the same."""
     connection.execute(
-        text("CREATE TEMP TABLE formed (LIKE {s}.memory_clusters INCLUDING DEFAULTS) ON COMMIT DROP".format(s=SCHEMA))
+        text(f"CREATE TEMP TABLE formed (LIKE {SCHEMA}.memory_clusters INCLUDING DEFAULTS) ON COMMIT DROP")
     )
-    names = "project_id, tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, details, job_id"
+    names = (
+        "project_id, tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, "
+        "details, job_id"
+    )
     rows = (
         (project_id, m.tier, m.cluster_key, m.member_id, m.member_kind, m.similarity, m.is_representative,
          json.dumps(m.details), job_id)
@@ -240,8 +246,8 @@ def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[s
     """The groups of a tier: cluster key -> members, the representative first, then by id."""
     rows = connection.execute(
         text(
-            "SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, details "
-            f"FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND tier = :tier "
+            "SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, "
+            f"details FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND tier = :tier "
             "ORDER BY cluster_key, is_representative DESC, member_id"
         ),
         {"project": project_id, "tier": tier},

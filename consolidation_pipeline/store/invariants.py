@@ -1,4 +1,4 @@
-"""What must hold for every project at any time. Each function lists what breaks the rule, as text; nothing = it holds."""
+"""What must hold for every project at any time. Each function lists what breaks its rule, as text; none: it holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def find_future_memories(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT id, learned_at FROM {s}.task_memories WHERE project_id = :project AND learned_at > now() + interval '1 day'",
+        "SELECT id, learned_at FROM {s}.task_memories "
+        "WHERE project_id = :project AND learned_at > now() + interval '1 day'",
     )
 
 
@@ -132,8 +133,9 @@ def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int 
     """Merged memories, of the ``newest``, that lack a literal of a source in their text and in what was dropped."""
     rows = connection.execute(
         text(
-            f"SELECT c.id, c.content || E'\\n' || coalesce((SELECT string_agg(d, E'\\n') FROM "
-            f"jsonb_array_elements_text(c.details -> 'dropped') d), '') AS kept, {', '.join('m.' + n for n in TEXT_COLUMNS)} "
+            "SELECT c.id, c.content || E'\\n' || coalesce((SELECT string_agg(d, E'\\n') "
+            "FROM jsonb_array_elements_text(c.details -> 'dropped') d), '') AS kept, "
+            f"{', '.join('m.' + n for n in TEXT_COLUMNS)} "
             f"FROM (SELECT * FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
             "AND retired_at IS NULL ORDER BY updated_at DESC, id LIMIT :newest) c "
             f"JOIN {SCHEMA}.task_memories m ON m.consolidated_into_id = c.id ORDER BY c.id"

@@ -82,7 +82,7 @@ def append_job(
     """
     try:
         with connection.begin_nested():
-            return connection.execute(
+            job_id: UUID = connection.execute(
                 text(
                     f"INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope) VALUES "
                     "(:project, :trigger, :by, CAST(:options AS jsonb), CAST(:scope AS jsonb)) RETURNING id"
@@ -100,6 +100,7 @@ def append_job(
         if live is None:
             raise
         raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),)) from error
+    return job_id
 
 
 def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
@@ -178,7 +179,8 @@ def record_phase(
         text(
             f"UPDATE {_JOBS} SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase), "
             "progress = least(1.0, (cardinality(array_remove(phases_completed, :phase)) + 1)::float8 / :planned), "
-            f"metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)){added} WHERE id = :job"
+            f"metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)){added} "
+            "WHERE id = :job"
         ),
         {"job": job_id, "phase": phase, "planned": max(planned, 1), "metrics": json.dumps(dict(metrics)), **counters},
     )

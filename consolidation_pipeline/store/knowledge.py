@@ -49,7 +49,7 @@ def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Sour
     rows = connection.execute(text(_SOURCE_QUERY), {"ids": list(ids)})
     return {
         row.id: Source(
-            **{**row._mapping, "texts": tuple(row.texts), "tags": tuple(row.tags), "files": tuple(row.files)}  # type: ignore[arg-type]
+            **{**row._mapping, "texts": tuple(row.texts), "tags": tuple(row.tags), "files": tuple(row.files)}
         )
         for row in rows
     }

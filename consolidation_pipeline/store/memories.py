@@ -14,6 +14,8 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import NewMemory, content_hash, embedding_text, memory_id, normalized_hash
+from consolidation_pipeline.core.vectors import find_unusable, normalize
+from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.ledger import copy_rows
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_vectors, to_ids, to_uuids, vector_text
@@ -68,7 +70,10 @@ def append_memories(
 ) -> Appended:
     """Store a batch of (line, memory); rows whose (source, external_id) exists are left as they are.
 
-    One COPY and three statements, whatever the number of rows.
+    One COPY and three statements, whatever the number of rows. Of equal ids in a batch the first line counts.
+
+    Raises:
+        EmbeddingError: an embedding that came along is NaN, infinite or zero; nothing is stored then.
     """
     declared = ", ".join(f"{name} {kind}" for name, kind in _STAGED.items())
     connection.execute(text("DROP TABLE IF EXISTS arriving"))
@@ -79,8 +84,8 @@ def append_memories(
         connection.execute(
             text(
                 f"INSERT INTO {_MEMORIES} (project_id, learned_at, {names}) "
-                f"SELECT DISTINCT ON (id) :project, coalesce(learned_at, now()), {names} FROM arriving ORDER BY id, line "
-                "ON CONFLICT DO NOTHING RETURNING id"
+                f"SELECT DISTINCT ON (id) :project, coalesce(learned_at, now()), {names} FROM arriving "
+                "ORDER BY id, line ON CONFLICT DO NOTHING RETURNING id"
             ),
             {"project": project_id},
         )
@@ -90,14 +95,16 @@ def append_memories(
     connection.execute(
         text(
             f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) "
-            "SELECT DISTINCT CAST(:project AS uuid), id, path FROM arriving, unnest(files) AS path WHERE id = ANY(:added) "
-            "ON CONFLICT DO NOTHING"
+            "SELECT DISTINCT CAST(:project AS uuid), id, path FROM "
+            "(SELECT DISTINCT ON (id) id, files FROM arriving WHERE id = ANY(:added) ORDER BY id, line) kept, "
+            "unnest(files) AS path"
         ),
         {"project": project_id, "added": added},
     )
     total, changed = connection.execute(
         text(
-            "SELECT count(*), coalesce(array_agg(line ORDER BY line) FILTER (WHERE a.content_hash <> m.content_hash), '{}') "
+            "SELECT count(*), "
+            "coalesce(array_agg(line ORDER BY line) FILTER (WHERE a.content_hash <> m.content_hash), '{}') "
             f"FROM arriving a JOIN {_MEMORIES} m USING (id)"
         )
     ).one()
@@ -110,7 +117,7 @@ def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:
         "id": memory_id(slug, memory.source, memory.external_id),
         "content_hash": content_hash(body),
         "normalized_hash": normalized_hash(body),
-        "embedding": None if memory.embedding is None else vector_text(np.asarray(memory.embedding, np.float32)),
+        "embedding": None if memory.embedding is None else vector_text(_unit_vector(memory)),
         "embedding_dim": None if memory.embedding is None else len(memory.embedding),
         "tags": list(memory.tags),
         "metadata": json.dumps(memory.metadata),
@@ -118,6 +125,16 @@ def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:
         "error_patterns": _json(memory.error_patterns),
     }
     return [line, list(memory.files), *(derived[n] if n in derived else getattr(memory, n) for n in _STAGED)]
+
+
+def _unit_vector(memory: NewMemory) -> Vectors:
+    rows = np.asarray([memory.embedding], np.float64)
+    if find_unusable(rows).size:
+        raise EmbeddingError(
+            f"the embedding of memory {memory.external_id} is NaN, infinite or zero: leave it out, or give another"
+        )
+    unit: Vectors = normalize(rows)[0]
+    return unit
 
 
 def _json(value: Any) -> str | None:
@@ -188,7 +205,7 @@ def load_unembedded(connection: Connection, project_id: UUID, table: str, model:
 
 
 def _body(fields: Sequence[str | None]) -> str:
-    return embedding_text(**dict(zip(TEXT_COLUMNS, fields, strict=True)))  # type: ignore[arg-type]
+    return embedding_text(**dict(zip(TEXT_COLUMNS, fields, strict=True)))
 
 
 def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vectors, model: str) -> None:
@@ -198,8 +215,8 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
     reset = "" if table == "playbook_entries" else ", graph_version = NULL"
     connection.execute(
         text(
-            f"UPDATE {SCHEMA}.{table} t SET embedding = v.embedding, embedding_model = :model, embedding_dim = :dim{reset} "
-            "FROM vectors v WHERE t.id = v.id"
+            f"UPDATE {SCHEMA}.{table} t SET embedding = v.embedding, embedding_model = :model, "
+            f"embedding_dim = :dim{reset} FROM vectors v WHERE t.id = v.id"
         ),
         {"model": model, "dim": vectors.shape[1]},
     )
@@ -226,22 +243,19 @@ _ACTIVE = {
 
 def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: datetime) -> Decaying:
     """Active rows of ``table`` with their ages and confirmed relations as of an instant."""
-    rows = connection.execute(
-        text(
-            "WITH ends AS (SELECT a_id AS id, confidence FROM {s}.memory_relations WHERE project_id = :project "
-            "AND status = 'confirmed' AND created_at <= :as_of UNION ALL SELECT b_id, confidence FROM {s}.memory_relations "
-            "WHERE project_id = :project AND status = 'confirmed' AND created_at <= :as_of), "
-            "links AS (SELECT id, count(*) AS relations, avg(confidence) AS confidence FROM ends GROUP BY id) "
-            "SELECT t.id, extract(epoch FROM :as_of - t.learned_at)::float8 / 86400, "
-            "extract(epoch FROM :as_of - t.last_accessed_at)::float8 / 86400, t.importance, "
-            "coalesce(l.relations, 0), coalesce(l.confidence, 0.5) "
-            "FROM {s}.{t} t LEFT JOIN links l USING (id) WHERE t.project_id = :project AND {active} ORDER BY t.id".format(
-                s=SCHEMA, t=table, active=_ACTIVE[table]
-            )
-        ),
-        {"project": project_id, "as_of": as_of},
-    ).all()
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in range(6)]
+    query = f"""
+        WITH ends AS (
+            SELECT id, confidence FROM {SCHEMA}.memory_relations, unnest(ARRAY[a_id, b_id]) AS id
+            WHERE project_id = :project AND status = 'confirmed' AND created_at <= :as_of),
+        links AS (SELECT id, count(*) AS relations, avg(confidence) AS confidence FROM ends GROUP BY id)
+        SELECT t.id, extract(epoch FROM :as_of - t.learned_at)::float8 / 86400,
+            extract(epoch FROM :as_of - t.last_accessed_at)::float8 / 86400, t.importance,
+            coalesce(l.relations, 0), coalesce(l.confidence, 0.5)
+        FROM {SCHEMA}.{table} t LEFT JOIN links l ON l.id = t.id
+        WHERE t.project_id = :project AND {_ACTIVE[table]} ORDER BY t.id
+    """
+    rows = connection.execute(text(query), {"project": project_id, "as_of": as_of}).all()
+    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [[]] * 6
     return Decaying(
         to_ids(columns[0]),
         np.array(columns[1], np.float64),

@@ -38,7 +38,8 @@ def create_project(connection: Connection, slug: str, config: Mapping[str, Any] 
     """
     if not _SLUG.fullmatch(slug):
         raise UsageError(
-            f"project {slug!r} is not allowed: use 1 to 63 of a-z, 0-9, '.', '_' and '-', beginning with a letter or digit"
+            f"project {slug!r} is not allowed: use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
+            "beginning with a letter or digit"
         )
     try:
         with connection.begin_nested():

@@ -1,4 +1,4 @@
-"""The tables, each column with a comment that says what it is for. Migrations create them; this is what code queries."""
+"""The tables, each column with a comment that says what it is for. Migrations create them; code queries these."""
 
 from __future__ import annotations
 

@@ -110,7 +110,8 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
         "memory_clusters": "tier, cluster_key, member_id",
     }
     union = " UNION ALL ".join(
-        f"SELECT '{table}' AS part, count(*) AS rows, sum(hashtextextended(concat_ws('|', {columns}), 0)::numeric) AS total "
+        f"SELECT '{table}' AS part, count(*) AS rows, "
+        f"sum(hashtextextended(concat_ws('|', {columns}), 0)::numeric) AS total "
         f"FROM {SCHEMA}.{table} WHERE project_id = :project"
         for table, columns in parts.items()
     )
@@ -159,8 +160,8 @@ def raw_versions(connection: Connection) -> dict[str, str]:
     """A hash of the raw memories of every project, by slug: it changes when a memory comes, is archived or restored."""
     rows = connection.execute(
         text(
-            "SELECT p.slug, concat_ws('-', count(m.id), coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0), "
-            "count(m.archived_at)) "
+            "SELECT p.slug, concat_ws('-', count(m.id), "
+            "coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0), count(m.archived_at)) "
             f"FROM {SCHEMA}.projects p LEFT JOIN {SCHEMA}.task_memories m ON m.project_id = p.id GROUP BY p.slug"
         )
     )

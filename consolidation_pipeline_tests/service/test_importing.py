@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import multiprocessing
-import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,10 +15,10 @@ from sqlalchemy import event
 from consolidation_pipeline.embed import LOCAL_MODEL
 from consolidation_pipeline.errors import InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.service import importing
-from consolidation_pipeline.service.importing import Imported, import_memories
+from consolidation_pipeline.service.importing import import_memories
 from consolidation_pipeline.service.reading import BadRow, Row
-from consolidation_pipeline.store.engine import connect_engine
 from consolidation_pipeline_tests.service.dumps import counts, dump
+from consolidation_pipeline_tests.service.dying import import_and_die, kill
 from consolidation_pipeline_tests.service.lessons import corpus, note, write_jsonl
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline
 
@@ -130,23 +127,9 @@ def test_an_import_that_breaks_off_goes_on_where_it_stopped(
     assert (done.added, done.unchanged) == (len(rows) - 30, 30)
 
 
-def _import_and_die(url: str, path: str) -> None:
-    importing.BATCH = 10
-
-    def die(done: Imported) -> None:
-        if done.added == 30:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    import_memories(connect_engine(url), SLUG, path, format="jsonl", source="test", progress=die)
-
-
 def test_an_import_that_is_killed_goes_on_where_it_stopped(pipeline: Pipeline) -> None:
     path = write_jsonl(pipeline.folder / "n.jsonl", corpus())
-    url = pipeline.engine.url.render_as_string(hide_password=False)
-    child = multiprocessing.get_context("spawn").Process(target=_import_and_die, args=(url, str(path)))
-    child.start()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
+    kill(pipeline, import_and_die, str(path), 30)
     assert stored(pipeline) == 30
     done = pipeline.add(corpus())
     assert (done.added, done.unchanged) == (len(corpus()) - 30, 30)

@@ -19,7 +19,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.memories import MEMORY_TYPES, parse_memory
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.core.parsing import parse_memory
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.reading import (
     BadRow,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
+import threading
+from itertools import count
 from typing import Any
 from uuid import UUID
 
@@ -13,13 +12,13 @@ import pytest
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service import runs
-from consolidation_pipeline.service.runs import PHASES, find_unchanged, finish_dead_jobs, open_run, settle_dead_jobs
-from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.service.runs import PHASES, find_unchanged, finish_dead_jobs, settle_dead_jobs
 from consolidation_pipeline.store import jobs
-from consolidation_pipeline.store.engine import connect_engine
 from consolidation_pipeline_tests.service.dumps import counts, dump
+from consolidation_pipeline_tests.service.dying import kill, run_and_die
 from consolidation_pipeline_tests.service.lessons import LESSONS, alone, corpus, note
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.test_merging import broken_rules
 
 
 def job(pipeline: Pipeline, job_id: UUID) -> Any:
@@ -153,21 +152,11 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
     assert job(pipeline, run.job_id).status == "completed"
 
 
-def _run_and_die(url: str) -> None:
-    with open_run(connect_engine(url), SLUG, settings=Settings()) as run:
-        run_phases(run, PHASES[:2])
-        os.kill(os.getpid(), signal.SIGKILL)
-
-
 @pytest.fixture
 def dead_job(pipeline: Pipeline) -> UUID:
     """The job of a run whose process was killed after two phases."""
     pipeline.add(corpus())
-    url = pipeline.engine.url.render_as_string(hide_password=False)
-    child = multiprocessing.get_context("spawn").Process(target=_run_and_die, args=(url,))
-    child.start()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
+    kill(pipeline, run_and_die, "clusters", 1, "before")
     (row,) = pipeline.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
     assert (row.status, row.phases_completed) == ("running", list(PHASES[:2]))
     return UUID(str(row.id))
@@ -289,3 +278,31 @@ def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline:
     assert report.metrics["suggest_groups"] == 3
     assert "| absorbed by this run | 40 |" in report.markdown
     assert pipeline.run().report.metrics["memories_merged"] == 0
+
+
+def test_agents_that_write_and_read_during_a_run_are_neither_blocked_nor_lost(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    over, errors = threading.Event(), []
+    written = count()
+
+    def work() -> None:
+        try:
+            while not over.is_set():
+                number = next(written)
+                pipeline.add([note(f"agent-{number}", f"{LESSONS[number % 12]} Noted by agent {number}.")])
+                pipeline.write("UPDATE {s}.task_memories SET reused_count = reused_count + 1, last_accessed_at = now()")
+        except Exception as error:
+            errors.append(error)
+
+    agent = threading.Thread(target=work)
+    agent.start()
+    try:
+        statuses = [job(pipeline, pipeline.run().job_id).status for _ in range(3)]
+    finally:
+        over.set()
+        agent.join()
+    pipeline.run()
+    assert errors == []
+    assert statuses == ["completed"] * 3
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories") == len(corpus()) + next(written)
+    assert broken_rules(pipeline) == []

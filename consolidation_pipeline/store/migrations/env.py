@@ -11,7 +11,7 @@ context.configure(
     connection=connection,
     target_metadata=metadata,
     include_schemas=True,
-    include_name=lambda name, kind, parents: kind != "schema" or name == SCHEMA,
+    include_name=lambda name, kind, _: kind != "schema" or name == SCHEMA,
     version_table_schema=SCHEMA,
     transaction_per_migration=False,
 )

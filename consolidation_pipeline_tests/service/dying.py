@@ -1,0 +1,74 @@
+"""Processes that kill themselves in the middle of their work, as a power cut would."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from consolidation_pipeline.service import embedding, importing, merging
+from consolidation_pipeline.service.importing import Imported, import_memories
+from consolidation_pipeline.service.runs import PHASES, open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine, connect_engine
+from consolidation_pipeline_tests.service.running import SLUG, STEPS, Pipeline
+
+# Small enough that a project of fifty memories takes several transactions.
+EMBEDDING_BATCH, MERGING_BATCH, IMPORT_BATCH = 20, 3, 10
+
+
+def kill(pipeline: Pipeline, target: Callable[..., None], *arguments: Any) -> None:
+    """Call ``target`` with the database's URL and the arguments in a process of its own, which must kill itself."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    url = pipeline.engine.url.render_as_string(hide_password=False)
+    child = context.Process(target=target, args=(url, *arguments))
+    child.start()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+
+
+def import_and_die(url: str, path: str, after: int) -> None:
+    """Import until ``after`` rows are stored."""
+    importing.BATCH = IMPORT_BATCH
+
+    def watch(done: Imported) -> None:
+        if done.added == after:
+            _die()
+
+    import_memories(connect_engine(url), SLUG, path, format="jsonl", source="test", progress=watch)
+
+
+def run_and_die(url: str, phase: str, commit: int, when: str) -> None:
+    """Run until just before or after the ``commit``-th commit since ``phase`` began; its last one is its record."""
+    embedding.BATCH, merging.BATCH = EMBEDDING_BATCH, MERGING_BATCH
+    engine = connect_engine(url)
+    with open_run(engine, SLUG, settings=Settings()) as run:
+        for name in PHASES:
+            if name == phase:
+                _die_at(engine, commit, when)
+            with run.phase(name):
+                STEPS[name](run)
+
+
+def _die_at(engine: Engine, commit: int, when: str) -> None:
+    real = engine.dialect.do_commit
+    commits = 0
+
+    def do_commit(connection: Any) -> None:
+        nonlocal commits
+        commits += 1
+        if commits == commit and when == "before":
+            _die()
+        real(connection)
+        if commits == commit:
+            _die()
+
+    engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
+
+
+def _die() -> NoReturn:
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError("unreachable")

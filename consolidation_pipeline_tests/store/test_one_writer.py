@@ -1,0 +1,303 @@
+"""There is no second way to change knowledge: a trigger refuses, at commit, what the ledger does not tell exactly.
+
+It is armed for the whole walk over the store's public functions and for a pipeline run with its rollback. A function
+that is new to the walk is called too; where it takes an argument the walk does not know, the walk says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from consolidation_pipeline import store
+from consolidation_pipeline.service.clusters import form_clusters
+from consolidation_pipeline.service.decay import score_relevance
+from consolidation_pipeline.service.embedding import embed_memories
+from consolidation_pipeline.service.graph import update_similarity_graph
+from consolidation_pipeline.service.importing import import_memories
+from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service.rollback import roll_back
+from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.graph import Calibration, Member
+from consolidation_pipeline.store.jobs import append_job
+from consolidation_pipeline.store.knowledge import MergedMemory, load_sources, write_merged
+from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
+from consolidation_pipeline.store.memories import save_embeddings
+from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
+from consolidation_pipeline.store.vectors_io import to_ids
+from consolidation_pipeline_tests.store.planting import (
+    MODEL,
+    author,
+    merged_values,
+    new_memory,
+    newest_change,
+    plant_memories,
+    plant_project,
+    unit_vector,
+)
+
+# Columns that may change without the ledger, and those that follow from others.
+BOOKKEEPING = {
+    "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
+    "last_accessed_at is_consolidated is_archived content_tsv",
+    "consolidated_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at "
+    "reuse_count last_accessed_at content_tsv",
+    "playbook_entries": "embedding embedding_model embedding_dim",
+    "memory_relations": "",
+    "consolidation_suggestions": "",
+}
+PROOF = f"""
+CREATE FUNCTION {SCHEMA}.prove_row() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    before jsonb := to_jsonb(OLD);
+    after jsonb := to_jsonb(NEW);
+    row_id uuid := coalesce(after, before) ->> 'id';
+    changed text[] := ARRAY(SELECT key FROM jsonb_object_keys(coalesce(after, before)) key
+        WHERE after -> key IS DISTINCT FROM before -> key AND key <> ALL (string_to_array(TG_ARGV[0], ' ')));
+BEGIN
+    IF changed = '{{}}' OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.projects
+        WHERE id = (coalesce(after, before) ->> 'project_id')::uuid) THEN
+        RETURN NULL;  -- bookkeeping, or the project itself was deleted
+    END IF;
+    IF TG_OP = 'INSERT' AND TG_TABLE_NAME = 'task_memories' AND after ->> 'version' = '1' THEN
+        RETURN NULL;  -- an agent's memory comes in
+    END IF;
+    PERFORM FROM {SCHEMA}.consolidation_changes c
+        WHERE c.entity_type = TG_TABLE_NAME AND c.entity_id = row_id AND c.changed_at = transaction_timestamp()
+            AND c.version_before IS NOT DISTINCT FROM (before ->> 'version')::integer
+            AND c.version_after IS NOT DISTINCT FROM (after ->> 'version')::integer
+            AND NOT EXISTS (SELECT 1 FROM unnest(changed) AS k(name) WHERE name <> 'version' AND (
+                c.previous_state -> name IS DISTINCT FROM before -> name
+                OR c.new_state -> name IS DISTINCT FROM after -> name));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'not in the ledger: % of % %: %', TG_OP, TG_TABLE_NAME, row_id, changed;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION {SCHEMA}.prove_part() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    part jsonb := coalesce(to_jsonb(NEW), to_jsonb(OLD));
+    owner uuid := part ->> TG_ARGV[0];
+BEGIN
+    PERFORM FROM {SCHEMA}.consolidation_changes WHERE entity_id = owner AND changed_at = transaction_timestamp()
+        UNION ALL SELECT FROM {SCHEMA}.task_memories WHERE id = owner AND created_at = transaction_timestamp();
+    IF NOT FOUND AND EXISTS (SELECT 1 FROM {SCHEMA}.projects WHERE id = (part ->> 'project_id')::uuid) THEN
+        RAISE EXCEPTION 'not in the ledger: % of % of %', TG_OP, TG_TABLE_NAME, owner;
+    END IF;
+    RETURN NULL;
+END $$;
+"""
+ARM = """
+CREATE CONSTRAINT TRIGGER proof AFTER INSERT OR UPDATE OR DELETE ON {} DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION {}
+"""
+SCRATCH = f"{SCHEMA}.scratch"
+JOB: dict[str, Any] = {"trigger_type": "manual", "triggered_by": "test", "options": {}}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def armed(engine: Engine) -> Engine:
+    with engine.begin() as connection:
+        cursor: Any = connection.connection.cursor()
+        cursor.execute(PROOF)
+        for name, ignored in BOOKKEEPING.items():
+            connection.execute(text(ARM.format(LEDGERED[name], f"{SCHEMA}.prove_row('{ignored}')")))
+        for name, owner in (("memory_files", "owner_id"), ("memory_lineage", "child_id")):
+            connection.execute(text(ARM.format(f"{SCHEMA}.{name}", f"{SCHEMA}.prove_part('{owner}')")))
+    return engine
+
+
+class World:
+    """A project with a bit of everything, and what the store's functions are given: by parameter, or by function."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.project = plant_project(connection)
+        self.raw = plant_memories(connection, self.project, [new_memory(key, files=("a.py",)) for key in "abcdefgh"])
+        vectors = np.stack([unit_vector(n) for n in range(8)])
+        save_embeddings(connection, "task_memories", to_ids(self.raw), vectors, MODEL)
+        write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
+        archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
+        update_rows(connection, author(self.project), task_memories, archive, operation="archive")
+        self.job = append_job(connection, self.project.id, **JOB)
+        connection.execute(text(f"CREATE TABLE {SCRATCH} (id uuid, embedding vector, a uuid, b uuid, similarity real)"))
+        self.by_parameter: dict[str, Any] = JOB | {
+            "project": self.project,
+            "project_id": self.project.id,
+            "slug": self.project.slug,
+            "author": author(self.project),
+            "model": MODEL,
+            "dimension": 3,
+            "threshold": 0.1,
+            "tier": "merge",
+            "limit": 5,
+            "depth": 3,
+            "ids": self.raw,
+            "memory_id": self.raw[0],
+            "root": self.raw[0],
+            "version": 1,
+            "as_of": NOW,
+            "now": NOW,
+            "first": UUID(int=0),
+            "last": UUID(int=2**128 - 1),
+            "target": self.raw[0],
+            "changes": [1],
+            "job_id": self.job,
+            "run_id": "run",
+            "phase": "clusters",
+            "planned": 3,
+            "error": "broke",
+            "status": "completed",
+            "metrics": {"n": 1},
+            "counters": {"memories_merged": 1},
+            "kind": "event",
+            "payload": {},
+            "wait_seconds": 0.0,
+            "config": {},
+            "consolidation_enabled": True,
+            "parameters": {},
+            "a": to_ids([min(self.raw)]),
+            "b": to_ids([max(self.raw)]),
+            "similarity": np.array([0.9], np.float32),
+            "vectors": vectors,
+            "scores": np.ones(8),
+            "relevance": np.ones(8),
+            "table": "task_memories",
+            "group_id": uuid4(),
+            "reason": "test",
+            "operation": "edit",
+        }
+        instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
+        self.by_function: dict[str, dict[str, Any]] = {
+            "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
+            "append_job": {"project_id": plant_project(connection, "other").id},
+            "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
+            "copy_pairs": {"target": f"{SCRATCH} (a, b, similarity)"},
+            "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
+            "copy_scores": {"target": f"{SCRATCH} (id, similarity)", "ids": to_ids(self.raw)},
+            "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
+            "create_project": {"slug": "new"},
+            "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
+            "load_pairs": {"query": f"SELECT a, b, similarity FROM {SCHEMA}.memory_neighbors"},
+            "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
+            "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
+            "revert_changes": {"changes": [newest_change(connection)]},
+            "save_embeddings": {"ids": to_ids(self.raw)},
+            "save_relevance": {"ids": to_ids(self.raw)},
+            "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
+            "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
+        }
+
+    def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
+        """A merge of these memories, ready to be written."""
+        loaded = load_sources(connection, sources)
+        own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
+        return MergedMemory(
+            id=uuid4(),
+            version=None,
+            group_id=uuid4(),
+            values={k: v for k, v in merged_values("merged", files=["a.py"]).items() if k not in own},
+            vector=unit_vector(9),
+            model=MODEL,
+            source_ids=sources,
+            similarities=[0.9] * len(sources),
+            absorbed=[loaded[id_] for id_ in sources],
+            reason="alike",
+        )
+
+    def arguments(self, function: Callable[..., Any], **open_: object) -> dict[str, Any]:
+        """A value for every parameter that needs one."""
+        known = self.by_parameter | self.by_function.get(function.__name__, {}) | open_
+        needed = {p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty}
+        unknown = needed - known.keys()
+        where = f"{function.__module__}.{function.__name__}"
+        assert not unknown, f"the walk has no value for {unknown} of {where}: add it to World"
+        return {name: known[name] for name in needed}
+
+
+def _public_functions() -> list[Callable[..., Any]]:
+    """Every public function of the store that is given a connection or an engine, the deleting one last."""
+    found = []
+    for module in pkgutil.iter_modules(store.__path__):
+        if module.name in {"migrations", "engine", "embedded"}:
+            continue
+        members = vars(importlib.import_module(f"{store.__name__}.{module.name}")).values()
+        found += [f for f in members if inspect.isfunction(f) and f.__module__.endswith(f".{module.name}")]
+    public = [f for f in found if not f.__name__.startswith("_")]
+    open_ = [f for f in public if {"connection", "engine"} & inspect.signature(f).parameters.keys()]
+    return sorted(open_, key=lambda f: f.__name__ == "delete_project")
+
+
+def _finish(result: Any) -> None:
+    if isinstance(result, AbstractContextManager):
+        with result:
+            pass
+    elif isinstance(result, Iterator):
+        list(result)
+
+
+def test_no_public_function_of_the_store_changes_knowledge_past_the_ledger(armed: Engine) -> None:
+    with armed.begin() as connection:
+        world = World(connection)
+    walked = _public_functions()
+    assert len(walked) > 60
+    for function in walked:
+        with armed.begin() as connection:
+            _finish(function(**world.arguments(function, connection=connection, engine=armed)))
+
+
+def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, settings: Settings) -> None:
+    import_memories(armed, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
+    with open_run(armed, "garden", settings=settings, planned=()) as run:
+        embed_memories(run)
+        update_similarity_graph(run)
+        form_clusters(run)
+        assert merge_clusters(run).created > 0
+        score_relevance(run)
+    undone = roll_back(armed, run.job_id, settings=settings, changed_by="test")
+    assert undone.memories_deleted > 0
+    redone = roll_back(armed, undone.rollback_id, settings=settings, changed_by="test")
+    assert redone.memories_recreated == undone.memories_deleted
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE {SCHEMA}.task_memories SET pinned = true",
+        f"UPDATE {SCHEMA}.task_memories SET version = version + 1",
+        f"DELETE FROM {SCHEMA}.task_memories WHERE consolidated_into_id IS NULL",
+        f"UPDATE {SCHEMA}.consolidated_memories SET content = 'other'",
+        f"UPDATE {SCHEMA}.memory_files SET path = 'other.py'",
+        f"DELETE FROM {SCHEMA}.memory_lineage",
+        f"INSERT INTO {SCHEMA}.playbook_entries (project_id, content, content_hash) "
+        f"SELECT id, 'x', 'h' FROM {SCHEMA}.projects",
+    ],
+)
+def test_the_trigger_sees_a_change_past_the_ledger(armed: Engine, statement: str) -> None:
+    with armed.begin() as connection:
+        World(connection)
+    with pytest.raises(DBAPIError, match="not in the ledger"), armed.begin() as connection:
+        connection.execute(text(statement))
+
+
+def test_the_trigger_sees_a_ledger_that_tells_something_else(armed: Engine) -> None:
+    with armed.begin() as connection:
+        world = World(connection)
+    with armed.connect() as connection:
+        update_rows(**world.arguments(update_rows, connection=connection))
+        connection.execute(text(f"UPDATE {task_memories} SET importance = 0.9 WHERE id = :id"), {"id": world.raw[3]})
+        with pytest.raises(DBAPIError, match="not in the ledger"):
+            connection.commit()

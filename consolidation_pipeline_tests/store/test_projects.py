@@ -1,0 +1,125 @@
+"""Projects: what may be a name, and what is left when one is deleted."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.jobs import append_event, append_job
+from consolidation_pipeline.store.ledger import Change, insert_rows, update_rows
+from consolidation_pipeline.store.projects import (
+    configure_project,
+    create_project,
+    delete_project,
+    get_project,
+    list_projects,
+)
+from consolidation_pipeline.store.schema import SCHEMA, metadata, playbook_entries, task_memories
+from consolidation_pipeline_tests.store.planting import (
+    author,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+)
+
+GOOD = ["a", "0", "a.b_c-d", "9-", "a" * 63, "project.2024_v1-x"]
+BAD = ["", "A", "-a", ".a", "_a", "a" * 64, "a b", "a/b", "ä", "a\n", "a\nb", "٣", "a,b", "a'b", " a", "a "]
+
+
+@pytest.mark.parametrize("slug", GOOD)
+def test_a_good_slug_is_taken(engine: Engine, slug: str) -> None:
+    with engine.begin() as connection:
+        assert create_project(connection, slug, {"merge": False}).slug == slug
+        assert get_project(connection, slug).config == {"merge": False}
+
+
+@pytest.mark.parametrize("slug", BAD)
+def test_a_bad_slug_is_refused_by_code_and_database_alike(engine: Engine, slug: str) -> None:
+    with engine.connect() as connection:
+        with pytest.raises(UsageError, match="1 to 63"):
+            create_project(connection, slug)
+        with pytest.raises(IntegrityError, match="slug"):
+            connection.execute(text(f"INSERT INTO {SCHEMA}.projects (slug) VALUES (:slug)"), {"slug": slug})
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(slug=st.text(st.sampled_from("ab09.-_A \nä\x7f"), max_size=5))
+@example("a\n")
+def test_code_and_database_agree_on_every_slug(engine: Engine, slug: str) -> None:
+    rule = f"SELECT CAST(:slug AS text) ~ '{'^[a-z0-9][a-z0-9._-]{0,62}$'}'"
+    with engine.connect() as connection:
+        taken = connection.execute(text(rule), {"slug": slug}).scalar_one()
+        try:
+            create_project(connection, slug)
+        except UsageError:
+            assert not taken
+        else:
+            assert taken
+
+
+def test_a_slug_is_taken_once_and_the_transaction_goes_on(engine: Engine) -> None:
+    with engine.begin() as connection:
+        create_project(connection, "garden")
+        with pytest.raises(ConflictError, match="garden"):
+            create_project(connection, "garden")
+        create_project(connection, "another")
+        assert [project.slug for project in list_projects(connection)] == ["another", "garden"]
+
+
+def test_an_unknown_project_is_answered_with_those_that_exist(engine: Engine) -> None:
+    with engine.begin() as connection:
+        with pytest.raises(NotFoundError, match="none"):
+            get_project(connection, "gardn")
+        create_project(connection, "garden")
+        with pytest.raises(NotFoundError, match=r"gardn.*garden"):
+            configure_project(connection, "gardn", config={}, consolidation_enabled=True)
+
+
+def test_a_configuration_is_replaced(engine: Engine) -> None:
+    with engine.begin() as connection:
+        create_project(connection, "garden", {"merge": False, "center": False})
+        changed = configure_project(connection, "garden", config={"merge": True}, consolidation_enabled=False)
+        assert changed == get_project(connection, "garden")
+        assert (changed.config, changed.consolidation_enabled) == ({"merge": True}, False)
+
+
+def test_deleting_leaves_the_ledger_and_what_outlives_a_project(engine: Engine) -> None:
+    with engine.begin() as connection:
+        kept = plant_project(connection, "kept")
+        plant_memories(connection, kept, [new_memory("stays", files=("a.py",))])
+        gone = plant_project(connection, "gone")
+        raw = plant_memories(connection, gone, [new_memory(key, files=("a.py",)) for key in "ab"])
+        merged = plant_merged(connection, gone, "ab", raw, files=["a.py"])
+        hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw]
+        update_rows(connection, author(gone), task_memories, hide, operation="merge")
+        entry = Change(uuid4(), uuid4(), {"content": "Do.", "content_hash": "h"})
+        insert_rows(connection, author(gone), playbook_entries, [entry], operation="promote")
+        append_job(connection, gone.id, trigger_type="manual", triggered_by="test", options={})
+        append_event(connection, gone.id, "test.event", {})
+        columns = "project_id, purpose, model, prompt_hash, status"
+        call = f"INSERT INTO {SCHEMA}.llm_calls ({columns}) VALUES (:project, '', '', '', 'failed')"
+        connection.execute(text(call), {"project": gone.id})
+    with engine.begin() as connection:
+        delete_project(connection, gone)
+    with engine.connect() as connection:
+        left = {}
+        for table in metadata.sorted_tables:
+            owner = "id" if table.name == "projects" else "project_id"
+            query = f"SELECT count(*) FROM {table} WHERE {owner} = :project"
+            left[table.name] = connection.execute(text(query), {"project": gone.id}).scalar_one()
+        assert {name for name, rows in left.items() if rows} == {
+            "consolidation_changes",
+            "consolidation_events",
+            "llm_calls",
+        }
+        assert left["consolidation_changes"] == 4
+        assert [project.slug for project in list_projects(connection)] == ["kept"]
+        assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_files")).scalar_one() == 1
