@@ -56,7 +56,9 @@ def run_project(slug: str, *, phases: Sequence[str] | None = None, triggered_by:
     with engine.connect() as connection:
         job = find_job_of_run(connection, result.run_id)
         if job is None and is_project_busy(connection, project.id):
-            raise ProjectBusyError(f"project {slug} is busy: another run or rollback holds it; try again when it is done")
+            raise ProjectBusyError(
+                f"project {slug} is busy: another run or rollback holds it; try again when it is done"
+            )
     seconds = time.monotonic() - began
     if job is None:
         return RunOutcome(slug, None, result.run_id, "failed", {}, _first_error(result), seconds)

@@ -6,6 +6,7 @@ A project's ``config`` column holds what differs from the defaults; a job row ho
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -123,7 +124,7 @@ class ConsolidationOptions(BaseModel):
     def _thresholds_in_order(self) -> ConsolidationOptions:
         tiers = [(n, getattr(self, n)) for n in ("t_merge", "t_suggest", "t_pattern")]
         given = [(name, value) for name, value in tiers if value != "auto"]
-        for (upper, high), (lower, low) in zip(given, given[1:], strict=False):
+        for (upper, high), (lower, low) in pairwise(given):
             if high < low:
                 raise ValueError(f"{upper} = {high} must not be below {lower} = {low}")
         return self
@@ -137,7 +138,7 @@ def parse_options(config: Mapping[str, Any], *, base: ConsolidationOptions | Non
     """Options from a mapping of keys (or their aliases) to values, on top of ``base`` (the defaults).
 
     Raises:
-        InvalidOptionError: a key is unknown or a value out of range; the message names the key, the value and the range.
+        InvalidOptionError: a key is unknown or a value out of range; the message names key, value and range.
     """
     try:
         given = ConsolidationOptions.model_validate(dict(config)).model_dump(exclude_unset=True)

@@ -70,33 +70,33 @@ def history(
 
 
 def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title="changes, newest first", title_justify="left", box=None)
-    for name in ("when", "operation", "rows", "by", "why"):
-        table.add_column(name, justify="right" if name == "rows" else "left")
-    table.add_column("group", no_wrap=True, min_width=36)
+    table = _listing("changes", "group", "when (UTC)", "operation", "rows")
     for group in groups:
         undone = "rolled back; " if group["rolled_back"] else ""
-        unsure = group["confidence"] is None or group["operation"] == "rollback"
-        sure = "" if unsure else f" ({group['confidence']:.2f})"
-        why = f"{undone}{group['reason'] or ''}{sure}"
-        when = say(group["changed_at"])
-        row = (when, group["operation"], str(group["changes"]), group["changed_by"], why, str(group["group_id"]))
-        table.add_row(*row, style="dim" if undone else None)
+        why = f"{undone}{group['reason'] or 'no reason given'} (by {group['changed_by']})"
+        what = (f"{group['changed_at']:%Y-%m-%d %H:%M}", group["operation"], str(group["changes"]))
+        table.add_row(f"{group['group_id']}\n  {why}", *what, style="dim" if undone else None)
     return table
 
 
 def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
+    table = _listing("jobs", "job", "when (UTC)", "status", "absorbed")
+    for job in jobs:
+        error = short(job["error_message"] or "", _TEXT_WIDTH)
+        told = f"by {job['triggered_by']}" + (f": {error}" if error else "")
+        what = (f"{job['created_at']:%Y-%m-%d %H:%M}", job["status"], str(job["memories_merged"]))
+        table.add_row(f"{job['id']}\n  {told}", *what)
+    return table
+
+
+def _listing(title: str, *names: str) -> Table:
+    """A table of ids, each with a line of words under it, that is whole in 80 columns."""
     from rich.table import Table
 
-    table = Table(title="jobs, newest first", title_justify="left", box=None)
-    for name in ("when", "status", "absorbed", "by", "error"):
-        table.add_column(name, justify="right" if name == "absorbed" else "left")
-    table.add_column("job", no_wrap=True, min_width=36)
-    for job in jobs:
-        row = (say(job["created_at"]), job["status"], str(job["memories_merged"]), job["triggered_by"])
-        table.add_row(*row, short(job["error_message"] or "", _TEXT_WIDTH), str(job["id"]))
+    table = Table(title=f"{title}, newest first", title_justify="left", box=None)
+    for name in names[:-1]:
+        table.add_column(name, no_wrap=name != names[0])
+    table.add_column(names[-1], justify="right")
     return table
 
 

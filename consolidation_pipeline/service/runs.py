@@ -251,13 +251,13 @@ def _state(connection: Connection, project: Project, options: ConsolidationOptio
 
 
 def find_unchanged(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
-    """The last whole run's job when nothing changed since it ended, so that another run would do nothing."""
+    """The newest job, when it was a whole run and nothing changed since, so that another run would do nothing."""
     with engine.connect() as connection:
-        last = jobs.find_last_job(connection, project.id)
-        if last is None or "state" not in last.metrics:
+        newest = jobs.list_jobs(connection, project.id, limit=1)
+        if not newest or "state" not in newest[0].metrics:
             return None
         state = _state(connection, project, effective_options(project, settings), datetime.now(UTC))
-    return last if last.metrics["state"] == state else None
+    return newest[0] if newest[0].metrics["state"] == state else None
 
 
 def settle_dead_jobs(engine: Engine, project: Project) -> bool:

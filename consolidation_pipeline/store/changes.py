@@ -69,47 +69,52 @@ _STANDS = f"""
         SELECT count(id) % 2 = 0 FROM undone))"""
 
 
+# Rows whose later changes matter, each with the seq after which they do: rows that are, by their version, no longer in
+# the state the changes left them in, and rows derived from what the changes touched.
+_REACHED = f"""
+    WITH RECURSIVE chosen AS (
+        SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
+            lead(version_before) OVER w AS next_before
+        FROM {_CHANGES} WHERE seq = ANY(:changes) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
+    base AS (
+        SELECT c.entity_id AS id, min(c.seq) AS seq, bool_or(c.version_after IS DISTINCT FROM
+            CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END) AS has_moved
+        FROM chosen c, LATERAL (SELECT version_after FROM {_CHANGES}
+            WHERE entity_id = c.entity_id ORDER BY seq DESC LIMIT 1) n
+        GROUP BY c.entity_id),
+    reached AS (
+        SELECT id FROM base
+        UNION
+        SELECT l.child_id FROM {SCHEMA}.memory_lineage l JOIN reached ON l.parent_id = reached.id
+            WHERE EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories m WHERE m.id = l.parent_id))
+    SELECT reached.id, coalesce(base.seq, (SELECT min(seq) FROM base)) AS seq
+    FROM reached LEFT JOIN base ON base.id = reached.id WHERE coalesce(base.has_moved, true)
+"""
+_LATER = f"""
+    SELECT c.seq, c.group_id FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS reached(id, seq)
+        JOIN {_CHANGES} c ON c.entity_id = reached.id AND c.seq > reached.seq WHERE {_STANDS}
+"""
+
+
 def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[Any]]:
     """Later changes that stand on what ``changes`` did, by seq: to the same rows, or to rows derived from them.
 
     Whole groups, and what stands on those in turn, so that undoing all of it is consistent. Nothing stands on a row
     that is, by its version, in the state the changes left it in, whatever was done and undone since.
     """
-    found: dict[int, Row[Any]] = {}
+    known, found = set(changes), dict[int, Row[Any]]()
     while True:
-        rows = connection.execute(
-            text(
-                f"""
-                WITH RECURSIVE chosen AS (
-                    SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
-                        lead(version_before) OVER w AS next_before
-                    FROM {_CHANGES} WHERE seq = ANY(CAST(:changes AS bigint[]))
-                    WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
-                base AS (
-                    SELECT c.entity_id AS id, min(c.seq) AS seq, bool_or(c.version_after IS DISTINCT FROM
-                        CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END) AS has_moved
-                    FROM chosen c, LATERAL (SELECT version_after FROM {_CHANGES}
-                        WHERE entity_id = c.entity_id ORDER BY seq DESC LIMIT 1) n
-                    GROUP BY c.entity_id),
-                reached AS (
-                    SELECT id FROM base
-                    UNION
-                    SELECT l.child_id FROM {SCHEMA}.memory_lineage l JOIN reached ON l.parent_id = reached.id
-                        WHERE EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories m WHERE m.id = l.parent_id)),
-                later AS (
-                    SELECT DISTINCT c.group_id FROM {_CHANGES} c JOIN reached ON reached.id = c.entity_id
-                        LEFT JOIN base ON base.id = c.entity_id
-                    WHERE c.seq > coalesce(base.seq, (SELECT min(seq) FROM base)) AND coalesce(base.has_moved, true)
-                        AND NOT EXISTS (SELECT 1 FROM chosen WHERE chosen.seq = c.seq) AND {_STANDS})
-                SELECT c.id, c.seq FROM {_CHANGES} c WHERE c.group_id IN (SELECT group_id FROM later)
-                    AND NOT EXISTS (SELECT 1 FROM chosen WHERE chosen.seq = c.seq) AND {_STANDS} ORDER BY c.seq
-                """
-            ),
-            {"changes": [*changes, *found]},
-        ).all()
-        if not rows:
+        reached = connection.execute(text(_REACHED), {"changes": list(known)}).all()
+        parameters = {"ids": [row.id for row in reached], "seqs": [row.seq for row in reached]}
+        later = connection.execute(text(_LATER), parameters)
+        groups = {row.group_id for row in later if row.seq not in known}
+        query = f"SELECT c.id, c.seq FROM {_CHANGES} c WHERE c.group_id = ANY(CAST(:groups AS uuid[])) AND {_STANDS}"
+        rows = connection.execute(text(query), {"groups": list(groups)})
+        new = {row.seq: row for row in rows if row.seq not in known}
+        if not new:
             return [found[seq] for seq in sorted(found)]
-        found |= {row.seq: row for row in rows}
+        found |= new
+        known |= new.keys()
 
 
 # What a reader may narrow the ledger down to; null = everything.

@@ -97,14 +97,19 @@ def find_shared_members(connection: Connection, project_id: UUID) -> list[str]:
 
 
 def find_abandoned(connection: Connection, project_id: UUID) -> list[str]:
-    """Consolidated memories without a successor that is active, or superseded by one that is."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT m.id FROM {s}.task_memories m LEFT JOIN {s}.consolidated_memories c ON c.id = m.consolidated_into_id "
-        "WHERE m.project_id = :project AND m.is_consolidated AND (c.id IS NULL OR c.retired_at IS NOT NULL "
-        "AND c.superseded_by_id IS NULL)",
-    )
+    """Consolidated memories without a successor that is active, or superseded, at last, by one that is."""
+    query = """
+        WITH RECURSIVE carriers AS (
+            SELECT m.id AS memory, c.id, c.retired_at, c.superseded_by_id
+            FROM {s}.task_memories m LEFT JOIN {s}.consolidated_memories c ON c.id = m.consolidated_into_id
+            WHERE m.project_id = :project AND m.is_consolidated
+            UNION
+            SELECT r.memory, c.id, c.retired_at, c.superseded_by_id
+            FROM carriers r JOIN {s}.consolidated_memories c ON c.id = r.superseded_by_id
+            WHERE r.retired_at IS NOT NULL)
+        SELECT memory FROM carriers GROUP BY memory HAVING NOT bool_or(id IS NOT NULL AND retired_at IS NULL)
+    """
+    return _ids(connection, project_id, query)
 
 
 def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:

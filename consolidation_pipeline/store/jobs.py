@@ -132,13 +132,6 @@ def find_job_of_run(connection: Connection, run_id: str) -> Row[Any] | None:
     return connection.execute(select(jobs).where(jobs.c.dagster_run_id == run_id)).one_or_none()
 
 
-def find_last_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
-    """The project's newest job that completed."""
-    jobs = consolidation_jobs
-    chosen = select(jobs).where(jobs.c.project_id == project_id, jobs.c.status == "completed")
-    return connection.execute(chosen.order_by(jobs.c.completed_at.desc()).limit(1)).one_or_none()
-
-
 def list_jobs(connection: Connection, project_id: UUID, *, limit: int, offset: int = 0) -> Sequence[Row[Any]]:
     """Jobs of a project, newest first."""
     jobs = consolidation_jobs.c

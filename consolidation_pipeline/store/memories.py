@@ -245,7 +245,7 @@ def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: d
     """Active rows of ``table`` with their ages and confirmed relations as of an instant."""
     query = f"""
         WITH ends AS (
-            SELECT id, confidence FROM {SCHEMA}.memory_relations, unnest(ARRAY[a_id, b_id]) AS id
+            SELECT side.id, confidence FROM {SCHEMA}.memory_relations, unnest(ARRAY[a_id, b_id]) AS side(id)
             WHERE project_id = :project AND status = 'confirmed' AND created_at <= :as_of),
         links AS (SELECT id, count(*) AS relations, avg(confidence) AS confidence FROM ends GROUP BY id)
         SELECT t.id, extract(epoch FROM :as_of - t.learned_at)::float8 / 86400,

@@ -274,6 +274,7 @@ consolidated_memories = Table(
     Index("consolidated_memories_active_idx", "project_id", "kind", postgresql_where=text("retired_at IS NULL")),
     Index("consolidated_memories_embedded_content_idx", "embedding_model", "content_hash"),
     Index("consolidated_memories_cluster_key_idx", "project_id", "cluster_key"),
+    Index("consolidated_memories_superseded_by_id_idx", "superseded_by_id"),
     Index("consolidated_memories_source_memory_ids_idx", "source_memory_ids", postgresql_using="gin"),
     Index("consolidated_memories_content_tsv_idx", "content_tsv", postgresql_using="gin"),
     Index(

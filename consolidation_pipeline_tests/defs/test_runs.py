@@ -10,12 +10,12 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
 from consolidation_pipeline.defs.sensors import job_status_sensor, new_memories_sensor, projects_sensor
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
+from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.service.importing import import_memories
 from consolidation_pipeline.service.runs import PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings

@@ -7,8 +7,12 @@ from itertools import count
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
+from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service import runs
@@ -280,7 +284,7 @@ def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline:
     assert pipeline.run().report.metrics["memories_merged"] == 0
 
 
-def test_agents_that_write_and_read_during_a_run_are_neither_blocked_nor_lost(pipeline: Pipeline) -> None:
+def test_agents_that_write_and_read_during_a_run_are_neither_refused_nor_lost(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     over, errors = threading.Event(), []
     written = count()
@@ -290,7 +294,8 @@ def test_agents_that_write_and_read_during_a_run_are_neither_blocked_nor_lost(pi
             while not over.is_set():
                 number = next(written)
                 pipeline.add([note(f"agent-{number}", f"{LESSONS[number % 12]} Noted by agent {number}.")])
-                pipeline.write("UPDATE {s}.task_memories SET reused_count = reused_count + 1, last_accessed_at = now()")
+                used = memory_id(SLUG, "test", f"lesson-{number % 12}-0")
+                pipeline.write("UPDATE {s}.task_memories SET reused_count = reused_count + 1 WHERE id = :id", id=used)
         except Exception as error:
             errors.append(error)
 
@@ -305,4 +310,42 @@ def test_agents_that_write_and_read_during_a_run_are_neither_blocked_nor_lost(pi
     assert errors == []
     assert statuses == ["completed"] * 3
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories") == len(corpus()) + next(written)
+    assert broken_rules(pipeline) == []
+
+
+def drop_connections(pipeline: Pipeline) -> None:
+    """End every connection to the database, as a restart of the server does."""
+    url = pipeline.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def ask_over_a_dropped_connection(pipeline: Pipeline) -> None:
+    with pipeline.engine.begin() as connection:
+        drop_connections(pipeline)
+        connection.execute(text("SELECT 1"))
+
+
+def test_a_run_goes_on_after_the_database_dropped_its_connections_between_two_phases(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:3])
+        drop_connections(pipeline)
+        run_phases(run, PHASES[3:])
+    assert job(pipeline, run.job_id).status == "completed"
+    assert broken_rules(pipeline) == []
+
+
+def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:3])
+        with pytest.raises(OperationalError), run.phase("merged_memories"):
+            ask_over_a_dropped_connection(pipeline)
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.phases_failed) == ("failed", ["merged_memories"])
+    assert pipeline.run().merging.created == len(LESSONS)
     assert broken_rules(pipeline) == []

@@ -597,6 +597,13 @@ def upgrade() -> None:
         schema="consolidation",
         postgresql_using="gin",
     )
+    op.create_index(
+        "consolidated_memories_superseded_by_id_idx",
+        "consolidated_memories",
+        ["superseded_by_id"],
+        unique=False,
+        schema="consolidation",
+    )
     op.create_table(
         "consolidation_jobs",
         sa.Column("id", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False, comment="Job id."),

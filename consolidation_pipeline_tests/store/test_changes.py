@@ -1,0 +1,241 @@
+"""Reading the ledger: what an id names, what stands on it, and what was undone, however often."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.store.changes import (
+    count_changes,
+    find_scope,
+    list_changes,
+    list_dependents,
+    list_groups,
+    list_job_changes,
+)
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.ledger import Change, insert_rows, revert_changes, update_rows
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.schema import consolidated_memories, task_memories
+from consolidation_pipeline_tests.store.planting import (
+    author,
+    contents,
+    merged_values,
+    new_memory,
+    newest_change,
+    plant_memories,
+    plant_project,
+)
+
+
+class History:
+    """A project whose jobs change memories, undo and redo."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.project: Project = plant_project(connection)
+        self.raw = plant_memories(connection, self.project, [new_memory(key) for key in "abcd"])
+        self.versions = dict.fromkeys(self.raw, 1)
+
+    def edit(self, *ids: UUID, job: UUID | None = None) -> UUID:
+        """Edit memories in one group; the group."""
+        group = uuid4()
+        changes = [Change(id_, group, {"tags": [str(group)]}, self.versions[id_]) for id_ in ids]
+        update_rows(self.connection, author(self.project, job), task_memories, changes, operation="edit")
+        rows = list_changes(self.connection, self.project.id, limit=len(ids))
+        self.versions |= {row.entity_id: row.version_after for row in rows}
+        return group
+
+    def derive(self, kind: str, parents: list[UUID], job: UUID | None = None) -> tuple[UUID, UUID]:
+        """A merged memory of raw ones, or a pattern of merged ones: its id and its group."""
+        lineage = [{"parent_id": str(p), "parent_kind": "raw", "similarity": None, "job_id": None} for p in parents]
+        level = {"kind": kind, "abstraction_level": 1 if kind == "merged" else 2, "lineage": lineage}
+        change = Change(uuid4(), uuid4(), merged_values(kind, **level))
+        insert_rows(self.connection, author(self.project, job), consolidated_memories, [change], operation="merge")
+        return change.entity_id, change.group_id
+
+    def roll_back(self, target: UUID, *, cascade: bool = False) -> UUID:
+        """Undo what an id names, as the rollback service does; the group of the undoing."""
+        scope = find_scope(self.connection, target)
+        assert scope is not None
+        dependents = list_dependents(self.connection, scope.changes)
+        if dependents and not cascade:
+            raise ConflictError("stands in the way", tuple(str(row.id) for row in dependents))
+        group = uuid4()
+        changes = [*scope.changes, *(row.seq for row in dependents)]
+        revert_changes(self.connection, author(self.project), changes, group_id=group, reason=None)
+        chosen = task_memories.select().with_only_columns(task_memories.c.id, task_memories.c.version)
+        self.versions = dict(self.connection.execute(chosen).tuples().all())
+        return group
+
+    def state(self) -> dict[str, list[tuple[str | None, ...]]]:
+        return contents(self.connection)
+
+    def undone(self) -> dict[UUID, bool]:
+        groups = list_groups(self.connection, self.project.id, limit=100)
+        return {row.group_id: row.rolled_back for row in groups}
+
+
+@pytest.fixture
+def history(engine: Engine) -> Iterator[History]:
+    with engine.connect() as connection:
+        yield History(connection)
+
+
+def test_an_id_names_a_change_a_group_or_a_job(history: History) -> None:
+    job = uuid4()
+    first, second = history.edit(*history.raw[:2], job=job), history.edit(history.raw[2], job=job)
+    history.edit(history.raw[3])
+    change = list_changes(history.connection, history.project.id, limit=1)[0].id
+    scopes = [find_scope(history.connection, target) for target in (change, first, second, job)]
+    found = [(scope.kind, list(scope.changes), scope.project) for scope in scopes if scope is not None]
+    project = history.project
+    assert found == [
+        ("change", [4], project),
+        ("group", [1, 2], project),
+        ("group", [3], project),
+        ("job", [1, 2, 3], project),
+    ]
+    assert find_scope(history.connection, uuid4()) is None
+
+
+def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
+    job = uuid4()
+    first = history.edit(history.raw[0], job=job)
+    history.edit(history.raw[1], job=job)
+    history.roll_back(first)
+    scope = find_scope(history.connection, job)
+    assert scope is not None
+    assert list(scope.changes) == [2]
+
+
+def test_what_was_undone_altogether_is_given_so_that_it_can_be_refused(history: History) -> None:
+    group = history.edit(*history.raw[:2])
+    history.roll_back(group)
+    with pytest.raises(ConflictError, match="rolled back before"):
+        history.roll_back(group)
+
+
+def test_a_job_can_be_undone_redone_and_undone_again(history: History) -> None:
+    states = [history.state()]
+    job = uuid4()
+    part = history.edit(*history.raw[:2], job=job)
+    history.edit(*history.raw[2:], job=job)
+    states.append(history.state())
+    for _ in range(3):
+        undoing = history.roll_back(job)
+        assert history.state() == states[0]
+        assert history.undone()[part]
+        history.roll_back(undoing)
+        assert history.state() == states[1]
+        assert not history.undone()[part]
+    history.roll_back(history.roll_back(part))
+    history.roll_back(job)
+    assert history.state() == states[0]
+
+
+def test_jobs_are_undone_and_redone_like_the_steps_of_an_editor(history: History) -> None:
+    states, jobs = [history.state()], [uuid4() for _ in range(3)]
+    for job in jobs:
+        history.edit(*history.raw, job=job)
+        states.append(history.state())
+    undoings = []
+    for number in (2, 1, 0):
+        undoings.append(history.roll_back(jobs[number]))
+        assert history.state() == states[number]
+    for number in (1, 2, 3):
+        history.roll_back(undoings.pop())
+        assert history.state() == states[number]
+    history.roll_back(jobs[0], cascade=True)
+    assert history.state() == states[0]
+
+
+def test_later_changes_of_the_same_rows_stand_on_a_change_with_their_whole_group(history: History) -> None:
+    first = history.edit(history.raw[0])
+    second = history.edit(*history.raw[:2])
+    third = history.edit(*history.raw[1:3])
+    history.edit(history.raw[3])
+    before = history.state()
+    scope = find_scope(history.connection, first)
+    assert scope is not None
+    assert [row.seq for row in list_dependents(history.connection, scope.changes)] == [2, 3, 4, 5]
+    with pytest.raises(ConflictError):
+        history.roll_back(first)
+    history.roll_back(history.roll_back(first, cascade=True))
+    assert history.state() == before
+    assert {group: undone for group, undone in history.undone().items() if group in {first, second, third}} == {
+        first: False,
+        second: False,
+        third: False,
+    }
+
+
+def test_what_was_undone_does_not_stand_in_the_way(history: History) -> None:
+    before = history.state()
+    first = history.edit(history.raw[0])
+    second = history.edit(history.raw[0])
+    for _ in range(2):  # undone, redone, undone
+        undoing = history.roll_back(second)
+        history.roll_back(undoing)
+    history.roll_back(second)
+    history.roll_back(first)
+    assert history.state() == before
+
+
+def test_a_change_between_two_of_a_job_stands_on_the_first(history: History) -> None:
+    job = uuid4()
+    history.edit(history.raw[0], job=job)
+    between = history.edit(history.raw[0])
+    history.edit(history.raw[0], job=job)
+    with pytest.raises(ConflictError):
+        history.roll_back(job)
+    before = history.state()
+    history.roll_back(history.roll_back(job, cascade=True))
+    assert history.state() == before
+    assert not history.undone()[between]
+
+
+def test_what_was_derived_stands_on_what_it_was_made_from(history: History) -> None:
+    before = history.state()
+    merged, merging = history.derive("merged", history.raw[:2])
+    pattern, _ = history.derive("pattern", [merged])
+    history.derive("pattern", [pattern])
+    history.edit(history.raw[3])
+    scope = find_scope(history.connection, merging)
+    assert scope is not None
+    assert [row.seq for row in list_dependents(history.connection, scope.changes)] == [2, 3]
+    history.roll_back(merging, cascade=True)
+    history.roll_back(list_changes(history.connection, history.project.id, limit=100)[3].group_id)
+    assert history.state() == before
+
+
+def test_an_archived_source_does_not_hold_what_was_not_made_from_it(history: History) -> None:
+    history.derive("merged", history.raw[:2])
+    edit = history.edit(history.raw[0])
+    history.derive("merged", history.raw[:2])
+    scope = find_scope(history.connection, edit)
+    assert scope is not None
+    assert list_dependents(history.connection, scope.changes) == []
+
+
+def test_changes_are_counted_and_narrowed(history: History) -> None:
+    job = uuid4()
+    history.edit(*history.raw, job=job)
+    group = history.edit(history.raw[0])
+    history.roll_back(group)
+    connection, project = history.connection, history.project.id
+    assert count_changes(connection, project) == 6
+    assert count_changes(connection, project, operation="rollback") == 1
+    assert count_changes(connection, project, job_id=job) == 4
+    assert [row.seq for row in list_changes(connection, project, limit=2)] == [6, 5]
+    ids, total = list_job_changes(connection, job, limit=3)
+    assert total == 4
+    assert ids == [row.id for row in reversed(list_changes(connection, project, limit=9, job_id=job))][:3]
+    assert [row.changes for row in list_groups(connection, project, limit=9)] == [1, 1, 4]
+    assert [row.operation for row in list_groups(connection, project, limit=1)] == ["rollback"]
+    assert count_changes(connection, plant_project(connection, "other").id) == 0
+    assert newest_change(connection) == 6

@@ -1,0 +1,161 @@
+"""Each check finds what it is for, and nothing where all is well."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store import invariants
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.graph import (
+    Calibration,
+    Member,
+    append_calibration,
+    append_neighbors,
+    replace_clusters,
+)
+from consolidation_pipeline.store.ledger import Change, update_rows
+from consolidation_pipeline.store.memories import save_embeddings, save_relevance
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.schema import SCHEMA, task_memories
+from consolidation_pipeline.store.vectors_io import to_ids
+from consolidation_pipeline_tests.store.planting import (
+    MODEL,
+    author,
+    merged_values,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+    unit_vector,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
+
+# Check -> statements that break what it watches over, and text that stands in what it finds.
+RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
+NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
+VIOLATIONS: list[tuple[str, str, str]] = [
+    ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
+    ("find_unembedded", f"UPDATE {RAW} SET embedding = NULL WHERE id = :a", "{a}"),
+    ("find_mixed_models", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
+    ("find_denormalized", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 1.5", "1.5"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 'NaN'", "nan"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET b = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", "ffffffff"),
+    ("find_chains", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
+    (
+        "find_shared_members",
+        f"INSERT INTO {CLUSTERS} (project_id, tier, cluster_key, member_id, member_kind, is_representative) "
+        f"SELECT project_id, 'merge', 'two', id, 'raw', true FROM {RAW} WHERE id = :a",
+        "{a} 2",
+    ),
+    ("find_abandoned", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :m", "{a}"),
+    ("find_abandoned", f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = id WHERE id = :m", "{a}"),
+    (
+        "find_abandoned",
+        f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = CASE id WHEN :m THEN CAST(:n AS uuid) END",
+        "{a}",
+    ),
+    ("find_orphan_lineage", f"UPDATE {LINEAGE} SET parent_id = gen_random_uuid() WHERE parent_id = :a", "{m}"),
+    ("find_orphan_lineage", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
+    ("find_repeated_facts", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
+    ("find_lost_literals", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
+    ("find_unscored", f"UPDATE {RAW} SET relevance_score = NULL WHERE id = :c", "{c}"),
+    ("find_unscored", f"UPDATE {RAW} SET relevance_score = 'NaN' WHERE id = :c", "{c}"),
+    ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 0 WHERE id = :m", "{m}"),
+    ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 'Infinity' WHERE id = :m", "{m}"),
+    ("find_unbalanced_ledger", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
+    ("find_miscounted", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
+]
+
+
+@pytest.fixture
+def connection(engine: Engine) -> Iterator[Connection]:
+    with engine.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def project(connection: Connection) -> Project:
+    return plant_project(connection)
+
+
+@pytest.fixture
+def ids(connection: Connection, project: Project) -> dict[str, UUID]:
+    """A healthy project: ``a`` and ``b`` stand behind ``m``, ``c`` is active, ``d`` archived, ``n`` holds nothing."""
+    bodies = {"a": "Retry after 30 seconds.", "b": "Retry after 30 seconds!", "c": "Use v2.", "d": "Old."}
+    raw = plant_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in bodies.items()])
+    save_embeddings(connection, "task_memories", to_ids(raw[:3]), np.stack([unit_vector(n) for n in range(3)]), MODEL)
+    m = plant_merged(connection, project, "Retry after 30 seconds.", raw[:2], seed=4)
+    n = plant_merged(connection, project, "Alone.", [], seed=5)
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": m}, 1) for id_ in raw[:2]]
+    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    archive = [Change(raw[3], uuid4(), {"archived_at": NOW}, 1)]
+    update_rows(connection, author(project), task_memories, archive, operation="archive")
+    save_relevance(connection, "task_memories", to_ids(raw[2:3]), np.array([0.5]), NOW)
+    save_relevance(connection, "consolidated_memories", to_ids([m, n]), np.array([0.5, 2.0]), NOW)
+    pair = [to_ids([side]) for side in sorted(raw[:2])]
+    append_neighbors(connection, project.id, MODEL, *pair, np.array([0.97], np.float32))
+    append_calibration(connection, project.id, MODEL, Calibration(1, None, {"t_merge": 0.95}, 3))
+    details = {"weakest_new_pair": 0.95}
+    members = [Member("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]
+    replace_clusters(connection, project.id, None, members)
+    return dict(zip("abcd", raw, strict=True)) | {"m": m, "n": n}
+
+
+@pytest.mark.usefixtures("ids")
+@pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
+def test_nothing_is_found_where_all_is_well(
+    connection: Connection, project: Project, finder: Callable[[Connection, UUID], list[str]]
+) -> None:
+    assert finder(connection, project.id) == []
+
+
+def test_every_check_has_a_violation_to_find() -> None:
+    assert {name for name, _, _ in VIOLATIONS} == FINDERS.keys()
+
+
+@pytest.mark.parametrize(("name", "statement", "expected"), VIOLATIONS)
+def test_a_violation_is_found_in_its_project_alone(
+    connection: Connection, project: Project, ids: dict[str, UUID], name: str, statement: str, expected: str
+) -> None:
+    other = plant_project(connection, "other")
+    named = {key: value for key, value in ids.items() if f":{key}" in statement}
+    connection.execute(text(statement), named)
+    found = FINDERS[name](connection, project.id)
+    assert found
+    assert expected.format(**ids) in "\n".join(found)
+    assert FINDERS[name](connection, other.id) == []
+
+
+def test_an_empty_project_is_healthy(connection: Connection) -> None:
+    empty = plant_project(connection, "empty")
+    assert [finder(connection, empty.id) for finder in FINDERS.values()] == [[]] * len(FINDERS)
+
+
+def test_a_literal_that_did_not_fit_is_not_lost(connection: Connection, project: Project) -> None:
+    (raw,) = plant_memories(connection, project, [new_memory("a", execution_summary="Retry. Wait 30 seconds.")])
+    values = merged_values("Retry.", [raw], details={"dropped": ["Wait 30 seconds."]})
+    merged = plant_merged(connection, project, "Retry.", [raw], details=values["details"])
+    update = [Change(raw, uuid4(), {"consolidated_into_id": merged}, 1)]
+    update_rows(connection, author(project), task_memories, update, operation="merge")
+    assert FINDERS["find_lost_literals"](connection, project.id) == []
+
+
+def test_a_superseded_memory_with_an_active_successor_is_not_abandoned(
+    connection: Connection, project: Project, ids: dict[str, UUID]
+) -> None:
+    statement = f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = :by WHERE id = :id"
+    third = plant_merged(connection, project, "third", [])
+    connection.execute(text(statement), {"id": ids["m"], "by": ids["n"]})
+    assert FINDERS["find_abandoned"](connection, project.id) == []
+    connection.execute(text(statement), {"id": ids["n"], "by": third})
+    assert FINDERS["find_abandoned"](connection, project.id) == []

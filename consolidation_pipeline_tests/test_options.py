@@ -1,0 +1,120 @@
+"""Options: every knob has a range, and whatever is outside is refused by name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from consolidation_pipeline import errors
+from consolidation_pipeline.core.profiles import CAUTIOUS, WORDLLAMA, resolve_thresholds
+from consolidation_pipeline.errors import ConsolidationError, InvalidOptionError
+from consolidation_pipeline.options import ConsolidationOptions, describe_range, parse_options
+
+RANGES = [
+    ("t_merge", 0.50, 0.999, 0.01),
+    ("t_suggest", 0.50, 0.999, 0.01),
+    ("t_pattern", 0.50, 0.999, 0.01),
+    ("t_principle", 0.50, 0.999, 0.01),
+    ("t_promote", 0.70, 0.95, 0.01),
+    ("min_cluster_size", 2, 5, 1),
+    ("min_pattern_size", 2, 10, 1),
+    ("archive_stale_days", 30, 365, 1),
+    ("archive_min_reuse", 0, 10, 1),
+    ("forget_threshold", 0, 1, 0.01),
+    ("new_threshold", 10, 1000, 1),
+    ("active_threshold", 500, 10_000, 1),
+    ("timeout_seconds", 60, 3600, 1),
+    ("rollback_days", 1, 365, 1),
+]
+
+
+@pytest.mark.parametrize(("key", "low", "high", "step"), RANGES)
+def test_both_ends_of_a_range_are_legal_and_what_lies_beyond_is_refused(
+    key: str, low: float, high: float, step: float
+) -> None:
+    assert getattr(parse_options({key: low}), key) == low
+    assert getattr(parse_options({key: high}), key) == high
+    for beyond in (low - step, high + step):
+        with pytest.raises(InvalidOptionError, match=re.escape(f"{key} = {beyond!r} is not allowed")):
+            parse_options({key: beyond})
+
+
+def test_the_defaults_are_those_of_the_design() -> None:
+    options = ConsolidationOptions()
+    assert (options.t_merge, options.t_suggest, options.t_pattern, options.t_principle) == ("auto",) * 4
+    assert (options.t_promote, options.center, options.cluster_method) == (0.85, True, "average")
+    assert (options.min_cluster_size, options.min_pattern_size) == (2, 3)
+    assert (options.archive_stale_days, options.archive_min_reuse, options.forget_threshold) == (90, 3, 0.01)
+    assert (options.new_threshold, options.active_threshold, options.schedule) == (100, 1000, "0 2 * * *")
+    assert (options.timeout_seconds, options.rollback_days, options.audit_days) == (600, 7, 90)
+    assert (options.budget_usd_per_run, options.budget_usd_per_day, options.budget_tokens_per_run) == (1, 5, 2_000_000)
+    assert (options.merge, options.archive, options.forgetting, options.cross_type) == (True, True, False, False)
+    assert options.changed() == {}
+
+
+@pytest.mark.parametrize(
+    ("alias", "name", "value"),
+    [
+        ("similarity_threshold", "t_merge", 0.9),
+        ("consolidation_threshold", "active_threshold", 600),
+        ("promote_confidence_threshold", "t_promote", 0.9),
+        ("min_group_size", "min_pattern_size", 4),
+        ("forget_enabled", "forgetting", True),
+        ("per_day", "budget_usd_per_day", 2.0),
+    ],
+)
+def test_names_of_the_design_documents_are_aliases(alias: str, name: str, value: object) -> None:
+    assert parse_options({alias: value}).changed() == {name: value}
+
+
+def test_an_unknown_key_is_refused_with_the_keys_there_are() -> None:
+    with pytest.raises(InvalidOptionError, match=r"t_merg is not an option; the options are merge, .*t_merge"):
+        parse_options({"t_merg": 0.9})
+
+
+def test_a_lower_tier_must_not_be_above_a_higher_one() -> None:
+    assert parse_options({"t_merge": 0.8, "t_suggest": 0.8, "t_pattern": 0.8})
+    with pytest.raises(InvalidOptionError, match=r"t_merge = 0\.7 must not be below t_suggest = 0\.8"):
+        parse_options({"t_merge": 0.7, "t_suggest": 0.8})
+    with pytest.raises(InvalidOptionError, match=r"t_merge = 0\.7 must not be below t_pattern = 0\.8"):
+        parse_options({"t_merge": 0.7, "t_pattern": 0.8})
+
+
+def test_options_are_laid_over_a_base() -> None:
+    base = parse_options({"llm_model": "openai/x", "t_merge": 0.9})
+    assert parse_options({"t_merge": 0.95}, base=base).changed() == {"llm_model": "openai/x", "t_merge": 0.95}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), "abc", None, [], True])
+def test_what_is_no_number_is_no_threshold(value: object) -> None:
+    with pytest.raises(InvalidOptionError, match="t_merge = "):
+        parse_options({"t_merge": value})
+
+
+def test_every_option_says_what_it_is_and_what_it_takes() -> None:
+    for name, field in ConsolidationOptions.model_fields.items():
+        assert field.description, name
+        assert describe_range(name), name
+
+
+def test_a_model_has_its_own_thresholds_and_an_unknown_one_the_most_cautious() -> None:
+    assert resolve_thresholds("wordllama/l2_supercat_256", {})["t_merge"] == WORDLLAMA.t_merge
+    assert resolve_thresholds("somebody/new-model", {"t_merge": "auto"})["t_merge"] == CAUTIOUS.t_merge == 0.95
+
+
+def test_lower_tiers_follow_a_lowered_threshold_down() -> None:
+    resolved = resolve_thresholds("wordllama/l2_supercat_256", {"t_merge": 0.55})
+    assert (resolved["t_merge"], resolved["t_suggest"], resolved["t_pattern"]) == (0.55, 0.55, 0.55)
+
+
+def test_a_tier_above_the_profile_of_the_one_over_it_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"t_suggest = 0\.9 is above t_merge = 0\.82"):
+        resolve_thresholds("wordllama/l2_supercat_256", {"t_suggest": 0.9})
+
+
+def test_every_error_is_in_the_tree_and_has_an_exit_code() -> None:
+    tree = errors.__doc__ or ""
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ConsolidationError)]
+    assert all(kind.__name__ in tree for kind in kinds)
+    assert {kind.exit_code for kind in kinds} == {1, 2, 3, 4}
