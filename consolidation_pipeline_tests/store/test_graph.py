@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -12,7 +11,6 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import (
     Calibration,
     Member,
@@ -46,17 +44,6 @@ from consolidation_pipeline_tests.store.planting import (
 )
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-
-
-@pytest.fixture
-def connection(engine: Engine) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
-def project(connection: Connection) -> Project:
-    return plant_project(connection)
 
 
 @pytest.fixture
@@ -210,17 +197,15 @@ def _members(raw: list[UUID], **fields: Any) -> list[Member]:
 
 
 def _places(connection: Connection) -> list[Any]:
-    query = f"SELECT ctid::text, xmin::text, job_id, member_id FROM {SCHEMA}.memory_clusters ORDER BY member_id"
+    query = f"SELECT ctid::text, job_id, member_id FROM {SCHEMA}.memory_clusters ORDER BY member_id"
     return list(connection.execute(text(query)))
 
 
 def test_equal_groups_are_not_written_again(connection: Connection, project: Project, raw: list[UUID]) -> None:
     first, second = uuid4(), uuid4()
     replace_clusters(connection, project.id, first, _members(raw))
-    connection.commit()
     before = _places(connection)
     replace_clusters(connection, project.id, second, _members(raw)[::-1])
-    connection.commit()
     assert _places(connection) == before
     assert {row.job_id for row in before} == {first}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
@@ -12,7 +12,6 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store import invariants
-from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import (
     Calibration,
     Member,
@@ -75,17 +74,6 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_unbalanced_ledger", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
     ("find_miscounted", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
 ]
-
-
-@pytest.fixture
-def connection(engine: Engine) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
-def project(connection: Connection) -> Project:
-    return plant_project(connection)
 
 
 @pytest.fixture

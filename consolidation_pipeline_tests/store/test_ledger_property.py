@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, text
 
-from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.ledger import Change, insert_rows, revert_changes, update_rows
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.schema import (
@@ -190,12 +187,6 @@ def _assert_ledger_tells_the_contents(connection: Connection) -> None:
             )
 
 
-@pytest.fixture
-def connection(engine: Engine) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        yield connection
-
-
 @settings(
     deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
@@ -203,7 +194,7 @@ def connection(engine: Engine) -> Iterator[Connection]:
 def test_undoing_the_end_of_any_history_restores_the_state_before_it_and_redoing_the_one_after(
     connection: Connection, data: st.DataObject
 ) -> None:
-    with connection.begin() as transaction:
+    with connection.begin_nested() as transaction:
         garden = Garden(connection, data)
         for _ in range(data.draw(st.integers(1, 7))):
             garden.step()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,7 +13,6 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import NewMemory, content_hash, memory_id, normalized_hash
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.ledger import Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories import (
     Appended,
@@ -43,17 +41,6 @@ from consolidation_pipeline_tests.store.planting import (
 
 NASTY = "tab\t newline\n return\r backslash \\ \\N \\. quote ' \" , {} [] é 漢字 🙂 \u2028 \x7f \x01 %s %(x)s :x"
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.fixture
-def connection(engine: Engine) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
-def project(connection: Connection) -> Project:
-    return plant_project(connection)
 
 
 def _append(connection: Connection, project: Project, *memories: NewMemory) -> Appended:

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import text
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
@@ -35,34 +35,33 @@ BAD = ["", "A", "-a", ".a", "_a", "a" * 64, "a b", "a/b", "ä", "a\n", "a\nb", "
 
 
 @pytest.mark.parametrize("slug", GOOD)
-def test_a_good_slug_is_taken(engine: Engine, slug: str) -> None:
-    with engine.begin() as connection:
-        assert create_project(connection, slug, {"merge": False}).slug == slug
-        assert get_project(connection, slug).config == {"merge": False}
+def test_a_good_slug_is_taken(connection: Connection, slug: str) -> None:
+    assert create_project(connection, slug, {"merge": False}).slug == slug
+    assert get_project(connection, slug).config == {"merge": False}
 
 
 @pytest.mark.parametrize("slug", BAD)
-def test_a_bad_slug_is_refused_by_code_and_database_alike(engine: Engine, slug: str) -> None:
-    with engine.connect() as connection:
-        with pytest.raises(UsageError, match="1 to 63"):
-            create_project(connection, slug)
-        with pytest.raises(IntegrityError, match="slug"):
-            connection.execute(text(f"INSERT INTO {SCHEMA}.projects (slug) VALUES (:slug)"), {"slug": slug})
+def test_a_bad_slug_is_refused_by_code_and_database_alike(connection: Connection, slug: str) -> None:
+    with pytest.raises(UsageError, match="1 to 63"):
+        create_project(connection, slug)
+    with pytest.raises(IntegrityError, match="slug"):
+        connection.execute(text(f"INSERT INTO {SCHEMA}.projects (slug) VALUES (:slug)"), {"slug": slug})
 
 
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slug=st.text(st.sampled_from("ab09.-_A \nä\x7f"), max_size=5))
 @example("a\n")
-def test_code_and_database_agree_on_every_slug(engine: Engine, slug: str) -> None:
+def test_code_and_database_agree_on_every_slug(connection: Connection, slug: str) -> None:
     rule = f"SELECT CAST(:slug AS text) ~ '{'^[a-z0-9][a-z0-9._-]{0,62}$'}'"
-    with engine.connect() as connection:
-        taken = connection.execute(text(rule), {"slug": slug}).scalar_one()
+    taken = connection.execute(text(rule), {"slug": slug}).scalar_one()
+    with connection.begin_nested() as transaction:
         try:
             create_project(connection, slug)
         except UsageError:
             assert not taken
         else:
             assert taken
+        transaction.rollback()
 
 
 def test_a_slug_is_taken_once_and_the_transaction_goes_on(engine: Engine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from uuid import UUID
 
 import numpy as np
@@ -14,7 +13,6 @@ from hypothesis.extra.numpy import arrays
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.vectors_io import (
     Ids,
     Vectors,
@@ -31,12 +29,11 @@ TRAILING_ZEROS = [UUID(int=0), UUID(int=1 << 64), UUID("ffffffff-ffff-4fff-bfff-
 
 
 @pytest.fixture
-def connection(engine: Engine) -> Iterator[Connection]:
-    with engine.connect() as connection:
-        connection.execute(text("CREATE TEMP TABLE v (n serial, id uuid, embedding vector)"))
-        connection.execute(text("CREATE TEMP TABLE p (a uuid, b uuid, similarity real)"))
-        connection.commit()
-        yield connection
+def tables(connection: Connection) -> Connection:
+    """A connection with a table of vectors and one of pairs."""
+    connection.execute(text("CREATE TEMP TABLE v (n serial, id uuid, embedding vector) ON COMMIT DROP"))
+    connection.execute(text("CREATE TEMP TABLE p (a uuid, b uuid, similarity real) ON COMMIT DROP"))
+    return connection
 
 
 def _load(connection: Connection, dimension: int) -> tuple[Ids, Vectors]:
@@ -53,30 +50,30 @@ def test_uuids_that_end_in_zero_bytes_survive_as_ids() -> None:
     assert to_uuids(to_ids([])) == []
 
 
-def test_ids_sort_as_postgres_sorts_them(connection: Connection) -> None:
+def test_ids_sort_as_postgres_sorts_them(tables: Connection) -> None:
     ids = to_ids([*TRAILING_ZEROS, *(uuid.uuid4() for _ in range(200))])
-    copy_vectors(connection, "v (id, embedding)", ids, np.ones((len(ids), 1), np.float32))
-    loaded, _ = load_vectors(connection, "SELECT id, embedding FROM v ORDER BY id", {}, dimension=1)
+    copy_vectors(tables, "v (id, embedding)", ids, np.ones((len(ids), 1), np.float32))
+    loaded, _ = load_vectors(tables, "SELECT id, embedding FROM v ORDER BY id", {}, dimension=1)
     assert to_uuids(loaded) == to_uuids(np.sort(ids))
 
 
 @pytest.mark.parametrize("n", [0, 1, 4])
-def test_ids_and_vectors_come_back_as_they_went(connection: Connection, n: int) -> None:
+def test_ids_and_vectors_come_back_as_they_went(tables: Connection, n: int) -> None:
     ids = to_ids(TRAILING_ZEROS[:n])
     vectors = np.random.default_rng(1).standard_normal((n, 7)).astype(np.float32)
-    copy_vectors(connection, "v (id, embedding)", ids, vectors)
-    loaded_ids, loaded = _load(connection, 7)
+    copy_vectors(tables, "v (id, embedding)", ids, vectors)
+    loaded_ids, loaded = _load(tables, 7)
     assert to_uuids(loaded_ids) == TRAILING_ZEROS[:n]
     assert loaded.shape == (n, 7)
     assert loaded.dtype == np.float32
     assert loaded.tobytes() == vectors.tobytes()
 
 
-def test_more_rows_than_one_chunk_come_back_as_they_went(connection: Connection) -> None:
+def test_more_rows_than_one_chunk_come_back_as_they_went(tables: Connection) -> None:
     vectors = np.random.default_rng(2).standard_normal((70_000, 3)).astype(np.float32)
     ids = _ids(len(vectors))
-    copy_vectors(connection, "v (id, embedding)", ids, vectors)
-    loaded_ids, loaded = _load(connection, 3)
+    copy_vectors(tables, "v (id, embedding)", ids, vectors)
+    loaded_ids, loaded = _load(tables, 3)
     assert np.array_equal(loaded_ids, ids)
     assert loaded.tobytes() == vectors.tobytes()
 
@@ -86,59 +83,57 @@ finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(vector=arrays(np.float32, 5, elements=finite).filter(np.any))
-def test_every_float32_survives_binary_and_text(connection: Connection, vector: Vectors) -> None:
-    connection.execute(text("TRUNCATE v"))
-    copy_vectors(connection, "v (id, embedding)", to_ids(TRAILING_ZEROS[:1]), vector[None, :])
-    written = connection.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": vector_text(vector)})
+def test_every_float32_survives_binary_and_text(tables: Connection, vector: Vectors) -> None:
+    tables.execute(text("TRUNCATE v"))
+    copy_vectors(tables, "v (id, embedding)", to_ids(TRAILING_ZEROS[:1]), vector[None, :])
+    written = tables.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": vector_text(vector)})
     assert written.scalar_one() is True
-    assert _load(connection, 5)[1].tobytes() == vector.tobytes()
+    assert _load(tables, 5)[1].tobytes() == vector.tobytes()
 
 
 @pytest.mark.parametrize("lengths", [[3], [4, 3], [3, 4, 4], [3, 5], [1] * 38, [None, 4], [4, None], [2, 6, 4]])
-def test_vectors_of_other_lengths_are_refused(connection: Connection, lengths: list[int | None]) -> None:
+def test_vectors_of_other_lengths_are_refused(tables: Connection, lengths: list[int | None]) -> None:
     for length in lengths:
         vector = None if length is None else vector_text(np.ones(length, np.float32))
-        connection.execute(
+        tables.execute(
             text("INSERT INTO v (id, embedding) VALUES (gen_random_uuid(), CAST(:v AS vector))"), {"v": vector}
         )
     with pytest.raises(EmbeddingError, match="4 dimensions"):
-        _load(connection, 4)
+        _load(tables, 4)
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
 def test_a_vector_that_no_similarity_can_use_is_refused_and_nothing_is_written(
-    connection: Connection, value: float
+    tables: Connection, value: float
 ) -> None:
     vectors = np.ones((3, 2), np.float32)
     vectors[1] = value
     with pytest.raises(EmbeddingError, match=str(to_uuids(_ids(3))[1])):
-        copy_vectors(connection, "v (id, embedding)", _ids(3), vectors)
-    assert connection.execute(text("SELECT count(*) FROM v")).scalar_one() == 0
+        copy_vectors(tables, "v (id, embedding)", _ids(3), vectors)
+    assert tables.execute(text("SELECT count(*) FROM v")).scalar_one() == 0
 
 
-def test_a_query_takes_its_parameters(connection: Connection) -> None:
-    copy_vectors(connection, "v (id, embedding)", _ids(5), np.ones((5, 2), np.float32))
+def test_a_query_takes_its_parameters(tables: Connection) -> None:
+    copy_vectors(tables, "v (id, embedding)", _ids(5), np.ones((5, 2), np.float32))
     wanted = to_uuids(_ids(5))[1:3]
-    ids, _ = load_vectors(
-        connection, "SELECT id, embedding FROM v WHERE id = ANY(%(ids)s)", {"ids": wanted}, dimension=2
-    )
+    ids, _ = load_vectors(tables, "SELECT id, embedding FROM v WHERE id = ANY(%(ids)s)", {"ids": wanted}, dimension=2)
     assert sorted(to_uuids(ids)) == sorted(wanted)
 
 
 @pytest.mark.parametrize("n", [0, 1, 70_000])
-def test_pairs_come_back_as_they_went(connection: Connection, n: int) -> None:
+def test_pairs_come_back_as_they_went(tables: Connection, n: int) -> None:
     a, b = _ids(n), to_ids([UUID(int=(i << 16) + 5) for i in range(n)])
     similarity = np.random.default_rng(3).random(n).astype(np.float32)
-    copy_pairs(connection, "p (a, b, similarity)", a, b, similarity)
-    back = load_pairs(connection, "SELECT a, b, similarity FROM p ORDER BY a", {})
+    copy_pairs(tables, "p (a, b, similarity)", a, b, similarity)
+    back = load_pairs(tables, "SELECT a, b, similarity FROM p ORDER BY a", {})
     assert np.array_equal(back[0], a)
     assert np.array_equal(back[1], b)
     assert back[2].tobytes() == similarity.tobytes()
 
 
-def test_loaded_arrays_own_their_memory(connection: Connection) -> None:
-    copy_vectors(connection, "v (id, embedding)", _ids(2), np.ones((2, 2), np.float32))
-    ids, vectors = _load(connection, 2)
+def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
+    copy_vectors(tables, "v (id, embedding)", _ids(2), np.ones((2, 2), np.float32))
+    ids, vectors = _load(tables, 2)
     vectors[0] = 5
     ids[0] = b"x"
     assert vectors.flags.c_contiguous
