@@ -35,12 +35,13 @@ def list_(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json({"projects": [_overview(backlog) for backlog in found]})
         return
-    table = Table("project", "enabled", "active memories", "new", "last run", "options", box=None)
+    table = Table("project", "enabled", "active memories", "merged", "new", "last run", "options", box=None)
     for backlog in found:
         row = _overview(backlog)
         last = say(row["last_run_at"]) if row["last_run_at"] else "never"
         enabled = "yes" if row["enabled"] else "no"
-        table.add_row(row["project"], enabled, str(row["active"]), str(row["new"]), last, say(row["config"]))
+        counts = (str(row[name]) for name in ("active", "merged", "new"))
+        table.add_row(row["project"], enabled, *counts, last, say(row["config"]))
     console().print(table if found else "no projects yet: `consolidation import` and `projects create` make one")
 
 
@@ -50,7 +51,7 @@ def _overview(backlog: Any) -> dict[str, Any]:
         "enabled": backlog.consolidation_enabled,
         "active": backlog.active,
         "new": backlog.new,
-        "live_job": backlog.has_live_job,
+        "merged": backlog.merged,
         "last_run_at": backlog.last_job_at,
         "config": backlog.config,
     }

@@ -5,16 +5,13 @@ from contextlib import ExitStack
 
 import dagster as dg
 
-from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
+from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, ProjectRun, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, open_engine
 
 TRIGGER_TAG = "consolidation/trigger"
 TRIGGERED_BY_TAG = "consolidation/triggered_by"
 JOB_TAG = "consolidation/job_id"
-
-# What each job is meant to do; a run of single assets plans just these.
-JOB_PHASES = {"consolidate": PHASES, "decay": ("decay_scores",)}
 
 
 @dg.resource

@@ -14,12 +14,12 @@ from consolidation_pipeline.core.memories import consolidated_id, content_hash, 
 from consolidation_pipeline.core.merging import Merged, merge_capped
 from consolidation_pipeline.service.graph import update_similarity_graph
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.engine import Connection, Row
+from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.graph import Member, load_clusters, load_dimension
 from consolidation_pipeline.store.knowledge import (
     MergedMemory,
     Source,
-    get_consolidated,
+    load_consolidated,
     load_source_vectors,
     load_sources,
     write_merged,
@@ -90,23 +90,24 @@ def merge_clusters(run: ProjectRun) -> Merging:
 def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[Member]]) -> tuple[list[_Plan], int]:
     """Plans for the groups that are not merged yet, and how many groups changed since they were formed."""
     ids = [member.member_id for members in groups.values() for member in members]
-    plans, skipped = [], 0
     with run.engine.connect() as connection:
         sources = load_sources(connection, ids)
-        for key, members in groups.items():
-            chosen = [sources[m.member_id] for m in members if m.member_id in sources]
-            into = {s.consolidated_into_id for s in chosen}
-            if len(chosen) < len(members):
-                skipped += 1
-            elif None in into or len(into) > 1:
-                plans.append(_plan(run, key, chosen, _load_held(connection, into)))
+        into = {s.consolidated_into_id for s in sources.values() if s.consolidated_into_id is not None}
+        held = load_consolidated(connection, into)
+    plans, skipped = [], 0
+    for key, members in groups.items():
+        chosen = [sources[m.member_id] for m in members if m.member_id in sources]
+        stand_in = {s.consolidated_into_id for s in chosen}
+        if len(chosen) < len(members):
+            skipped += 1
+        elif None in stand_in or len(stand_in) > 1:
+            plans.append(_plan(run, key, chosen, _largest_first(held[id_] for id_ in stand_in if id_ is not None)))
     return plans, skipped
 
 
-def _load_held(connection: Connection, ids: Iterable[UUID | None]) -> list[Row[Any]]:
-    """The merged memories with these ids, the one with most sources first; ties: the smallest id."""
-    found = [get_consolidated(connection, id_) for id_ in ids if id_ is not None]
-    return sorted((row for row in found if row is not None), key=lambda row: (-row.source_count, row.id))
+def _largest_first(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
+    """Merged memories, the one with most sources first; ties: the smallest id."""
+    return sorted(merged, key=lambda row: (-row.source_count, row.id))
 
 
 def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[Row[Any]]) -> _Plan:

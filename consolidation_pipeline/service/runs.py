@@ -98,7 +98,7 @@ class ProjectRun:
             yield outcome
         except Exception as error:
             self.failed.append(name)
-            self._note_failure(name, str(error) or type(error).__name__)
+            self._note_failure(name, _in_words(error))
             raise
         except BaseException:
             self.cancelled = True
@@ -134,6 +134,11 @@ class ProjectRun:
         return "completed", None
 
 
+def _in_words(error: BaseException) -> str:
+    """The error as people read it: the database library appends the statement and its parameters."""
+    return str(error).partition("\n[SQL:")[0].strip() or type(error).__name__
+
+
 @contextmanager
 def open_run(
     engine: Engine,
@@ -164,7 +169,7 @@ def open_run(
         try:
             yield run
         except Exception as error:
-            _end(run, "failed", str(error) or type(error).__name__)
+            _end(run, "failed", _in_words(error))
             raise
         except BaseException:
             _end(run, "cancelled", "the run was interrupted")

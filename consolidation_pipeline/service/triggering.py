@@ -46,9 +46,10 @@ def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
 
 
 def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Any active memory whose relevance fades."""
+    """Any memory, raw or merged, whose relevance fades."""
     del options
-    return Due(backlog.active > 0, f"{backlog.active} active memories")
+    fading = backlog.active + backlog.merged
+    return Due(fading > 0, f"{fading} active memories")
 
 
 def request_jobs(

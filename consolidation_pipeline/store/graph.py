@@ -13,6 +13,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.ledger import copy_rows
+from consolidation_pipeline.store.memories import lock_rows
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_pairs, load_pairs, load_vectors, to_ids
 
@@ -184,6 +185,7 @@ def mark_compared(connection: Connection, ids: Iterable[UUID], version: int) -> 
     """Remember that the neighbours of these rows are complete under calibration ``version``."""
     chosen = list(ids)
     for table in _GRAPH_TABLES:
+        lock_rows(connection, table, "id = ANY(:ids)", {"ids": chosen})
         connection.execute(
             text(f"UPDATE {SCHEMA}.{table} SET graph_version = :version WHERE id = ANY(:ids)"),
             {"version": version, "ids": chosen},

@@ -55,15 +55,6 @@ def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Sour
     }
 
 
-def load_merged_versions(connection: Connection, ids: Iterable[UUID | None]) -> dict[UUID, tuple[int, int]]:
-    """Version and number of sources of merged memories by id."""
-    rows = connection.execute(
-        text(f"SELECT id, version, source_count FROM {SCHEMA}.consolidated_memories WHERE id = ANY(:ids)"),
-        {"ids": [id_ for id_ in set(ids) if id_ is not None]},
-    )
-    return {row.id: (row.version, row.source_count) for row in rows}
-
-
 def load_source_vectors(connection: Connection, ids: Sequence[UUID], dimension: int) -> dict[UUID, Vectors]:
     """Plain vectors float32 (dimension,) of raw memories by id."""
     found, vectors = load_vectors(
@@ -157,11 +148,12 @@ def _row(author: Author, merged: MergedMemory, now: datetime, *, created: bool) 
     return Change(merged.id, merged.group_id, values, merged.version, merged.reason, 0.95)
 
 
-def get_consolidated(connection: Connection, memory_id: UUID) -> Row[Any] | None:
-    """A consolidated memory, vectors and caches left out."""
+def load_consolidated(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Row[Any]]:
+    """Consolidated memories by id, vectors and caches left out."""
     hidden = {"embedding", "content_tsv", "graph_version", "content_hash", "normalized_hash"}
     columns = [column for column in consolidated_memories.c if column.name not in hidden]
-    return connection.execute(select(*columns).where(consolidated_memories.c.id == memory_id)).one_or_none()
+    rows = connection.execute(select(*columns).where(consolidated_memories.c.id.in_(list(ids))))
+    return {row.id: row for row in rows}
 
 
 def load_lineage(connection: Connection, root: UUID, *, depth: int) -> Sequence[Row[Any]]:

@@ -177,10 +177,11 @@ def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model
         for name in EMBEDDED_TABLES
     )
     reset = "" if table == "playbook_entries" else ", graph_version = NULL"
+    waiting = f"project_id = :project AND {live} AND embedding_model IS DISTINCT FROM :model"
+    lock_rows(connection, table, waiting, {"project": project_id, "model": model})
     return connection.execute(
         text(
-            f"WITH wanted AS (SELECT id, content_hash FROM {SCHEMA}.{table} WHERE project_id = :project AND {live} "
-            "AND embedding_model IS DISTINCT FROM :model), "
+            f"WITH wanted AS (SELECT id, content_hash FROM {SCHEMA}.{table} WHERE {waiting}), "
             f"cached AS (SELECT DISTINCT ON (content_hash) * FROM ({sources}) s) "
             f"UPDATE {SCHEMA}.{table} t SET embedding = c.embedding, embedding_model = :model, "
             f"embedding_dim = c.embedding_dim{reset} "
@@ -213,6 +214,7 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
     connection.execute(text("CREATE TEMP TABLE vectors (id uuid, embedding vector) ON COMMIT DROP"))
     copy_vectors(connection, "vectors (id, embedding)", ids, vectors)
     reset = "" if table == "playbook_entries" else ", graph_version = NULL"
+    lock_rows(connection, table, "id IN (SELECT id FROM vectors)")
     connection.execute(
         text(
             f"UPDATE {SCHEMA}.{table} t SET embedding = v.embedding, embedding_model = :model, "
@@ -272,6 +274,7 @@ def save_relevance(
     """Write relevance (n,) and the instant it stands for: one COPY, one statement."""
     connection.execute(text("CREATE TEMP TABLE scores (id uuid, relevance double precision) ON COMMIT DROP"))
     copy_scores(connection, "scores (id, relevance)", ids, relevance)
+    lock_rows(connection, table, "id IN (SELECT id FROM scores)")
     connection.execute(
         text(
             f"UPDATE {SCHEMA}.{table} t SET relevance_score = s.relevance, relevance_at = :as_of "
@@ -280,6 +283,12 @@ def save_relevance(
         {"as_of": as_of},
     )
     connection.execute(text("DROP TABLE scores"))
+
+
+def lock_rows(connection: Connection, table: str, condition: str, parameters: Mapping[str, Any] | None = None) -> None:
+    """Lock rows in the order of their ids, as everyone does who changes many: else two such writers could deadlock."""
+    locked = f"SELECT 1 FROM {SCHEMA}.{table} WHERE {condition} ORDER BY id FOR NO KEY UPDATE"
+    connection.execute(text(f"SELECT count(*) FROM ({locked}) AS locked"), parameters or {})
 
 
 def copy_scores(connection: Connection, target: str, ids: Ids, scores: npt.NDArray[np.float64]) -> None:

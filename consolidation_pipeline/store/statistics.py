@@ -121,34 +121,40 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What the triggers look at; ``last_job_at`` is the start of the last job that merged."""
+    """What the triggers look at. ``new``: active memories that no merging has seen; ``last_job_at``: its last start."""
 
     slug: str
     consolidation_enabled: bool
     config: Mapping[str, Any]
     active: int
     new: int
-    has_live_job: bool
+    merged: int
     last_job_at: datetime | None
 
 
 def list_backlogs(connection: Connection) -> list[Backlog]:
-    """Every project with its active memories, those that came since its last job, and whether a job is under way."""
+    """Every project with its active memories, those that came since its last job, and its merged memories.
+
+    A memory without a vector is new whenever it was stored: its import may have begun before the job and ended after.
+    """
     rows = connection.execute(
         text(
             f"""
             WITH last AS (
-                SELECT project_id, max(started_at) FILTER (WHERE 'merged_memories' = ANY(phases_completed)) AS at,
-                    bool_or(status IN ('pending', 'running')) AS live
-                FROM {SCHEMA}.consolidation_jobs GROUP BY project_id),
-            counts AS (
+                SELECT project_id, max(started_at) AS at FROM {SCHEMA}.consolidation_jobs
+                WHERE 'merged_memories' = ANY(phases_completed) GROUP BY project_id),
+            raw AS (
                 SELECT m.project_id, count(*) AS active,
-                    count(*) FILTER (WHERE last.at IS NULL OR m.created_at > last.at) AS new
+                    count(*) FILTER (WHERE last.at IS NULL OR m.created_at > last.at OR m.embedding IS NULL) AS new
                 FROM {SCHEMA}.task_memories m LEFT JOIN last USING (project_id)
-                WHERE NOT m.is_archived AND NOT m.is_consolidated GROUP BY m.project_id)
-            SELECT p.slug, p.consolidation_enabled, p.config, coalesce(c.active, 0), coalesce(c.new, 0),
-                coalesce(last.live, false), last.at
-            FROM {SCHEMA}.projects p LEFT JOIN counts c ON c.project_id = p.id LEFT JOIN last ON last.project_id = p.id
+                WHERE NOT m.is_archived AND NOT m.is_consolidated GROUP BY m.project_id),
+            merged AS (
+                SELECT project_id, count(*) AS merged FROM {SCHEMA}.consolidated_memories
+                WHERE retired_at IS NULL GROUP BY project_id)
+            SELECT p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
+                coalesce(merged.merged, 0), last.at
+            FROM {SCHEMA}.projects p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id
+                LEFT JOIN merged ON merged.project_id = p.id
             ORDER BY p.slug
             """
         )

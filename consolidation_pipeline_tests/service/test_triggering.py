@@ -114,6 +114,7 @@ def test_every_night_anything_new_or_too_much_is_due(pipeline: Pipeline) -> None
 def _settle(pipeline: Pipeline) -> None:
     """As if a whole run had just gone over the project."""
     pipeline.write("DELETE FROM {s}.consolidation_jobs")
+    pipeline.write("UPDATE {s}.task_memories SET embedding = '[1]', embedding_model = 'test', embedding_dim = 1")
     pipeline.write(
         "INSERT INTO {s}.consolidation_jobs (project_id, status, trigger_type, started_at, phases_completed) "
         "SELECT id, 'completed', 'manual', clock_timestamp(), '{merged_memories}' FROM {s}.projects"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -51,7 +52,7 @@ class History:
     def derive(self, kind: str, parents: list[UUID], job: UUID | None = None) -> tuple[UUID, UUID]:
         """A merged memory of raw ones, or a pattern of merged ones: its id and its group."""
         lineage = [{"parent_id": str(p), "parent_kind": "raw", "similarity": None, "job_id": None} for p in parents]
-        level = {"kind": kind, "abstraction_level": 1 if kind == "merged" else 2, "lineage": lineage}
+        level: dict[str, Any] = {"kind": kind, "abstraction_level": 1 if kind == "merged" else 2, "lineage": lineage}
         change = Change(uuid4(), uuid4(), merged_values(kind, **level))
         insert_rows(self.connection, author(self.project, job), consolidated_memories, [change], operation="merge")
         return change.entity_id, change.group_id

@@ -58,7 +58,8 @@ def _connect(connection: Connection, project: Project, ids: list[UUID], model: s
     """All pairs of ``ids``."""
     pairs = [(a, b) for n, a in enumerate(sorted(ids)) for b in sorted(ids)[n + 1 :]]
     similarity = np.linspace(0.6, 0.9, len(pairs), dtype=np.float32)
-    append_neighbors(connection, project.id, model, *(to_ids(side) for side in zip(*pairs, strict=True)), similarity)
+    a, b = (to_ids(side) for side in zip(*pairs, strict=True))
+    append_neighbors(connection, project.id, model, a, b, similarity)
 
 
 def _pairs(connection: Connection, project: Project, model: str = MODEL) -> set[tuple[UUID, UUID]]:
@@ -188,7 +189,10 @@ def test_a_merged_memory_that_is_undone_takes_its_pairs_along(
 
 
 def _members(raw: list[UUID], **fields: Any) -> list[Member]:
-    given = {"similarity": 0.1 + 0.2, "details": {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]}} | fields
+    given: dict[str, Any] = {
+        "similarity": 0.1 + 0.2,
+        "details": {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]},
+    } | fields
     return [
         Member("merge", "one", raw[0], "raw", 1.0, True, given["details"]),
         Member("merge", "one", raw[1], "raw", given["similarity"], False, {}),

@@ -90,8 +90,8 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
     update_rows(connection, author(project), task_memories, archive, operation="archive")
     save_relevance(connection, "task_memories", to_ids(raw[2:3]), np.array([0.5]), NOW)
     save_relevance(connection, "consolidated_memories", to_ids([m, n]), np.array([0.5, 2.0]), NOW)
-    pair = [to_ids([side]) for side in sorted(raw[:2])]
-    append_neighbors(connection, project.id, MODEL, *pair, np.array([0.97], np.float32))
+    low, high = sorted(raw[:2])
+    append_neighbors(connection, project.id, MODEL, to_ids([low]), to_ids([high]), np.array([0.97], np.float32))
     append_calibration(connection, project.id, MODEL, Calibration(1, None, {"t_merge": 0.95}, 3))
     details = {"weakest_new_pair": 0.95}
     members = [Member("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]

@@ -189,7 +189,7 @@ def test_a_job_ends_once_however_many_end_it(engine: Engine, project: Project) -
     with engine.begin() as connection:
         assert not finish_job(connection, job, "failed", error="too late")
         events = connection.execute(text(f"SELECT type, payload FROM {SCHEMA}.consolidation_events")).all()
-        assert events == [("consolidation.completed", {"job_id": str(job), "error": None})]
+        assert [tuple(row) for row in events] == [("consolidation.completed", {"job_id": str(job), "error": None})]
         row = get_job(connection, job)
         assert row is not None
         assert (row.status, row.progress, row.error_message, row.metrics) == ("completed", 1, None, {"reduction": 0.5})

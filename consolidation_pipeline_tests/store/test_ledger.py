@@ -372,12 +372,12 @@ def test_changes_of_many_shapes_share_a_connection(connection: Connection, proje
 
 
 def test_many_rows_are_changed_by_few_statements(connection: Connection, project: Project) -> None:
-    ids = plant_memories(connection, project, [new_memory(str(n)) for n in range(20_000)])
+    ids = plant_memories(connection, project, [new_memory(str(n)) for n in range(10_000)])
     changes = [Change(id_, uuid4(), {"pinned": True, "tags": ["x"]}, 1) for id_ in ids]
     with counted_statements(connection) as statements:
-        assert update_rows(connection, author(project), task_memories, changes, operation="edit") == 20_000
+        assert update_rows(connection, author(project), task_memories, changes, operation="edit") == 10_000
         last = newest_change(connection)
-        assert _undo(connection, project, *range(last - 19_999, last + 1))["restored"] == 20_000
+        assert _undo(connection, project, *range(last - 9_999, last + 1))["restored"] == 10_000
     assert len(statements) < 80
 
 

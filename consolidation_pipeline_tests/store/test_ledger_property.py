@@ -188,13 +188,13 @@ def _assert_ledger_tells_the_contents(connection: Connection) -> None:
 
 
 @settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_undoing_the_end_of_any_history_restores_the_state_before_it_and_redoing_the_one_after(
     connection: Connection, data: st.DataObject
 ) -> None:
-    with connection.begin_nested() as transaction:
+    with connection.begin() as transaction:
         garden = Garden(connection, data)
         for _ in range(data.draw(st.integers(1, 7))):
             garden.step()

@@ -193,6 +193,7 @@ class World:
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_pairs": {"query": f"SELECT a, b, similarity FROM {SCHEMA}.memory_neighbors"},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
+            "lock_rows": {"condition": "true"},
             "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
             "revert_changes": {"changes": [newest_change(connection)]},
             "save_embeddings": {"ids": to_ids(self.raw)},
