@@ -5,7 +5,7 @@ import dagster as dg
 from consolidation_pipeline.defs.automation import SENSOR_STATUS, partition_requests, run_requests, say_why_not
 from consolidation_pipeline.defs.jobs import consolidate
 from consolidation_pipeline.defs.resources import JOB_TAG
-from consolidation_pipeline.service.runs import finish_dead_jobs
+from consolidation_pipeline.service.recovery import finish_dead_jobs
 from consolidation_pipeline.service.triggering import is_threshold_due, request_jobs
 from consolidation_pipeline.store.engine import Engine
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ from consolidation_pipeline.core.profiles import resolve_thresholds
 from consolidation_pipeline.embed import Embedder, load_embedder
 from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.engine import Connection, Engine, Row
@@ -43,7 +44,6 @@ PHASES = (
 # What a pending job asks for, by the ``job`` of its scope.
 JOB_PHASES: Mapping[str, tuple[str, ...]] = {"consolidate": PHASES, "decay": ("decay_scores",)}
 
-DIED = "the process that ran it ended before it was done; the next run goes on from there"
 OVERTAKEN = "another run of the project began first; the run that was asked for has a job of its own when it begins"
 LOCK_WAIT_SECONDS = 10.0
 
@@ -263,36 +263,3 @@ def find_unchanged(engine: Engine, project: Project, settings: Settings) -> Row[
             return None
         state = _state(connection, project, effective_options(project, settings), datetime.now(UTC))
     return newest[0] if newest[0].metrics["state"] == state else None
-
-
-def settle_dead_jobs(engine: Engine, project: Project) -> bool:
-    """Mark the project's running job failed when no process holds the project. True when one was marked."""
-    with engine.begin() as connection:
-        live = jobs.find_live_job(connection, project.id)
-        if live is None or live.status != "running" or jobs.is_project_busy(connection, project.id):
-            return False
-        return jobs.finish_job(connection, live.id, "failed", error=DIED)
-
-
-def finish_dead_jobs(engine: Engine, ended: Callable[[str | None, str], str | None]) -> list[str]:
-    """Mark every live job whose process died or whose run ended without it; returns their ids.
-
-    ``ended(run_id, job_id)``: the final status of the job's Dagster run, None while it may still work.
-    """
-    marked = []
-    with engine.connect() as connection:
-        live = jobs.list_live_jobs(connection)
-    for job in live:
-        with engine.begin() as connection:
-            if jobs.is_project_busy(connection, job.project_id):
-                continue
-            status = ended(job.dagster_run_id, str(job.id))
-            if status is None and job.status == "running":
-                status = "failed"
-            # A run that succeeded ends its own row; one that never opened the project did not do the job.
-            error = DIED if job.status == "running" else "its run ended before it opened the project"
-            if status is not None and jobs.finish_job(
-                connection, job.id, "failed" if status == "completed" else status, error=error
-            ):
-                marked.append(str(job.id))
-    return marked

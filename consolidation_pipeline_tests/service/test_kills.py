@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.service.runs import DIED
+from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline_tests.service.dumps import essence
 from consolidation_pipeline_tests.service.dying import kill, run_and_die
 from consolidation_pipeline_tests.service.lessons import corpus

@@ -16,7 +16,8 @@ from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service import runs
-from consolidation_pipeline.service.runs import PHASES, find_unchanged, finish_dead_jobs, settle_dead_jobs
+from consolidation_pipeline.service.recovery import finish_dead_jobs, settle_dead_jobs
+from consolidation_pipeline.service.runs import PHASES, find_unchanged
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline_tests.service.dumps import counts, dump
 from consolidation_pipeline_tests.service.dying import kill, run_and_die
