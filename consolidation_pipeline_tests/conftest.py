@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,14 +22,17 @@ TEMPLATE = "consolidation_template"
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> str:
+def server() -> str:
     """URL (no driver) of a server with a migrated template database; ``TEST_DATABASE_URL`` names another server."""
     given = os.environ.get("TEST_DATABASE_URL")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     template = f"{TEMPLATE}_{worker}"
     if given is None:
-        # One server per worker: its folder must be short, for a socket's path has a limit.
-        given = server_url(tmp_path_factory.mktemp("pg"), "postgres")
+        # One server per worker, in a folder of its own: pytest closes the folders of older sessions to other users, and
+        # the server of a session run by root is one. Registered first, the folder goes after the server has stopped.
+        folder = tempfile.mkdtemp()
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        given = server_url(Path(folder), "postgres")
     with psycopg.connect(given, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(template)))
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))

@@ -9,9 +9,11 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store import jobs, ledger
+from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.changes import Scope, find_scope, list_dependents
 from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.reverting import revert_changes
 
 LOCK_WAIT_SECONDS = 10.0
 
@@ -60,9 +62,9 @@ def roll_back(
                 f"{len(dependents)} later changes stand on it: roll them back first, or use --cascade",
                 tuple(str(change.id) for change in dependents),
             )
-        author = ledger.Author(scope.project.id, None, changed_by)
+        author = Author(scope.project.id, None, changed_by)
         group_id = uuid4()
-        done = ledger.revert_changes(
+        done = revert_changes(
             connection, author, [*changes, *(change.seq for change in dependents)], group_id=group_id, reason=reason
         )
         jobs.append_event(

@@ -168,11 +168,12 @@ def find_unscored(connection: Connection, project_id: UUID) -> list[str]:
 
 
 def find_unbalanced_ledger(connection: Connection, project_id: UUID) -> list[str]:
-    """Consolidated memories whose merge stands nowhere in the ledger."""
+    """Consolidated memories whose newest version stands nowhere in the ledger, within the time the ledger is kept."""
     return _ids(
         connection,
         project_id,
-        "SELECT c.id FROM {s}.consolidated_memories c WHERE c.project_id = :project AND NOT EXISTS ("
+        "SELECT c.id FROM {s}.consolidated_memories c WHERE c.project_id = :project "
+        "AND c.updated_at > now() - interval '90 days' AND NOT EXISTS ("
         "SELECT 1 FROM {s}.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after = c.version)",
     )
 

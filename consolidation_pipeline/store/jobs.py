@@ -171,6 +171,7 @@ def record_phase(
     connection.execute(
         text(
             f"UPDATE {_JOBS} SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase), "
+            "phases_failed = array_remove(phases_failed, :phase), "
             "progress = least(1.0, (cardinality(array_remove(phases_completed, :phase)) + 1)::float8 / :planned), "
             f"metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)){added} "
             "WHERE id = :job"
@@ -186,7 +187,7 @@ def record_failed_phase(connection: Connection, job_id: UUID, phase: str, error:
             f"UPDATE {_JOBS} SET phases_failed = array_append(array_remove(phases_failed, :phase), :phase), "
             "error_message = coalesce(error_message || E'\\n', '') || :error WHERE id = :job"
         ),
-        {"job": job_id, "phase": phase, "error": f"{phase}: {error}"},
+        {"job": job_id, "phase": phase, "error": f"{phase}: {error}".replace("\0", "")},
     )
 
 

@@ -12,13 +12,12 @@ anew (relevance, graph version) are left out of images.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Table, text
-from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.schema import (
@@ -41,9 +40,9 @@ LEDGERED: dict[str, Table] = {
     )
 }
 
-_CACHES = {"relevance_score", "relevance_at", "graph_version"}
+CACHES = {"relevance_score", "relevance_at", "graph_version"}
 # A row that leaves or enters the similarity graph, or moves in it, must be compared anew.
-_MOVES_IN_GRAPH = ("embedding", "archived_at", "retired_at")
+MOVES_IN_GRAPH = ("embedding", "archived_at", "retired_at")
 _PARTS = {"files": "TEXT[]", "lineage": "JSONB"}
 _SHOWN_CONFLICTS = 20
 
@@ -85,7 +84,7 @@ def insert_rows(
     if not changes:
         return 0
     columns = _stage(connection, author, table, changes)
-    _refuse(connection, f"SELECT s.id FROM staged s JOIN {table} t USING (id)", "exists already")
+    refuse(connection, f"SELECT s.id FROM staged s JOIN {table} t USING (id)", "exists already")
     names = ", ".join(["id", "project_id", *columns])
     connection.execute(
         text(f"INSERT INTO {table} ({names}, version) SELECT {names}, {_next_version('s.id', '0')} FROM staged s")
@@ -116,7 +115,7 @@ def update_rows(
         )
     )
     written = "".join(f", {name} = s.{name}" for name in columns)
-    moved = any(name in columns for name in _MOVES_IN_GRAPH) and "graph_version" in table.c
+    moved = any(name in columns for name in MOVES_IN_GRAPH) and "graph_version" in table.c
     reset = ", graph_version = NULL" if moved else ""
     connection.execute(
         text(
@@ -144,180 +143,8 @@ def _next_version(entity: str, at_least: str) -> str:
     return f"1 + greatest({at_least}, ({highest}))"
 
 
-def revert_changes(
-    connection: Connection, author: Author, changes: Sequence[int], *, group_id: UUID, reason: str | None
-) -> dict[str, int]:
-    """Undo the changes with these ``seq`` numbers, newest first, and record that as changes of operation rollback.
-
-    Returns rows per effect: ``restored``, ``deleted``, ``recreated``.
-
-    Raises:
-        ConflictError: a change was undone before, or its row has changed since; nothing is written then.
-    """
-    done = {"restored": 0, "deleted": 0, "recreated": 0}
-    try:
-        with connection.begin_nested():
-            _revert_waves(connection, author, changes, group_id=group_id, reason=reason, done=done)
-            # What still refers to a row that is gone now must come to light here, not at commit.
-            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-            connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
-    except IntegrityError as error:
-        raise ConflictError(f"another row stands in the way: {str(error.orig).strip()}") from error
-    return done
-
-
-def _revert_waves(
-    connection: Connection,
-    author: Author,
-    changes: Sequence[int],
-    *,
-    group_id: UUID,
-    reason: str | None,
-    done: dict[str, int],
-) -> None:
-    """Newest first, in as few turns as there can be when a turn holds no row twice."""
-    turns = _stage_changes(connection, changes)
-    _refuse(
-        connection,
-        f"SELECT c.id FROM {SCHEMA}.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
-        "undoes a change that was to be rolled back: it was rolled back before",
-    )
-    for turn in range(1, turns + 1):
-        for name, table in LEDGERED.items():
-            connection.execute(
-                text(
-                    "CREATE TEMP TABLE wave ON COMMIT DROP AS "
-                    "SELECT * FROM reverting WHERE turn = :turn AND entity_type = :name"
-                ),
-                {"turn": turn, "name": name},
-            )
-            _revert_wave(connection, table, done)
-            connection.execute(text("DROP TABLE wave"))
-        _append_rollback(connection, author, turn, group_id=group_id, reason=reason)
-    connection.execute(text("DROP TABLE reverting"))
-
-
-def _revert_wave(connection: Connection, table: Table, done: dict[str, int]) -> None:
-    """Put the rows of ``wave`` back: rows that came go first and rows that went come last, so unique keys stay free."""
-    _refuse_changed(connection, table)
-    columns = [column.name for column in table.c if column.computed is None]
-    for effect, statement in (
-        ("deleted", f"DELETE FROM {table} t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL"),
-        ("restored", _restore(table, columns)),
-        ("recreated", _recreate(table, columns)),
-    ):
-        done[effect] += connection.execute(text(statement)).rowcount
-    _revert_parts(connection, table)
-
-
-def _restore(table: Table, columns: Sequence[str]) -> str:
-    restored = [name for name in columns if name not in {"id", "project_id", "version", *_CACHES}]
-    moved = f"w.previous_state ?| ARRAY{list(_MOVES_IN_GRAPH)}"
-    reset = f", graph_version = CASE WHEN {moved} THEN NULL ELSE t.graph_version END"
-    return (
-        f"UPDATE {table} t SET version = w.version_before{reset if 'graph_version' in table.c else ''}, "
-        f"({', '.join(restored)}) = (SELECT {', '.join('r.' + name for name in restored)} "
-        "FROM jsonb_populate_record(t, w.previous_state) r) "
-        "FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL"
-    )
-
-
-def _recreate(table: Table, columns: Sequence[str]) -> str:
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join('r.' + name for name in columns)} "
-        f"FROM wave w, LATERAL jsonb_populate_record(NULL::{table}, w.previous_state) r WHERE w.new_state IS NULL"
-    )
-
-
-def _append_rollback(connection: Connection, author: Author, turn: int, *, group_id: UUID, reason: str | None) -> None:
-    connection.execute(
-        text(
-            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
-            "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by, "
-            "reverts_change_id) "
-            "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
-            "version_after, version_before, :reason, confidence, :changed_by, id "
-            "FROM reverting WHERE turn = :turn ORDER BY seq DESC"
-        ),
-        {
-            "job_id": author.job_id,
-            "group_id": group_id,
-            "reason": reason,
-            "changed_by": author.changed_by,
-            "turn": turn,
-        },
-    )
-
-
-def _stage_changes(connection: Connection, changes: Sequence[int]) -> int:
-    """Stage the changes as ``reverting``, each with its turn; returns the number of turns."""
-    query = f"SELECT seq, entity_id FROM {SCHEMA}.consolidation_changes WHERE seq = ANY(:changes) ORDER BY seq DESC"
-    rows = connection.execute(text(query), {"changes": list(changes)}).all()
-    turns = list(_turns([row.entity_id for row in rows]))
-    connection.execute(
-        text(
-            "CREATE TEMP TABLE reverting ON COMMIT DROP AS "
-            f"SELECT c.*, t.turn FROM {SCHEMA}.consolidation_changes c "
-            "JOIN unnest(CAST(:seqs AS bigint[]), CAST(:turns AS integer[])) AS t(seq, turn) USING (seq)"
-        ),
-        {"seqs": [row.seq for row in rows], "turns": turns},
-    )
-    return max(turns, default=0)
-
-
-def _turns(entities: Iterable[UUID]) -> Iterator[int]:
-    turn, seen = 1, set[UUID]()
-    for entity in entities:
-        if entity in seen:
-            turn, seen = turn + 1, set()
-        seen.add(entity)
-        yield turn
-
-
-def _refuse_changed(connection: Connection, table: Table) -> None:
-    """Every row must be in the state its newest change left it in."""
-    connection.execute(text(f"SELECT 1 FROM {table} t JOIN wave w ON t.id = w.entity_id ORDER BY t.id FOR UPDATE OF t"))
-    _refuse(
-        connection,
-        f"SELECT w.entity_id FROM wave w LEFT JOIN {table} t ON t.id = w.entity_id "
-        "WHERE t.version IS DISTINCT FROM w.version_after",
-        f"of {table.name} changed since",
-    )
-
-
-def _revert_parts(connection: Connection, table: Table) -> None:
-    """Files and lineage of the wave as their before-images have them."""
-    connection.execute(
-        text(f"DELETE FROM {SCHEMA}.memory_files f USING wave w WHERE f.owner_id = w.entity_id AND {_touches('files')}")
-    )
-    connection.execute(
-        text(
-            f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) SELECT w.project_id, w.entity_id, path "
-            "FROM wave w, jsonb_array_elements_text(w.previous_state -> 'files') AS path"
-        )
-    )
-    if table is not consolidated_memories:
-        return
-    connection.execute(
-        text(
-            f"DELETE FROM {SCHEMA}.memory_lineage l USING wave w "
-            f"WHERE l.child_id = w.entity_id AND {_touches('lineage')}"
-        )
-    )
-    connection.execute(text(_insert_lineage("w.project_id, w.entity_id", "wave w", "w.previous_state -> 'lineage'")))
-    connection.execute(
-        text(
-            f"DELETE FROM {SCHEMA}.memory_neighbors n USING wave w WHERE w.entity_id IN (n.a, n.b) AND "
-            "n.project_id = w.project_id AND (w.previous_state IS NULL OR w.previous_state ? 'embedding')"
-        )
-    )
-
-
-def _touches(part: str) -> str:
-    return f"(w.previous_state IS NULL OR w.previous_state ? '{part}')"
-
-
-def _insert_lineage(owner: str, source: str, edges: str) -> str:
+def lineage_insert(owner: str, source: str, edges: str) -> str:
+    """SQL that writes the edges in the jsonb expression ``edges`` of ``source``, owned by ``owner``."""
     return (
         f"INSERT INTO {SCHEMA}.memory_lineage (project_id, child_id, parent_id, parent_kind, similarity, job_id) "
         f"SELECT {owner}, e.parent_id, e.parent_kind, e.similarity, e.job_id FROM {source}, "
@@ -346,7 +173,7 @@ def _stage(connection: Connection, author: Author, table: Table, changes: Sequen
     )
     copy_rows(connection, "staged", rows)
     connection.execute(text("ANALYZE staged"))
-    _refuse(connection, "SELECT id FROM staged GROUP BY id HAVING count(*) > 1", "stands twice among the changes")
+    refuse(connection, "SELECT id FROM staged GROUP BY id HAVING count(*) > 1", "stands twice among the changes")
     return columns
 
 
@@ -371,7 +198,7 @@ def _staged_parts(changes: Sequence[Change]) -> list[str]:
 
 def _lock_rows(connection: Connection, table: Table) -> None:
     connection.execute(text(f"SELECT 1 FROM {table} t JOIN staged s USING (id) ORDER BY t.id FOR UPDATE OF t"))
-    _refuse(
+    refuse(
         connection,
         f"SELECT s.id FROM staged s LEFT JOIN {table} t USING (id, project_id) "
         "WHERE t.version IS DISTINCT FROM s.expected",
@@ -379,7 +206,8 @@ def _lock_rows(connection: Connection, table: Table) -> None:
     )
 
 
-def _refuse(connection: Connection, query: str, what: str) -> None:
+def refuse(connection: Connection, query: str, what: str) -> None:
+    """Raise ConflictError naming the rows that ``query`` selects, if any."""
     rows = [str(row[0]) for row in connection.execute(text(query + f" LIMIT {_SHOWN_CONFLICTS}"))]
     if rows:
         raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), tuple(rows))
@@ -398,7 +226,7 @@ def _write_parts(connection: Connection, table: Table, parts: Iterable[str], *, 
     if "lineage" in parts and table is consolidated_memories:
         if replace:
             connection.execute(text(f"DELETE FROM {SCHEMA}.memory_lineage l USING staged s WHERE l.child_id = s.id"))
-        connection.execute(text(_insert_lineage("s.project_id, s.id", "staged s", "s.lineage")))
+        connection.execute(text(lineage_insert("s.project_id, s.id", "staged s", "s.lineage")))
 
 
 def _append(
@@ -425,14 +253,14 @@ def _append(
 
 def _row_image(table: Table) -> str:
     """SQL of the whole row ``t`` as jsonb, caches and generated columns left out, files and lineage put in."""
-    left_out = [c.name for c in table.c if c.computed is not None or c.name in _CACHES]
+    left_out = [c.name for c in table.c if c.computed is not None or c.name in CACHES]
     image = f"to_jsonb(t) - ARRAY[{', '.join(repr(name) for name in left_out)}]::text[]"
     return f"({image} || jsonb_build_object({', '.join(_part_image(table))}))" if _part_image(table) else f"({image})"
 
 
 def _columns_image(table: Table, names: Sequence[str]) -> str:
     """SQL of the named columns of row ``t`` as jsonb."""
-    kept = [f"'{name}', t.{name}" for name in names if name not in _PARTS and name not in _CACHES]
+    kept = [f"'{name}', t.{name}" for name in names if name not in _PARTS and name not in CACHES]
     parts = [part for part in _part_image(table) if part.split("'")[1] in names]
     return f"jsonb_build_object({', '.join([*kept, *parts])})"
 

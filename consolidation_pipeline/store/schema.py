@@ -106,7 +106,12 @@ def _unit_interval(column: str) -> CheckConstraint:
 
 
 def _version() -> Column[Any]:
-    return _column("version", Integer, "Row version: one more with every ledgered change.", server_default=text("1"))
+    return _column(
+        "version",
+        Integer,
+        "Row version: higher with every ledgered change; a rollback restores it.",
+        server_default=text("1"),
+    )
 
 
 def _embedding_columns() -> tuple[Column[Any], ...]:
@@ -207,6 +212,7 @@ task_memories = Table(
     _text_search("goal", "execution_summary", "result", "lessons_learned", "feedback"),
     UniqueConstraint("project_id", "source", "external_id"),
     _one_of("memory_type", MEMORY_TYPES),
+    CheckConstraint("num_nonnulls(embedding, embedding_model, embedding_dim) IN (0, 3)", name="embedding"),
     CheckConstraint("importance >= 0 AND importance < 'Infinity'", name="importance"),
     CheckConstraint("reused_count >= 0", name="reused_count"),
     CheckConstraint("execution_summary ~ '\\S'", name="execution_summary"),
@@ -267,6 +273,7 @@ consolidated_memories = Table(
     _one_of("consolidation_method", METHODS),
     _unit_interval("confidence_score"),
     _unit_interval("llm_confidence"),
+    CheckConstraint("num_nonnulls(embedding, embedding_model, embedding_dim) IN (0, 3)", name="embedding"),
     CheckConstraint(
         "abstraction_level = CASE kind WHEN 'merged' THEN 1 WHEN 'pattern' THEN 2 WHEN 'summary' THEN 2 ELSE 3 END",
         name="abstraction_level",

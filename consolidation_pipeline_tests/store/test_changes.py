@@ -18,8 +18,9 @@ from consolidation_pipeline.store.changes import (
     list_groups,
     list_job_changes,
 )
-from consolidation_pipeline.store.ledger import Change, insert_rows, revert_changes, update_rows
+from consolidation_pipeline.store.ledger import Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.reverting import revert_changes
 from consolidation_pipeline.store.schema import consolidated_memories, task_memories
 from consolidation_pipeline_tests.store.planting import (
     author,

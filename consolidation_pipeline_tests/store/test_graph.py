@@ -27,9 +27,10 @@ from consolidation_pipeline.store.graph import (
     prune_neighbors,
     replace_clusters,
 )
-from consolidation_pipeline.store.ledger import Change, revert_changes, update_rows
+from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.reverting import revert_changes
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.vectors_io import to_ids, to_uuids
 from consolidation_pipeline_tests.store.planting import (

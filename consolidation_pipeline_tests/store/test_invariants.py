@@ -43,7 +43,11 @@ RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
 NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
 VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
-    ("find_unembedded", f"UPDATE {RAW} SET embedding = NULL WHERE id = :a", "{a}"),
+    (
+        "find_unembedded",
+        f"UPDATE {RAW} SET embedding = NULL, embedding_model = NULL, embedding_dim = NULL WHERE id = :a",
+        "{a}",
+    ),
     ("find_mixed_models", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
     ("find_denormalized", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 1.5", "1.5"),

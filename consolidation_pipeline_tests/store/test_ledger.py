@@ -12,8 +12,9 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.changes import list_changes
-from consolidation_pipeline.store.ledger import Author, Change, insert_rows, revert_changes, update_rows
+from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.reverting import revert_changes
 from consolidation_pipeline.store.schema import (
     SCHEMA,
     consolidated_memories,

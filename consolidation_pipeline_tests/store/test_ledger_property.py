@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, Table, text
 
-from consolidation_pipeline.store.ledger import Change, insert_rows, revert_changes, update_rows
+from consolidation_pipeline.store.ledger import Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.reverting import revert_changes
 from consolidation_pipeline.store.schema import (
     SCHEMA,
     consolidated_memories,

@@ -194,6 +194,7 @@ class World:
             "load_pairs": {"query": f"SELECT a, b, similarity FROM {SCHEMA}.memory_neighbors"},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "lock_rows": {"condition": "true"},
+            "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
             "revert_changes": {"changes": [newest_change(connection)]},
             "save_embeddings": {"ids": to_ids(self.raw)},

@@ -501,7 +501,7 @@ def upgrade() -> None:
             sa.Integer(),
             server_default=sa.text("1"),
             nullable=False,
-            comment="Row version: one more with every ledgered change.",
+            comment="Row version: higher with every ledgered change; a rollback restores it.",
         ),
         sa.Column(
             "content_tsv",
@@ -534,6 +534,10 @@ def upgrade() -> None:
             "confidence_score BETWEEN 0 AND 1", name=op.f("consolidated_memories_confidence_score_check")
         ),
         sa.CheckConstraint("llm_confidence BETWEEN 0 AND 1", name=op.f("consolidated_memories_llm_confidence_check")),
+        sa.CheckConstraint(
+            "num_nonnulls(embedding, embedding_model, embedding_dim) IN (0, 3)",
+            name=op.f("consolidated_memories_embedding_check"),
+        ),
         sa.ForeignKeyConstraint(
             ["project_id"],
             ["consolidation.projects.id"],
@@ -803,7 +807,7 @@ def upgrade() -> None:
             sa.Integer(),
             server_default=sa.text("1"),
             nullable=False,
-            comment="Row version: one more with every ledgered change.",
+            comment="Row version: higher with every ledgered change; a rollback restores it.",
         ),
         sa.CheckConstraint(
             "status IN ('pending', 'validated', 'rejected', 'superseded', 'expired')",
@@ -975,7 +979,7 @@ def upgrade() -> None:
             sa.Integer(),
             server_default=sa.text("1"),
             nullable=False,
-            comment="Row version: one more with every ledgered change.",
+            comment="Row version: higher with every ledgered change; a rollback restores it.",
         ),
         sa.CheckConstraint(
             "relation_type IN ('contradicts', 'explains', 'shares_theme', 'parallel_context')",
@@ -1070,7 +1074,7 @@ def upgrade() -> None:
             sa.Integer(),
             server_default=sa.text("1"),
             nullable=False,
-            comment="Row version: one more with every ledgered change.",
+            comment="Row version: higher with every ledgered change; a rollback restores it.",
         ),
         sa.CheckConstraint("status IN ('active', 'review', 'retired')", name=op.f("playbook_entries_status_check")),
         sa.CheckConstraint("confidence BETWEEN 0 AND 1", name=op.f("playbook_entries_confidence_check")),
@@ -1289,7 +1293,7 @@ def upgrade() -> None:
             sa.Integer(),
             server_default=sa.text("1"),
             nullable=False,
-            comment="Row version: one more with every ledgered change.",
+            comment="Row version: higher with every ledgered change; a rollback restores it.",
         ),
         sa.Column(
             "is_consolidated",
@@ -1320,6 +1324,10 @@ def upgrade() -> None:
         sa.CheckConstraint(
             "memory_type IN ('error_fix', 'discovery', 'decision', 'learning', 'warning', 'codebase_knowledge', 'bugfix', 'feature', 'refactor', 'change')",
             name=op.f("task_memories_memory_type_check"),
+        ),
+        sa.CheckConstraint(
+            "num_nonnulls(embedding, embedding_model, embedding_dim) IN (0, 3)",
+            name=op.f("task_memories_embedding_check"),
         ),
         sa.CheckConstraint("reused_count >= 0", name=op.f("task_memories_reused_count_check")),
         sa.ForeignKeyConstraint(
