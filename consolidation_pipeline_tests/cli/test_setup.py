@@ -99,7 +99,9 @@ def test_doctor_warns_of_dead_jobs_missing_vectors_and_mixed_models(
         )
         ids = connection.scalars(text("SELECT id FROM consolidation.task_memories ORDER BY id LIMIT 2")).all()
         change = "UPDATE consolidation.task_memories SET {} WHERE id = :id"
-        connection.execute(text(change.format("embedding = NULL")), {"id": ids[0]})
+        connection.execute(
+            text(change.format("embedding = NULL, embedding_model = NULL, embedding_dim = NULL")), {"id": ids[0]}
+        )
         connection.execute(text(change.format("embedding_model = 'other'")), {"id": ids[1]})
     found = findings(cli("doctor", "--json"))
     assert {name: found[name][0] for name in ("jobs", "vectors", "models")} == dict.fromkeys(
