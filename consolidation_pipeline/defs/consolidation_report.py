@@ -30,9 +30,8 @@ def consolidation_report(
         report = write_report(run)
         phase.metrics = report.metrics
     numbers = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
-    return dg.MaterializeResult(
-        metadata={**numbers, "llm/cost_usd": report.counts.cost_usd, "report": dg.MetadataValue.md(report.markdown)}
-    )
+    spent = {f"llm/{name}": numbers.pop(name) for name in ("cost_usd", "tokens")}
+    return dg.MaterializeResult(metadata={**numbers, **spent, "report": dg.MetadataValue.md(report.markdown)})
 
 
 sources_add_up = project_check(
