@@ -2,7 +2,8 @@
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -84,9 +85,12 @@ def _check_phases(phases: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(name for name in PHASES if name in chosen)
 
 
-def _instance() -> dg.DagsterInstance:
+@contextmanager
+def _instance() -> Iterator[dg.DagsterInstance]:
+    """The instance of DAGSTER_HOME, else of the project's folder; paths in its dagster.yaml are relative to that."""
     os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))
-    return dg.DagsterInstance.get()
+    with chdir(os.environ["DAGSTER_HOME"]), dg.DagsterInstance.get() as instance:
+        yield instance
 
 
 def _execute(

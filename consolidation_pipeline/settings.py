@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import AliasChoices, Field, SecretStr
+from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -16,7 +16,10 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="CONSOLIDATION_", extra="ignore", env_ignore_empty=True)
 
     database_url: SecretStr | None = Field(None, description="Postgres with pgvector; unset = the embedded server.")
-    data_dir: Path = Field(PROJECT_ROOT / ".consolidation", description="Folder of the embedded server and its logs.")
+    data_dir: Path = Field(
+        PROJECT_ROOT / ".consolidation",
+        description="Folder of the embedded server and its logs; relative to the project's folder.",
+    )
     llm_model: str | None = Field(None, description="litellm model name; unset = no LLM.")
     embedding_model: str | None = Field(
         None, description="litellm embedding model; unset = each project's own (local)."
@@ -30,3 +33,9 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("DAGSTER_POSTGRES_URL"),
         description="Postgres of Dagster's own storage; unset = a database of the embedded server.",
     )
+
+    @field_validator("data_dir")
+    @classmethod
+    def _from_the_project(cls, folder: Path) -> Path:
+        # Not from the current folder, which differs between the processes that share the server.
+        return PROJECT_ROOT / folder.expanduser()

@@ -50,7 +50,7 @@ def import_memories(
     """Import a file or a repository into a project, which is made when it is missing.
 
     Streams; each batch is a transaction of its own, so a broken import goes on where it stopped. Idempotent on
-    (source, external_id, content). Bad rows are written to ``rejects_dir`` as JSON lines of line and reason.
+    (source, external_id, content). Bad rows are written to ``rejects_dir`` as JSON lines of line, reason and row.
 
     Raises:
         UsageError: the source cannot be read at all, or format, project or type are not legal.
@@ -122,17 +122,18 @@ def _parse(
             memory = parse_memory(row.fields, source=done.source, default_type=default_type)
             yield row.line, dimensions.check(memory)
         except InvalidMemoryError as error:
-            done.bad.append(BadRow(row.line, str(error)))
+            done.bad.append(BadRow(row.line, str(error), row.fields))
 
 
 def _put_aside(done: Imported, folder: Path | None) -> Path | None:
     """Write the bad rows beside the data, one file per project and source, replaced at each import."""
     if folder is None:
         return None
-    path = folder / f"{done.project}.{done.source.replace('/', '_')}.jsonl"
+    path = folder / f"{done.project}.{done.source.replace('/', '_')}.rejects.jsonl"
     if not done.bad:
         path.unlink(missing_ok=True)
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps({"line": row.line, "reason": row.reason}) + "\n" for row in done.bad))
+    rows = ({"line": row.line, "reason": row.reason, "row": row.fields} for row in done.bad)
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
     return path

@@ -202,8 +202,7 @@ def test_a_lost_run_ends_its_job(
 @pytest.fixture
 def home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Dagster home whose storage is a database of the test server."""
-    yaml = (PROJECT_ROOT / "dagster.yaml").read_text().replace(".consolidation/", f"{tmp_path}/")
-    (tmp_path / "dagster.yaml").write_text(yaml)
+    (tmp_path / "dagster.yaml").write_text((PROJECT_ROOT / "dagster.yaml").read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", empty_database_url)
 
@@ -255,3 +254,15 @@ def test_existing_projects_can_be_registered(sample: Callable[[str, int], None])
     assert register_projects() == ["alpha"]
     with dg.DagsterInstance.get() as instance:
         assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
+
+
+@pytest.mark.usefixtures("home", "engine")
+def test_a_run_leaves_nothing_in_the_folder_it_was_started_from(
+    sample: Callable[[str, int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    sample("alpha", 3)
+    assert run_project("alpha").status == "completed"
+    assert list(elsewhere.iterdir()) == []

@@ -59,7 +59,8 @@ def test_bad_rows_are_told_by_line_and_kept_apart_while_good_ones_are_stored(pip
     assert "opinion" in done.bad[2].reason
     assert done.rejects is not None
     kept_apart = [json.loads(line) for line in done.rejects.read_text().splitlines()]
-    assert kept_apart == [{"line": row.line, "reason": row.reason} for row in done.bad]
+    assert kept_apart == [{"line": row.line, "reason": row.reason, "row": row.fields} for row in done.bad]
+    assert kept_apart[2]["row"]["memory_type"] == "opinion"
 
 
 def test_rejects_of_an_earlier_import_do_not_outlive_a_clean_one(pipeline: Pipeline) -> None:

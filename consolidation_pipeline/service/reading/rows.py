@@ -15,7 +15,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be read; ``reason`` is for people. Reading goes on behind it."""
+    """A row that cannot be taken; ``reason`` is for people. ``fields`` is the row, as far as it could be read."""
 
     line: int
     reason: str
+    fields: dict[str, object] | None = None

@@ -1,0 +1,44 @@
+"""Settings: what the environment says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+
+
+@pytest.fixture(autouse=True)
+def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DATABASE_URL", "DATA_DIR", "LLM_MODEL", "EMBEDDING_MODEL"):
+        monkeypatch.delenv(f"CONSOLIDATION_{name}", raising=False)
+    monkeypatch.delenv("DAGSTER_POSTGRES_URL", raising=False)
+
+
+def test_nothing_has_to_be_set() -> None:
+    settings = Settings()
+    assert settings.database_url is None
+    assert settings.dagster_postgres_url is None
+    assert settings.data_dir == PROJECT_ROOT / ".consolidation"
+
+
+def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "")
+    assert Settings().database_url is None
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("data", PROJECT_ROOT / "data"), ("/srv/memories", Path("/srv/memories")), ("~/m", Path.home() / "m")],
+)
+def test_the_data_folder_does_not_depend_on_the_current_one(
+    given: str, meant: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONSOLIDATION_DATA_DIR", given)
+    assert Settings().data_dir == meant
+
+
+def test_a_password_is_not_shown() -> None:
+    assert "hunter2" not in repr(Settings(database_url="postgresql://me:hunter2@db/memories"))
