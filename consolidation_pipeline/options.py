@@ -134,6 +134,14 @@ class ConsolidationOptions(BaseModel):
         return self.model_dump(mode="json", exclude_defaults=True)
 
 
+# Every name an option goes by -> the option.
+OPTION_NAMES: Mapping[str, str] = {
+    alias: name
+    for name, field in ConsolidationOptions.model_fields.items()
+    for alias in (name, *getattr(field.validation_alias, "choices", ()))
+}
+
+
 def parse_options(config: Mapping[str, Any], *, base: ConsolidationOptions | None = None) -> ConsolidationOptions:
     """Options from a mapping of keys (or their aliases) to values, on top of ``base`` (the defaults).
 
@@ -160,18 +168,10 @@ def _explain(error: Any) -> str:
 
 def describe_range(key: str) -> str:
     """What values option ``key`` (or an alias of it) takes, in words."""
-    name = _canonical(key)
+    name = OPTION_NAMES[key]
     schema = ConsolidationOptions.model_json_schema(by_alias=False)["properties"][name]
     branches = schema.get("anyOf", [schema])
     return " or ".join(_describe_branch(branch) for branch in branches)
-
-
-def _canonical(key: str) -> str:
-    for name, field in ConsolidationOptions.model_fields.items():
-        alias = field.validation_alias
-        if key == name or (isinstance(alias, AliasChoices) and key in alias.choices):
-            return name
-    raise KeyError(key)
 
 
 def _describe_branch(schema: Mapping[str, Any]) -> str:

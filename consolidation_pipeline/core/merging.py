@@ -88,11 +88,6 @@ def missing_literals(sources: Iterable[str], merged: str) -> frozenset[Literal]:
     return frozenset(literal for literal in wanted if not stands_in(literal, merged))
 
 
-def merge_fields(values: Iterable[str | None]) -> str | None:
-    """:func:`merge_texts` of an optional field (goal, result, ...); None if no value says anything."""
-    return merge_texts(value for value in values if value) or None
-
-
 def _pieces(text: str) -> Iterator[_Piece]:
     end = 0
     for start, stop in _spans(text):

@@ -9,8 +9,7 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.store.engine import Connection, Engine
-from consolidation_pipeline.store.knowledge import load_lineage
-from consolidation_pipeline.store.lineage import Found, find_memories, load_derived
+from consolidation_pipeline.store.lineage import Found, find_memories, load_derived, load_lineage
 
 SHORTEST_PREFIX = 8
 

@@ -8,7 +8,7 @@ from typing import Any
 from consolidation_pipeline.core.profiles import resolve_thresholds
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
-from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
@@ -16,12 +16,6 @@ from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.statistics import Backlog, ProjectCounts, count_project, list_backlogs
-
-_NAMES = {
-    alias: name
-    for name, field in ConsolidationOptions.model_fields.items()
-    for alias in (name, *getattr(field.validation_alias, "choices", ()))
-}
 
 
 def list_projects(engine: Engine) -> list[Backlog]:
@@ -98,12 +92,12 @@ def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
     """The same options under their own names. Raises InvalidOptionError: a name is unknown or an option given twice."""
     named: dict[str, Any] = {}
     for key, value in config.items():
-        if key not in _NAMES:
+        if key not in OPTION_NAMES:
             options = ", ".join(ConsolidationOptions.model_fields)
             raise InvalidOptionError(f"{key} is not an option; the options are {options}")
-        if _NAMES[key] in named:
-            raise InvalidOptionError(f"{_NAMES[key]} is given twice, once as {key}: give it once")
-        named[_NAMES[key]] = value
+        if OPTION_NAMES[key] in named:
+            raise InvalidOptionError(f"{OPTION_NAMES[key]} is given twice, once as {key}: give it once")
+        named[OPTION_NAMES[key]] = value
     return named
 
 

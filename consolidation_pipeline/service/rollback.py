@@ -7,15 +7,13 @@ from datetime import timedelta
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError
-from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.changes import Scope, find_scope, list_dependents
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.reverting import revert_changes
-
-LOCK_WAIT_SECONDS = 10.0
 
 
 @dataclass(frozen=True)

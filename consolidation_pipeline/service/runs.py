@@ -28,7 +28,7 @@ from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.statistics import count_project, fingerprint
+from consolidation_pipeline.store.statistics import count_raw, fingerprint
 
 logger = logging.getLogger(__name__)
 
@@ -231,7 +231,7 @@ def _begin_job(
 
 
 def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
-    counts = count_project(connection, project.id)
+    counts = count_raw(connection, project.id)
     return counts.memories, counts.archived
 
 
@@ -239,10 +239,9 @@ def _end(run: ProjectRun, status: str, error: str | None) -> None:
     whole = status == "completed" and tuple(run.planned) == PHASES
     try:
         with run.engine.begin() as connection:
-            state = _state(connection, run.project, run.options, run.now) if whole else None
             # What came while the run went on may have missed its phases: then the next run has something to do.
-            missed = _count_raw(connection, run.project) != run.raw_counts
-            metrics = {} if state is None or missed else {"state": state}
+            seen_all = whole and _count_raw(connection, run.project) == run.raw_counts
+            metrics = {"state": _state(connection, run.project, run.options, run.now)} if seen_all else {}
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
         # The database went away: the row stays `running` without a lock, and the next run marks it failed.

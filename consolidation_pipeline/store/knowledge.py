@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, select, text
 
 from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
-from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, memory_lineage, task_memories
+from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids, vector_text
 
 
@@ -154,21 +154,3 @@ def load_consolidated(connection: Connection, ids: Iterable[UUID]) -> dict[UUID,
     columns = [column for column in consolidated_memories.c if column.name not in hidden]
     rows = connection.execute(select(*columns).where(consolidated_memories.c.id.in_(list(ids))))
     return {row.id: row for row in rows}
-
-
-def load_lineage(connection: Connection, root: UUID, *, depth: int) -> Sequence[Row[Any]]:
-    """Edges below ``root`` with the parents' text: child_id, parent_id, parent_kind, similarity, level, content."""
-    query = f"""
-        WITH RECURSIVE tree AS (
-            SELECT child_id, parent_id, parent_kind, similarity, 1 AS level
-            FROM {memory_lineage} WHERE child_id = :root
-            UNION
-            SELECT l.child_id, l.parent_id, l.parent_kind, l.similarity, tree.level + 1
-            FROM {memory_lineage} l JOIN tree ON l.child_id = tree.parent_id WHERE tree.level < :depth)
-        SELECT tree.*, coalesce(raw.execution_summary, derived.content) AS content,
-            coalesce(raw.memory_type, derived.memory_type) AS memory_type
-        FROM tree LEFT JOIN {task_memories} raw ON raw.id = tree.parent_id
-            LEFT JOIN {consolidated_memories} derived ON derived.id = tree.parent_id
-        ORDER BY level, child_id, similarity DESC NULLS LAST, parent_id
-    """
-    return connection.execute(text(query), {"root": root, "depth": depth}).all()

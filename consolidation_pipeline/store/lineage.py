@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, memory_lineage, task_memories
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,24 @@ def find_memories(connection: Connection, first: UUID, last: UUID, *, limit: int
         {"first": first, "last": last, "limit": limit},
     )
     return [Found(*row) for row in rows]
+
+
+def load_lineage(connection: Connection, root: UUID, *, depth: int) -> Sequence[Row[Any]]:
+    """Edges below ``root`` with the parents' text: child_id, parent_id, parent_kind, similarity, level, content."""
+    query = f"""
+        WITH RECURSIVE tree AS (
+            SELECT child_id, parent_id, parent_kind, similarity, 1 AS level
+            FROM {memory_lineage} WHERE child_id = :root
+            UNION
+            SELECT l.child_id, l.parent_id, l.parent_kind, l.similarity, tree.level + 1
+            FROM {memory_lineage} l JOIN tree ON l.child_id = tree.parent_id WHERE tree.level < :depth)
+        SELECT tree.*, coalesce(raw.execution_summary, derived.content) AS content,
+            coalesce(raw.memory_type, derived.memory_type) AS memory_type
+        FROM tree LEFT JOIN {task_memories} raw ON raw.id = tree.parent_id
+            LEFT JOIN {consolidated_memories} derived ON derived.id = tree.parent_id
+        ORDER BY level, child_id, similarity DESC NULLS LAST, parent_id
+    """
+    return connection.execute(text(query), {"root": root, "depth": depth}).all()
 
 
 def load_derived(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]:

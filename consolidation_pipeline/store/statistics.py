@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.schema import SCHEMA
 
@@ -45,14 +45,7 @@ class ProjectCounts:
 def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
     """Count everything there is to know about a project."""
     one = {"project": project_id}
-    raw = connection.execute(
-        text(
-            "SELECT count(*) AS memories, count(*) FILTER (WHERE NOT is_archived AND NOT is_consolidated) AS active, "
-            "count(*) FILTER (WHERE is_consolidated AND NOT is_archived) AS consolidated, "
-            f"count(*) FILTER (WHERE is_archived) AS archived FROM {SCHEMA}.task_memories WHERE project_id = :project"
-        ),
-        one,
-    ).one()
+    raw = count_raw(connection, project_id)
     return ProjectCounts(
         memories=raw.memories,
         active=raw.active,
@@ -68,6 +61,16 @@ def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
         pattern_groups=_count(connection, "memory_clusters", "tier = 'pattern' AND is_representative", one),
         **_spending(connection, one),
     )
+
+
+def count_raw(connection: Connection, project_id: UUID) -> Row[Any]:
+    """Raw memories of a project: ``memories`` in all, ``active``, ``consolidated`` and ``archived`` ones."""
+    query = (
+        "SELECT count(*) AS memories, count(*) FILTER (WHERE NOT is_archived AND NOT is_consolidated) AS active, "
+        "count(*) FILTER (WHERE is_consolidated AND NOT is_archived) AS consolidated, "
+        f"count(*) FILTER (WHERE is_archived) AS archived FROM {SCHEMA}.task_memories WHERE project_id = :project"
+    )
+    return connection.execute(text(query), {"project": project_id}).one()
 
 
 def _count(connection: Connection, table: str, condition: str, parameters: Mapping[str, Any]) -> int:

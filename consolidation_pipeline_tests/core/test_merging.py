@@ -9,7 +9,6 @@ from consolidation_pipeline.core.memories import normalize_text
 from consolidation_pipeline.core.merging import (
     Merged,
     merge_capped,
-    merge_fields,
     merge_texts,
     missing_literals,
     split_sentences,
@@ -236,16 +235,3 @@ def test_missing_literals_names_what_a_rewrite_lost() -> None:
         Literal("path", "src/a.py"),
         Literal("negation", "not"),
     }
-
-
-@pytest.mark.parametrize(
-    ("values", "merged"),
-    [
-        ([], None),
-        ([None, "", "  "], None),
-        ([None, "Ship it"], "Ship it"),
-        (["Ship it", "ship it.", "Test it"], "Ship it\n\nTest it"),
-    ],
-)
-def test_optional_fields_are_united_or_none(values: list[str | None], merged: str | None) -> None:
-    assert merge_fields(values) == merged
