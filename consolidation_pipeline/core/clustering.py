@@ -1,31 +1,46 @@
 """Groups of similar rows from the graph of similar pairs; every function gives labels that depend on content alone.
 
-Complete linkage and connected components have modules of their own and are offered here too.
+Linkage, connected components, cohesion and representatives have modules of their own and are offered here too.
 """
 
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import NamedTuple
 from uuid import UUID
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from consolidation_pipeline.core.components import connected_components, pieces, strong_pairs
+from consolidation_pipeline.core.cohesion import (
+    Cohesion,
+    GroupSummary,
+    cohesion,
+    mean_similarities,
+    summarize_groups,
+)
+from consolidation_pipeline.core.components import connected_components, strong_pairs
 from consolidation_pipeline.core.labels import Labels, members_of, numbered
-from consolidation_pipeline.core.linkage import complete_linkage
-from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
+from consolidation_pipeline.core.linkage import average_linkage, complete_linkage
+from consolidation_pipeline.core.representatives import (
+    choose_representative,
+    choose_representatives,
+    similarities_to,
+    similarity_to,
+)
+from consolidation_pipeline.core.similarity import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 from consolidation_pipeline.errors import InvalidOptionError
 
 __all__ = [
     "ALGORITHM_VERSION",
-    "LARGEST_COMPONENT",
+    "LARGEST_BY_DENSITY",
     "METHODS",
     "Cohesion",
+    "GroupSummary",
     "Labels",
+    "average_linkage",
     "choose_representative",
+    "choose_representatives",
     "cluster_key",
     "cohesion",
     "complete_linkage",
@@ -33,103 +48,44 @@ __all__ = [
     "group",
     "mean_similarities",
     "members_of",
+    "numbered",
+    "similarities_to",
     "similarity_to",
+    "summarize_groups",
 ]
 
 # Part of every cluster key: raise it whenever the same input may give other groups.
-ALGORITHM_VERSION = "1"
+ALGORITHM_VERSION = "2"
 
 METHODS = ("average", "complete", "components", "hdbscan")
 
-# Average linkage needs all distances of a component at once: 8,000 members take 256 MB, twice while linking.
-LARGEST_COMPONENT = 8_000
-
-_BLOCK = 256
-
-
-class Cohesion(NamedTuple):
-    """Mean and minimum cosine over the pairs of a group; None where there is no pair."""
-
-    mean: float | None
-    minimum: float | None
+# Density clusters compare every row with every other: with 256 dimensions 20 seconds for 10,000 rows, two minutes for
+# 20,000. Memory is linear, and no limit.
+LARGEST_BY_DENSITY = 30_000
 
 
 def group(x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshold: float, min_size: int) -> Labels:
     """Groups of at least ``max(2, min_size)`` rows of ``x``, L2-normalised (n, d), by ``method``.
 
-    - ``average``: average linkage inside each connected component of the ``pairs``, over all cosines of the component,
-      cut at ``threshold``. The same as over all rows, as every cosine between components is below ``threshold``.
-      A component beyond ``LARGEST_COMPONENT`` members is first split by raising its own threshold, step by step, until
-      every piece is small enough; rows that are still together within 1e-6 of 1.0 are one group of repeats.
-    - ``complete``: see ``complete_linkage``. ``components``: see ``connected_components``.
+    - ``average``, ``complete``, ``components``: ``average_linkage``, ``complete_linkage``, ``connected_components``.
     - ``hdbscan``: density clusters by Euclidean distance; noise is alone. ``pairs`` and ``threshold`` play no part.
 
     ``pairs``: as from ``similarity_join`` at ``threshold`` or lower. Rows are taken in an order given by their content,
-    so that ties do not depend on their position. InvalidOptionError: unknown ``method``. ValueError: ``x`` is not a
-    matrix, or ``pairs`` do not fit it.
+    so that ties do not depend on their position. InvalidOptionError: unknown ``method``, or ``hdbscan`` for more than
+    ``LARGEST_BY_DENSITY`` rows. ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
     """
     if method not in METHODS:
         raise InvalidOptionError(f"cluster_method is {method!r}; it must be one of {', '.join(METHODS)}")
     strong = strong_pairs(len(as_matrix(x)), pairs, threshold)
-    order = _content_order(x)
-    rank = np.empty(len(x), dtype=np.int32)
-    rank[order] = np.arange(len(x))
-    ranked = SimilarPairs(rank[strong.i], rank[strong.j], strong.similarity)
     size = max(2, min_size)
-    labels = np.empty(len(x), dtype=np.int64)
-    labels[order] = _labels_by(method, x[order], ranked, threshold=threshold, size=size)
+    labels = np.full(len(x), -1, dtype=np.int64)
+    if method == "hdbscan":
+        order = _content_order(x)
+        labels[order] = _density_labels(x[order], size)
+    elif len(strong):
+        order = _content_order(x)
+        labels[order] = _linked_labels(x, strong, order, method=method, threshold=threshold)
     return numbered(labels, size)
-
-
-def cohesion(x: NDArray[np.floating], members: ArrayLike) -> Cohesion:
-    """Mean and minimum cosine over all pairs of the rows ``members`` (positions) of ``x``, L2-normalised (n, d).
-
-    None and None for fewer than two members.
-    """
-    rows = _wide(x, members)
-    m = len(rows)
-    if m < 2:
-        return Cohesion(None, None)
-    # The pairs' sum in O(m d): |sum of rows|^2 counts each pair twice and each row with itself.
-    total = rows.sum(axis=0)
-    mean = (total @ total - np.einsum("ij,ij->", rows, rows)) / (m * (m - 1))
-    # No row is closer to another than to itself, so the diagonal cannot be the minimum unless all are equal.
-    minimum = min(float((rows[at : at + _BLOCK] @ rows.T).min()) for at in range(0, m, _BLOCK))
-    return Cohesion(_clamped(float(mean)), _clamped(minimum))
-
-
-def similarity_to(x: NDArray[np.floating], members: ArrayLike, representative: int) -> NDArray[np.float32]:
-    """Cosine (m,) of each of the rows ``members`` of L2-normalised ``x`` (n, d) to its row ``representative``."""
-    similarity = np.einsum("ij,j->i", _wide(x, members), x[representative].astype(np.float64))
-    return np.asarray(np.clip(similarity, -1.0, 1.0).astype(np.float32))
-
-
-def mean_similarities(x: NDArray[np.floating], members: ArrayLike) -> NDArray[np.float64]:
-    """Mean cosine (m,) of each of the rows ``members`` of ``x``, L2-normalised (n, d), to the other members.
-
-    NaN for a single member, which has no other.
-    """
-    rows = _wide(x, members)
-    if len(rows) < 2:
-        return np.full(len(rows), np.nan)
-    with_itself = np.einsum("ij,ij->i", rows, rows)
-    return np.asarray(np.clip((rows @ rows.sum(axis=0) - with_itself) / (len(rows) - 1), -1.0, 1.0))
-
-
-def choose_representative(reused_counts: ArrayLike, similarities: ArrayLike, ids: Sequence[str | UUID]) -> int:
-    """Position of the member that stands for its group: most reused; ties: most similar to the rest, then smallest id.
-
-    All three of shape (m,), m >= 1; ``similarities`` as from ``mean_similarities``, compared to six decimals, as more
-    is rounding noise. ValueError: no members, or lengths that differ.
-    """
-    reused = np.asarray(reused_counts).tolist()
-    similar = np.round(np.asarray(similarities, dtype=np.float64), 6).tolist()
-    if not ids or not len(reused) == len(similar) == len(ids):
-        raise ValueError(
-            f"{len(reused)} reused counts, {len(similar)} similarities and {len(ids)} ids given; "
-            "a group needs one of each per member, and at least one member"
-        )
-    return min(range(len(ids)), key=lambda at: (-reused[at], -similar[at], str(ids[at])))
 
 
 def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGORITHM_VERSION) -> str:
@@ -141,19 +97,26 @@ def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGOR
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _labels_by(
-    method: str, x: NDArray[np.floating], pairs: SimilarPairs, *, threshold: float, size: int
-) -> NDArray[np.int64]:
+def _linked_labels(
+    x: NDArray[np.floating], pairs: SimilarPairs, order: NDArray[np.int64], *, method: str, threshold: float
+) -> Labels:
+    """Label of the row ``order[k]`` at k."""
+    rank = np.empty(len(x), dtype=np.int32)
+    rank[order] = np.arange(len(x))
+    ranked = SimilarPairs(rank[pairs.i], rank[pairs.j], pairs.similarity)
     if method == "complete":
-        return complete_linkage(len(x), pairs, threshold)
+        return complete_linkage(len(x), ranked, threshold)
     if method == "components":
-        return connected_components(len(x), pairs, threshold)
-    if method == "hdbscan":
-        return _density_labels(x, size)
-    return _average_linkage(x, pairs, threshold)
+        return connected_components(len(x), ranked, threshold)
+    return average_linkage(x, ranked, threshold, order=order)
 
 
 def _density_labels(x: NDArray[np.floating], size: int) -> Labels:
+    if len(x) > LARGEST_BY_DENSITY:
+        raise InvalidOptionError(
+            f"cluster_method is 'hdbscan' and there are {len(x)} units to group; it takes at most "
+            f"{LARGEST_BY_DENSITY}, as it compares each with all; 'average' has no such limit"
+        )
     if len(x) <= size:  # a density estimate over `size` neighbours needs more points than that
         return np.full(len(x), -1, dtype=np.int64)
     from hdbscan import HDBSCAN
@@ -162,42 +125,9 @@ def _density_labels(x: NDArray[np.floating], size: int) -> Labels:
     return np.asarray(model.fit_predict(x.astype(np.float64)), dtype=np.int64)
 
 
-def _average_linkage(x: NDArray[np.floating], pairs: SimilarPairs, threshold: float) -> Labels:
-    from scipy.cluster.hierarchy import fcluster, linkage
-
-    labels = np.full(len(x), -1, dtype=np.int64)
-    first = 0
-    for members in pieces(len(x), pairs, threshold, largest=LARGEST_COMPONENT):
-        inner = 0
-        if len(members) <= LARGEST_COMPONENT:
-            tree = linkage(_distances(x[members]), method="average")
-            inner = fcluster(tree, t=1.0 - threshold + SLACK, criterion="distance")
-        labels[members] = first + inner
-        first += len(members) + 1
-    return labels
-
-
-def _distances(x: NDArray[np.floating]) -> NDArray[np.float64]:
-    """1 - cosine of all pairs of rows in scipy's condensed order, without the square matrix."""
-    rows, m = x.astype(np.float64), len(x)
-    condensed = np.empty(m * (m - 1) // 2)
-    at = 0
-    for top in range(0, m, _BLOCK):
-        cosines = rows[top : top + _BLOCK] @ rows[top:].T
-        for offset, line in enumerate(cosines, start=1):
-            condensed[at : at + len(line) - offset] = 1.0 - line[offset:]
-            at += len(line) - offset
-    return np.clip(condensed, 0.0, 2.0, out=condensed)
-
-
 def _content_order(x: NDArray[np.floating]) -> NDArray[np.int64]:
-    digests = [hashlib.blake2b(row.tobytes(), digest_size=16).digest() for row in x]
-    return np.array(sorted(range(len(x)), key=digests.__getitem__), dtype=np.int64)
-
-
-def _wide(x: NDArray[np.floating], members: ArrayLike) -> NDArray[np.float64]:
-    return x[np.asarray(members, dtype=np.int64)].astype(np.float64)
-
-
-def _clamped(similarity: float) -> float:
-    return min(1.0, max(-1.0, similarity))
+    """The rows by their bytes, equal ones by position."""
+    if x.size == 0:
+        return np.arange(len(x), dtype=np.int64)
+    row = np.dtype((np.void, x.shape[1] * x.itemsize))
+    return np.argsort(np.ascontiguousarray(x).view(row).ravel(), kind="stable").astype(np.int64)

@@ -7,6 +7,8 @@ from math import isfinite
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.planning import find_pairs
+from consolidation_pipeline.core.products import Join
 from consolidation_pipeline.core.vectors import as_matrix
 
 # Thresholds are inclusive. float32 rows carry a rounding error of about 1e-7, so without this slack two equal rows
@@ -15,12 +17,6 @@ SLACK = 1e-6
 
 # Rows that are further from length 1 than float16 rounding explains were not normalised by whoever passed them.
 LENGTH_TOLERANCE = 1e-3
-
-# A square tile of float32 scores: 4 MB stays in the processor's cache between the product and the comparison.
-_TILE = 1024
-
-# Elements of one float64 operand while similarities are recomputed: 16 MB.
-_EXACT_ELEMENTS = 1 << 21
 
 Indices = NDArray[np.int32]
 Mask = NDArray[np.bool_]
@@ -55,9 +51,9 @@ class SimilarPairs:
         return self.select(reaches(self.similarity, threshold))
 
 
-def reaches(similarity: ArrayLike, threshold: float) -> Mask:
+def reaches(similarity: ArrayLike, threshold: ArrayLike) -> Mask:
     """Where ``similarity`` >= ``threshold`` holds with ``SLACK``; the one meaning of a threshold everywhere."""
-    return np.asarray(np.asarray(similarity, dtype=np.float64) >= threshold - SLACK)
+    return np.asarray(np.asarray(similarity, dtype=np.float64) >= np.asarray(threshold) - SLACK)
 
 
 def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> SimilarPairs:
@@ -66,23 +62,36 @@ def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0
     ``x``: float32 (n, d) with rows of length 1 or, for rows without a direction, 0 (cosine 0 with everything).
     ``known``: the first rows that were compared with each other before; only pairs with j >= ``known`` are returned.
 
-    Float32 matrix products find candidates with a margin above their largest possible rounding error; the cosine of
-    each candidate is then recomputed by itself in float64. So value and decision depend on the two rows alone: not on
-    their position, on ``known`` or on the number of threads.
+    Exact: a pair is left out without computing its cosine only where an upper bound of the cosine says so
+    (``pruning``, ``quantising``), rounding included. The cosine of each other pair is computed by itself in float64,
+    always in the same way. So value and decision depend on the two rows alone: not on their position, on ``known``,
+    on the processor, on the number of threads or on the form of the join, which a sample of the rows decides
+    (``planning``).
 
-    Takes n^2 d / 2 multiplications. Peak memory besides ``x``: about 60 MB, plus twice the result (12 bytes per pair),
-    plus 40 bytes per candidate within one strip of 1,024 rows.
+    Peak memory besides ``x``: that of ``iter_similar_pairs`` plus twice the result (12 bytes per pair).
     ValueError: ``x``, ``threshold`` or ``known`` is not as described; the message says which.
     """
-    rows, lengths = _checked(x)
-    _check_bounds(len(rows), threshold, known)
-    cut = threshold - SLACK - _rounding_margin(rows.shape[1], lengths)
-    parts = [_exact(rows, lengths, keys, threshold) for keys in _candidates(rows, cut, known)]
+    parts = list(iter_similar_pairs(x, threshold, known=known))
     return SimilarPairs(
         np.concatenate([np.empty(0, np.int32), *(part.i for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.j for part in parts)]),
         np.concatenate([np.empty(0, np.float32), *(part.similarity for part in parts)]),
     )
+
+
+def iter_similar_pairs(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> Iterator[SimilarPairs]:
+    """The pairs of ``similarity_join`` in the same order, in blocks of at most max(n, 2,097,152) pairs, so that they
+    can go to a database without ever standing in memory at once.
+
+    Arguments are checked at the call, not at the first block. As many threads work as BLAS has; while they do, BLAS
+    itself uses one thread in the whole process. Peak memory besides ``x``, whatever the number of pairs: 0.3 to 1.2 KB
+    per row (more only where that stays below 1.2 GB in all), plus about 100 MB per thread.
+    ValueError: as ``similarity_join``.
+    """
+    rows, lengths = _checked(x)
+    _check_bounds(len(rows), threshold, known)
+    join = Join(rows, lengths, threshold - SLACK, known)
+    return (SimilarPairs(*found) for found in find_pairs(join))
 
 
 def _checked(x: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
@@ -110,51 +119,3 @@ def _check_bounds(n: int, threshold: float, known: int) -> None:
 def _squares(rows: NDArray[np.float32]) -> NDArray[np.float64]:
     wide = rows.astype(np.float64)
     return np.asarray(np.einsum("ij,ij->i", wide, wide))
-
-
-def _rounding_margin(d: int, lengths: NDArray[np.float64]) -> float:
-    # A float32 dot product of d terms is off by at most d * 2^-24 for unit rows, in any order of summation
-    # (Higham, Accuracy and Stability of Numerical Algorithms, 3.1); doubled for rounding of the threshold itself.
-    off_unit = np.abs(lengths[lengths > 0.0] - 1.0).max(initial=0.0)
-    return float((d + 1) * 2.0**-23 + 3.0 * off_unit)
-
-
-def _candidates(rows: NDArray[np.float32], cut: float, known: int) -> Iterator[NDArray[np.int64]]:
-    """Ascending keys i * n + j of the pairs to look at, one array per strip of rows."""
-    n = len(rows)
-    buffer = np.empty(_TILE * _TILE, dtype=np.float32)
-    for top in range(0, n, _TILE):
-        tiles = [_tile(rows, top, left, cut=cut, buffer=buffer) for left in range(max(top, known), n, _TILE)]
-        if tiles:
-            yield np.sort(np.concatenate(tiles))
-
-
-def _tile(
-    rows: NDArray[np.float32], top: int, left: int, *, cut: float, buffer: NDArray[np.float32]
-) -> NDArray[np.int64]:
-    above, beside = rows[top : top + _TILE], rows[left : left + _TILE]
-    scores = buffer[: len(above) * len(beside)]
-    np.matmul(above, beside.T, out=scores.reshape(len(above), len(beside)))
-    i, j = np.divmod(np.flatnonzero(scores >= cut), len(beside))
-    keys = (i + top) * len(rows) + (j + left)
-    return np.asarray(keys[j + left > i + top], dtype=np.int64)
-
-
-def _exact(
-    rows: NDArray[np.float32], lengths: NDArray[np.float64], keys: NDArray[np.int64], threshold: float
-) -> SimilarPairs:
-    step = max(1, _EXACT_ELEMENTS // max(1, rows.shape[1]))
-    found = [_exact_block(rows, lengths, keys[at : at + step]) for at in range(0, len(keys), step)]
-    similarity = np.concatenate([np.empty(0, np.float32), *found])
-    kept = reaches(similarity, threshold)
-    i, j = np.divmod(keys[kept], max(1, len(rows)))
-    return SimilarPairs(i.astype(np.int32), j.astype(np.int32), similarity[kept])
-
-
-def _exact_block(
-    rows: NDArray[np.float32], lengths: NDArray[np.float64], keys: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    i, j = np.divmod(keys, len(rows))
-    dots = np.einsum("ij,ij->i", rows[i].astype(np.float64), rows[j].astype(np.float64))
-    scale = lengths[i] * lengths[j]
-    return np.asarray(np.clip(dots / np.where(scale == 0.0, 1.0, scale), -1.0, 1.0).astype(np.float32))

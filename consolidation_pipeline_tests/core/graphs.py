@@ -27,6 +27,13 @@ def clustered(n: int, d: int, seed: int, noise: float = 0.35) -> np.ndarray:
     return normalize(centres[rng.integers(0, len(centres), n)] + noise * rng.standard_normal((n, d)))
 
 
+def on_a_ring(n: int, seed: int | None) -> np.ndarray:
+    """Unit vectors (n, 2) around the circle: evenly, or somewhat unevenly as drawn by the seed."""
+    jitter = np.zeros(n) if seed is None else 0.4 * np.random.default_rng(seed).standard_normal(n)
+    angles = 2.0 * np.pi * (np.arange(n) + jitter) / n
+    return normalize(np.column_stack([np.cos(angles), np.sin(angles)]))
+
+
 @st.composite
 def graphs(draw) -> tuple[int, Graph]:
     n = draw(st.integers(0, 11))

@@ -1,4 +1,4 @@
-"""Groups by every method, and what is said about a group."""
+"""Groups by every method, and their names."""
 
 from uuid import UUID
 
@@ -6,20 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.cluster.hierarchy import fcluster, linkage
 
-from consolidation_pipeline.core import clustering
-from consolidation_pipeline.core.clustering import (
-    choose_representative,
-    cluster_key,
-    cohesion,
-    connected_components,
-    group,
-    mean_similarities,
-    members_of,
-    similarity_to,
-)
-from consolidation_pipeline.core.similarity import SLACK, similarity_join
+from consolidation_pipeline.core.clustering import LARGEST_BY_DENSITY, cluster_key, group, members_of
+from consolidation_pipeline.core.similarity import similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline_tests.core.graphs import clustered, pairs_from, partition
@@ -28,18 +17,6 @@ from consolidation_pipeline_tests.core.graphs import clustered, pairs_from, part
 def test_members_of_lists_each_group_in_order():
     assert [members.tolist() for members in members_of(np.array([1, -1, 0, 1, 0]))] == [[2, 4], [0, 3]]
     assert members_of(np.array([-1, -1])) == members_of(np.empty(0, np.int64)) == []
-
-
-@settings(deadline=None, max_examples=60)
-@given(st.integers(2, 60), st.integers(0, 999), st.sampled_from([0.5, 0.75, 0.9]))
-def test_average_linkage_inside_components_is_that_of_the_whole_matrix(n, seed, threshold):
-    x = clustered(n, 10, seed)
-    labels = group(x, similarity_join(x, threshold), method="average", threshold=threshold, min_size=2)
-    wide = x.astype(np.float64)
-    distances = np.clip(1.0 - (wide @ wide.T)[np.triu_indices(n, 1)], 0.0, 2.0)
-    whole = fcluster(linkage(distances, "average"), 1.0 - threshold + SLACK, "distance")
-    expected = {frozenset(np.flatnonzero(whole == name).tolist()) for name in set(whole.tolist())}
-    assert partition(labels) == {members for members in expected if len(members) > 1}
 
 
 @settings(deadline=None, max_examples=60)
@@ -107,102 +84,10 @@ def test_groups_need_a_matrix_and_pairs_of_its_rows():
         group(np.eye(2), pairs_from({(0, 2): 1.0}), method="average", threshold=0.5, min_size=2)
 
 
-def test_a_component_too_large_to_link_is_split_where_it_is_weakest(monkeypatch):
-    monkeypatch.setattr(clustering, "LARGEST_COMPONENT", 10)
-    angles = np.r_[np.linspace(0.0, 0.08, 9), np.linspace(0.3, 0.38, 9)]  # two dense arcs, one bridge
-    x = normalize(np.column_stack([np.cos(angles), np.sin(angles)]))
-    pairs = similarity_join(x, 0.9)
-    assert not connected_components(18, pairs, 0.9).any()
-    labels = group(x, pairs, method="average", threshold=0.9, min_size=2)
-    assert labels.tolist() == [0] * 9 + [1] * 9
-
-
-def test_splitting_a_dense_component_does_not_scatter_it(monkeypatch):
-    monkeypatch.setattr(clustering, "LARGEST_COMPONENT", 50)
-    rng = np.random.default_rng(0)
-    x = normalize(rng.standard_normal((1, 8)) + 0.05 * rng.standard_normal((60, 8)))
-    labels = group(x, similarity_join(x, 0.7), method="average", threshold=0.7, min_size=2)
-    assert (labels >= 0).sum() >= 30
-
-
-def test_repeats_beyond_the_largest_component_are_one_group(monkeypatch):
-    monkeypatch.setattr(clustering, "LARGEST_COMPONENT", 10)
-    x = normalize(np.repeat(np.eye(2), [30, 4], axis=0))
-    labels = group(x, similarity_join(x, 0.8), method="average", threshold=0.8, min_size=3)
-    assert labels.tolist() == [0] * 30 + [1] * 4
-
-
-@settings(deadline=None)
-@given(st.integers(2, 40), st.integers(0, 99))
-def test_cohesion_is_mean_and_minimum_over_all_pairs(n, seed):
-    x = clustered(n + 5, 7, seed)
-    members = np.random.default_rng(seed).permutation(n + 5)[:n]
-    wide = x[members].astype(np.float64)
-    cosines = (wide @ wide.T)[np.triu_indices(n, 1)]
-    mean, minimum = cohesion(x, members)
-    assert mean == pytest.approx(cosines.mean(), abs=1e-6)
-    assert minimum == pytest.approx(cosines.min(), abs=1e-6)
-
-
-def test_cohesion_of_a_large_group_looks_at_every_pair():
-    x = np.repeat(np.eye(2, dtype=np.float32), [599, 1], axis=0)
-    assert cohesion(x, np.arange(600)) == pytest.approx((598 / 600, 0.0))
-    assert cohesion(x, np.arange(599)) == (1.0, 1.0)
-
-
-@pytest.mark.parametrize("members", [[], [2]])
-def test_cohesion_is_undefined_without_a_pair(members):
-    assert cohesion(np.eye(3, dtype=np.float32), members) == (None, None)
-
-
-def test_similarity_to_the_representative():
-    x = normalize([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [-1.0, 0.0]])
-    similarity = similarity_to(x, [0, 1, 3], 0)
-    assert similarity.dtype == np.float32
-    assert similarity == pytest.approx([1.0, np.sqrt(0.5), -1.0])
-
-
-def test_mean_similarity_counts_the_others_only():
-    x = normalize([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
-    half = np.sqrt(0.5)
-    assert mean_similarities(x, [0, 1, 2]) == pytest.approx([half / 2, half, half / 2])
-    assert np.isnan(mean_similarities(x, [1])).tolist() == [True]
-
-
-@pytest.mark.parametrize(
-    ("reused", "similar", "ids", "expected"),
-    [
-        ([1, 3, 2], [0.9, 0.1, 0.9], ["a", "b", "c"], 1),
-        ([3, 3, 1], [0.8, 0.9, 1.0], ["a", "b", "c"], 1),
-        ([3, 3, 3], [0.9, 0.9, 0.8], ["z", "b", "a"], 1),
-        ([0, 0], [0.9 + 1e-9, 0.9], ["b", "a"], 1),
-        ([0], [np.nan], ["a"], 0),
-    ],
-)
-def test_the_representative_is_most_reused_then_most_similar_then_first(reused, similar, ids, expected):
-    assert choose_representative(reused, similar, ids) == expected
-
-
-@settings(deadline=None)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 2), st.sampled_from([0.8, 0.9]), st.uuids()), min_size=1, unique_by=lambda m: m[2]
-    )
-)
-def test_the_representative_does_not_depend_on_the_order_of_members(members):
-    def chosen(rows: list[tuple[int, float, UUID]]) -> UUID:
-        reused, similar, ids = zip(*rows, strict=True)
-        return ids[choose_representative(reused, similar, ids)]
-
-    assert chosen(members) == chosen(members[::-1]) == chosen(sorted(members))
-
-
-@pytest.mark.parametrize(
-    ("reused", "similar", "ids"), [([], [], []), ([1], [0.5, 0.6], ["a"]), ([1, 2], [0.5, 0.6], ["a"])]
-)
-def test_a_representative_needs_members_described_alike(reused, similar, ids):
-    with pytest.raises(ValueError, match="one of each per member"):
-        choose_representative(reused, similar, ids)
+def test_hdbscan_refuses_more_rows_than_it_can_do_and_says_what_can():
+    x = np.ones((LARGEST_BY_DENSITY + 1, 1), dtype=np.float32)
+    with pytest.raises(InvalidOptionError, match="there are 30001 units to group; it takes at most 30000"):
+        group(x, pairs_from({}), method="hdbscan", threshold=0.5, min_size=2)
 
 
 @settings(deadline=None)

@@ -1,9 +1,14 @@
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from consolidation_pipeline.core.similarity import SLACK, SimilarPairs, reaches, similarity_join
+from consolidation_pipeline.core.planning import find_pairs
+from consolidation_pipeline.core.products import Join
+from consolidation_pipeline.core.similarity import SLACK, SimilarPairs, iter_similar_pairs, reaches, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 
 KINDS = ("random", "clustered", "anisotropic", "degenerate")
@@ -32,8 +37,14 @@ def as_set(pairs: SimilarPairs) -> set[tuple[int, int, float]]:
     return set(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.similarity.tolist(), strict=True))
 
 
-def assert_exact(x: np.ndarray, threshold: float, known: int = 0) -> None:
-    pairs, truth = similarity_join(x, threshold, known=known), brute_force(x)
+def joined(x: np.ndarray, threshold: float, known: int, forms: Sequence[str]) -> SimilarPairs:
+    join = Join(x, np.linalg.norm(x.astype(np.float64), axis=1), threshold - SLACK, known)
+    return SimilarPairs(*map(np.concatenate, zip(*find_pairs(join, forms=forms), strict=True)))
+
+
+def assert_exact(x: np.ndarray, threshold: float, known: int = 0, *, forms: Sequence[str] = ()) -> None:
+    pairs = joined(x, threshold, known, forms) if forms else similarity_join(x, threshold, known=known)
+    truth = brute_force(x)
     i, j = np.triu_indices(len(x), 1)
     i, j = i[j >= known], j[j >= known]
     wanted = truth[i, j] - (threshold - SLACK)
@@ -96,6 +107,32 @@ def test_values_and_decisions_do_not_depend_on_the_order_of_rows(kind):
     a, b = order[shuffled.i], order[shuffled.j]
     moved = SimilarPairs(np.minimum(a, b), np.maximum(a, b), shuffled.similarity)
     assert as_set(moved) == as_set(straight)
+
+
+def test_blocks_hold_the_pairs_of_the_join_in_its_order():
+    x = rows_of("clustered", 2500, 16, 4)
+    blocks, whole = list(iter_similar_pairs(x, 0.3, known=700)), similarity_join(x, 0.3, known=700)
+    assert len(blocks) > 1
+    assert np.array_equal(np.concatenate([block.i for block in blocks]), whole.i)
+    assert np.array_equal(np.concatenate([block.j for block in blocks]), whole.j)
+    assert np.array_equal(np.concatenate([block.similarity for block in blocks]), whole.similarity)
+
+
+def test_blocks_can_be_abandoned_and_arguments_are_checked_at_the_call():
+    blocks = iter_similar_pairs(rows_of("random", 3000, 8, 0), 0.5)
+    assert len(next(blocks))
+    del blocks
+    with pytest.raises(ValueError, match="known is -1"):
+        iter_similar_pairs(rows_of("random", 3, 8, 0), 0.5, known=-1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_number_of_threads_changes_nothing_and_is_left_as_it_was(threads):
+    x = rows_of("clustered", 2500, 48, 6)
+    with threadpool_limits(threads, user_api="blas"):
+        before = threadpool_info()
+        assert as_set(similarity_join(x, 0.5)) == as_set(joined(x, 0.5, 0, ["pruned"]))
+        assert threadpool_info() == before
 
 
 @pytest.mark.parametrize("n", [0, 1])

@@ -1,0 +1,174 @@
+"""Groups that merge bottom-up on a sparse graph, by nearest-neighbour chains.
+
+A chain steps from a group to its nearest neighbour until two are nearest to each other, and merges these. Complete and
+average linkage are reducible: merging two groups brings neither nearer to a third one than the nearer of them was.
+Hence such mergers end, in any order, in the same groups as merging the two nearest of all, again and again (Müllner,
+*Modern hierarchical, agglomerative clustering algorithms*, 2011). That holds with ties and rounding too: see
+``united``.
+
+The functions are valid Python and valid Numba: a small graph is done sooner by the first, a large one is worth loading
+the second, and both run the same lines.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Average similarities are compared on a grid of 2^-36, about 1.5e-11. Sums in float64 are off by about 1e-15, so what
+# is equal by arithmetic is a tie, in whatever order it was summed up.
+STEP = 2.0**-36
+
+# Weight of an edge that is no more; below every similarity.
+DEAD = -4.0
+
+
+class Graph(NamedTuple):
+    """Edges between groups, which are numbered by their first member, in linked lists; all parts lists or arrays.
+
+    Edge e stands in the lists of its two ends as the half-edges 2e and 2e + 1. Per half-edge: ``ends``, the group at
+    its far end, and ``following``, the next of the same list or -1. Per group: ``heads``, the first half-edge of its
+    list or -1, and ``marks``, a number that is -1 but during a merger. Per edge: ``weights``, similarity or ``DEAD``.
+    """
+
+    ends: Any
+    following: Any
+    heads: Any
+    marks: Any
+    weights: Any
+
+
+class Rows(NamedTuple):
+    """For average linkage: sum (n, d) and number (n,) of the rows of each group, and the lowest average that merges.
+
+    Without rows, shape (0, 0), linkage is complete.
+    """
+
+    sums: NDArray[np.float64]
+    sizes: Any
+    lowest: float
+
+
+def follow_chains(graph: Graph, rows: Rows, into: Any, chain: Any) -> None:
+    """Merge until no two groups can; ``into`` receives, for each group that merged, the one that it became part of.
+
+    ``chain``: room for n groups. Those before ``start`` have no edges left, so ``start`` remains the first of its
+    chain. The edges along a chain only grow heavier, so that it never meets itself.
+    """
+    weigh(graph, rows)
+    for start in range(len(into)):
+        chain[0], depth = start, 0
+        near = nearest(graph, start)
+        while near >= 0:
+            if depth > 0 and chain[depth - 1] == near:
+                first, second = min(near, chain[depth]), max(near, chain[depth])
+                into[second] = first
+                merge(graph, rows, first, second)
+                depth = max(0, depth - 2)
+            else:
+                depth += 1
+                chain[depth] = near
+            near = nearest(graph, chain[depth])
+
+
+def weigh(graph: Graph, rows: Rows) -> None:
+    """Give each edge the scalar product of its rows, if there are rows."""
+    if len(rows.sums) > 0:
+        for edge in range(len(graph.weights)):
+            product = mean_product(rows, graph.ends[2 * edge + 1], graph.ends[2 * edge])
+            graph.weights[edge] = product if product >= rows.lowest else DEAD
+
+
+def mean_product(rows: Rows, a: int, b: int) -> float:
+    """Mean scalar product, on the grid, between the rows of one group and those of the other: from their sums."""
+    mean = (rows.sums[a] @ rows.sums[b]) / (rows.sizes[a] * rows.sizes[b])
+    return float(math.floor(mean / STEP + 0.5) * STEP)
+
+
+def nearest(graph: Graph, group: int) -> int:
+    """The neighbour with the heaviest edge, of equals the one with the smallest number; -1 without any.
+
+    Dead half-edges leave the list in passing.
+    """
+    best, found = DEAD, -1
+    before, half = -1, graph.heads[group]
+    while half >= 0:
+        weight, far, beyond = graph.weights[half >> 1], graph.ends[half], graph.following[half]
+        if weight > DEAD:
+            if weight > best or (weight == best and far < found):
+                best, found = weight, far
+            before = half
+        elif before < 0:
+            graph.heads[group] = beyond
+        else:
+            graph.following[before] = beyond
+        half = beyond
+    return found
+
+
+def merge(graph: Graph, rows: Rows, a: int, b: int) -> None:
+    """Make group ``b`` part of ``a``."""
+    average = len(rows.sums) > 0
+    mark(graph, a)
+    hand_over(graph, a, b, average)
+    if average:
+        rows.sums[a] += rows.sums[b]
+        rows.sizes[a] += rows.sizes[b]
+    settle(graph, rows, a, average)
+
+
+def mark(graph: Graph, a: int) -> None:
+    """Leave with each neighbour of ``a`` which edge connects them."""
+    half = graph.heads[a]
+    while half >= 0:
+        if graph.weights[half >> 1] > DEAD:
+            graph.marks[graph.ends[half]] = half >> 1
+        half = graph.following[half]
+
+
+def hand_over(graph: Graph, a: int, b: int, average: bool) -> None:
+    """Move the edges of ``b`` to ``a`` and unite those to common neighbours, whose marks are wiped."""
+    half = graph.heads[b]
+    while half >= 0:
+        edge, far, beyond = half >> 1, graph.ends[half], graph.following[half]
+        weight = graph.weights[edge]
+        if weight > DEAD and average and far != a and graph.marks[far] < 0:
+            graph.weights[edge] = united(weight, DEAD, average)
+            graph.ends[half ^ 1] = a
+            graph.following[half] = graph.heads[a]
+            graph.heads[a] = half
+        elif weight > DEAD:
+            graph.weights[edge] = DEAD
+            if far != a and graph.marks[far] >= 0:
+                common = graph.marks[far]
+                graph.weights[common] = united(weight, graph.weights[common], average)
+                graph.marks[far] = -1
+        half = beyond
+    graph.heads[b] = -1
+
+
+def settle(graph: Graph, rows: Rows, a: int, average: bool) -> None:
+    """Weigh the edges of ``a`` after a merger; a neighbour that is still marked was one of ``a`` alone."""
+    half = graph.heads[a]
+    while half >= 0:
+        edge, far = half >> 1, graph.ends[half]
+        weight = graph.weights[edge]
+        if weight > DEAD and graph.marks[far] >= 0:
+            weight = united(weight, DEAD, average)
+        if weight > DEAD and average:
+            weight = min(weight, mean_product(rows, a, far))
+        graph.weights[edge] = weight if weight >= rows.lowest else DEAD
+        graph.marks[far] = -1
+        half = graph.following[half]
+
+
+def united(one: float, other: float, average: bool) -> float:
+    """Weight of two edges to a common neighbour: the lower, for complete linkage. For average linkage, a bound to it.
+
+    A mean of different weights is below the higher one. Held to that on the grid, whatever the rounding or a graph
+    without some of its edges may say, a merger brings no neighbour nearer, nor makes a new tie with a third group.
+    """
+    if not average or one == other:
+        return min(one, other)
+    return max(one, other) - STEP
