@@ -20,12 +20,27 @@ _EVERYDAY = frozenset(
     two type un under unit up user value version via walk way web well wide wise word work world wrap write yet zero
     """.split()
 )
+# What is named by a compound whatever comes first, unless that only says what kind of thing it is.
+_THINGS = frozenset(
+    """
+    api app backend cli client common core exporter frontend gateway module operator plugin project proxy scheduler sdk
+    server service sql tools ui utils worker
+    """.split()
+)
+_QUALIFIERS = frozenset(
+    """
+    client co cross double dual full inter intra micro mid multi native non open own per re self single sub super third
+    web
+    """.split()
+)
 _JOINING = frozenset("a an and as at by for from in of off on or out the to up with".split())
 _EVERYDAY_ENDING = re.compile(r"(?:ing|ed|ly|able|ible|ive|ent|ant|al|ous|ful|ness|tion|ary)$")
 
 
 def is_everyday(parts: Sequence[str]) -> bool:
     """Whether a compound, given as its lower-case parts, is everyday language: ``well-known``, not ``hadoop-tools``."""
+    if parts[-1] in _THINGS and _JOINING.isdisjoint(parts):
+        return parts[0] in _QUALIFIERS
     ends = (parts[0], parts[-1])
     if not _EVERYDAY.isdisjoint(ends) or not _JOINING.isdisjoint(parts):
         return True

@@ -5,30 +5,70 @@ negation. Every literal lies on one line and inside one sentence, so the literal
 """
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+from consolidation_pipeline.core.clause_reader import read_clauses
+from consolidation_pipeline.core.clauses import Clause
 from consolidation_pipeline.core.memories import normalize_text
-from consolidation_pipeline.core.polarity import disputes, negations
+from consolidation_pipeline.core.negation import negations
+from consolidation_pipeline.core.polarity import disputes
 from consolidation_pipeline.core.scanning import Literal, scan
 
-__all__ = ["Conflict", "Literal", "conflicts", "literals", "stands_in"]
+__all__ = [
+    "EXACT_KINDS",
+    "KINDS",
+    "Conflict",
+    "Literal",
+    "conflicts",
+    "is_bare_number",
+    "literals",
+    "stands_in",
+    "stands_otherwise",
+]
 
-_KINDS = ("number", "version", "date", "path", "url", "identifier", "error_code", "quoted")
-_WORDED_KINDS = frozenset(("path", "url", "identifier", "error_code", "quoted"))
+KINDS = ("number", "version", "date", "path", "url", "identifier", "error_code", "quoted")
+# A literal of these kinds stands in a text only as a literal; others may be marked up differently or given in part.
+EXACT_KINDS = frozenset(("number", "version"))
 _BARE_NUMBER = re.compile(r"[\d.]+")
+# What makes of a value a part of something longer; one pattern per value would cost more to compile than to search.
+_JOINED_BEFORE = re.compile(r"[\w-]")
+_JOINED_AFTER = re.compile(r"[\w-]|[./:]\w")
+# A reason shows this many values of a side, each in this many characters.
+_SHOWN = 4
+_SHOWN_CHARS = 60
+
+_Lacking = dict[str, tuple[Literal, ...]]
 
 
 @dataclass(frozen=True)
 class Conflict:
-    """What stands against each other: values that only ``a`` has, and values of that kind that only ``b`` has."""
+    """What stands against each other: literals that only ``a`` has, and literals of that kind that only ``b`` has.
+
+    Of the kind ``polarity`` the literals are whole clauses. Where a text names a literal more than once, its ``text``
+    and ``start`` are those of the first time.
+    """
 
     kind: str
-    a: tuple[str, ...]
-    b: tuple[str, ...]
+    a: tuple[Literal, ...]
+    b: tuple[Literal, ...]
 
     def __str__(self) -> str:
-        return f"{self.kind}: {', '.join(self.a)} / {', '.join(self.b)}"
+        return f"{self.kind}: {_shown(self.a)} / {_shown(self.b)}"
+
+    def as_dict(self) -> dict[str, object]:
+        """``kind``, and for ``a`` and ``b`` a list of ``value``, ``text`` as written and its offset ``start``."""
+        return {"kind": self.kind, "a": _as_dicts(self.a), "b": _as_dicts(self.b)}
+
+
+def _shown(side: tuple[Literal, ...]) -> str:
+    values = [v if len(v) <= _SHOWN_CHARS else v[: _SHOWN_CHARS - 1] + "…" for v in (item.value for item in side)]
+    return ", ".join(values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")
+
+
+def _as_dicts(side: tuple[Literal, ...]) -> list[dict[str, object]]:
+    return [{"value": item.value, "text": item.text, "start": item.start} for item in side]
 
 
 def literals(text: str) -> frozenset[Literal]:
@@ -43,21 +83,57 @@ def literals(text: str) -> frozenset[Literal]:
     return frozenset((*scan(text), *denials))
 
 
-_literals = lru_cache(maxsize=1024)(literals)
+class _Facts:
+    """What two texts are compared by, each part read when it is first asked for."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @cached_property
+    def literals(self) -> frozenset[Literal]:
+        return literals(self.text)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        return frozenset(literal.value for literal in self.literals)
+
+    @cached_property
+    def normalized(self) -> str:
+        return normalize_text(self.text)
+
+    @cached_property
+    def clauses(self) -> tuple[Clause, ...]:
+        return read_clauses(self.text)
+
+
+_facts = lru_cache(maxsize=1024)(_Facts)
 
 
 def stands_in(literal: Literal, text: str) -> bool:
     """Whether ``text`` holds the literal, be it marked up differently: ``a.py`` stands in "see src/a.py"."""
+    return _stands_in(literal, _facts(text))
+
+
+def _stands_in(literal: Literal, facts: _Facts) -> bool:
     if literal.kind == "negation":
-        return literal in _literals(text)
-    values = _values(text)
-    if literal.value in values:
-        return True
-    if literal.kind == "date":
-        return any(value.endswith("-" + literal.value) for value in values)
-    if literal.kind not in _WORDED_KINDS or literal.value not in _normalized(text):
-        return False
-    return re.search(rf"(?<![\w-]){re.escape(literal.value)}(?![\w-]|[./:]\w)", _normalized(text)) is not None
+        return literal in facts.literals
+    return literal.value in facts.values or (
+        literal.kind not in EXACT_KINDS
+        and stands_otherwise(literal.kind, literal.value, facts.values, facts.normalized)
+    )
+
+
+def stands_otherwise(kind: str, value: str, values: Collection[str], normalized: str) -> bool:
+    """Whether a text with these literal values, and this normal form, holds one that it writes in another way."""
+    if kind == "date":
+        return any(other.endswith("-" + value) for other in values)
+    start = normalized.find(value)
+    while start >= 0:
+        inside = start > 0 and _JOINED_BEFORE.match(normalized, start - 1)
+        if not (inside or _JOINED_AFTER.match(normalized, start + len(value))):
+            return True
+        start = normalized.find(value, start + 1)
+    return False
 
 
 def conflicts(a: str, b: str) -> tuple[Conflict, ...]:
@@ -65,38 +141,42 @@ def conflicts(a: str, b: str) -> tuple[Conflict, ...]:
 
     A kind conflicts when each text has a literal of it that does not stand in the other: what only one side adds is no
     contradiction. Polarity conflicts when matching clauses differ in the parity of their negations, or in which of two
-    opposites (enable, disable) they name. Symmetric but for the sides' order.
+    opposites (enable, disable) they name. Symmetric but for the sides' order. For many pairs of many texts, see
+    ``screening.find_conflicting``.
     """
-    ours, theirs = _lacking(a, b), _lacking(b, a)
-    found = [Conflict(kind, ours[kind], theirs[kind]) for kind in _KINDS if kind in ours and kind in theirs]
-    denied = (Conflict("polarity", (our_clause,), (their_clause,)) for our_clause, their_clause in disputes(a, b))
+    one, other = _facts(a), _facts(b)
+    ours, theirs = _lacking(one, other), _lacking(other, one)
+    found = [Conflict(kind, ours[kind], theirs[kind]) for kind in KINDS if kind in ours and kind in theirs]
+    denied = (Conflict("polarity", (_quoted(x, a),), (_quoted(y, b),)) for x, y in disputes(one.clauses, other.clauses))
     return (*(found or _version_against_number(ours, theirs)), *denied)
 
 
-def _lacking(a: str, b: str) -> dict[str, tuple[str, ...]]:
-    """By kind, the sorted values of ``a`` that do not stand in ``b``."""
-    found: dict[str, list[str]] = {}
-    for literal in sorted(_literals(a), key=lambda literal: literal.value):
-        if literal.kind in _KINDS and not stands_in(literal, b):
-            found.setdefault(literal.kind, []).append(literal.value)
-    return {kind: tuple(values) for kind, values in found.items()}
+def _quoted(clause: Clause, text: str) -> Literal:
+    written = text[clause.start : clause.end]
+    return Literal("polarity", " ".join(written.split()), written, clause.start)
 
 
-def _version_against_number(ours: dict[str, tuple[str, ...]], theirs: dict[str, tuple[str, ...]]) -> list[Conflict]:
+def _lacking(facts: _Facts, other: _Facts) -> _Lacking:
+    """By kind, the literals of one text that do not stand in the other, by value."""
+    found: dict[str, list[Literal]] = {}
+    for literal in sorted(facts.literals, key=lambda literal: literal.value):
+        if literal.kind in KINDS and not _stands_in(literal, other):
+            found.setdefault(literal.kind, []).append(literal)
+    return {kind: tuple(items) for kind, items in found.items()}
+
+
+def is_bare_number(value: str) -> bool:
+    """Whether the value of a number could be that of a version: no sign, no unit."""
+    return _BARE_NUMBER.fullmatch(value) is not None
+
+
+def _version_against_number(ours: _Lacking, theirs: _Lacking) -> list[Conflict]:
     """``CentOS 7.9`` and ``CentOS 8``: the second does not look like a version until one sees the first."""
     sides = [
-        (side.get("version", ()), tuple(filter(_BARE_NUMBER.fullmatch, side.get("number", ()))))
+        (side.get("version", ()), tuple(item for item in side.get("number", ()) if is_bare_number(item.value)))
         for side in (ours, theirs)
     ]
     (our_versions, our_numbers), (their_versions, their_numbers) = sides
     if (our_versions and their_numbers) or (our_numbers and their_versions):
         return [Conflict("version", our_versions or our_numbers, their_versions or their_numbers)]
     return []
-
-
-@lru_cache(maxsize=1024)
-def _values(text: str) -> frozenset[str]:
-    return frozenset(literal.value for literal in _literals(text))
-
-
-_normalized = lru_cache(maxsize=1024)(normalize_text)

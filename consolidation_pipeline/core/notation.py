@@ -23,38 +23,61 @@ _COUNTED = (
 _RELEASE = r"(?:[-.+]?(?i:rc|alpha|beta|snapshot|final|release|ga|dev|post|pre|preview|lts|sp|cr|hotfix)[-.]?\d*)"
 BLANK = r"[^\S\n]"
 # Also what sentence splitting must not cut; see merging.split_sentences.
-QUOTED = r'(?<!\w)"(?=[^\s"])[^"\n]*(?<=\S)"(?!\w)|“[^“”\n]+”|‘[^‘’\n]+’(?!\w)|«[^«»\n]+»|„[^„“”\n]+[“”]'
+QUOTED = (
+    r'"(?<!\w")(?=[^\s"])[^"\n]*(?<=\S)"(?!\w)|“[^“”\n]+”|‘[^‘’\n]+’(?!\w)|«[^«»\n]+»|„[^„“”\n]+[“”]'
+    r"|'(?<![\w'’]')(?=[^\s'])[^'\n]*(?<=\S)'(?!\w)"
+)
 CODE = r"(?<!`)(?P<ticks>`{1,3})(?!`)[^`\n]+(?P=ticks)(?!`)"
 
 _SENTENCE_STARTS = "(?:The|This|It|In|We|I|If|When|And|But|So|A)"  # "failed.The" lacks a blank, it is no name
 _NUMBER_WORD = f"(?i:{'|'.join(NUMBER_WORDS)})"
 _VERSION_WORD = r"(?i:versions?|ver\.?|release)"
-_WORDY = f"(?:{_NUMBER_WORD}|{_VERSION_WORD})"
 
-# One alternation, most specific first: a stretch of text is claimed once. The first line is there for speed, the second
+
+def _telling(words: tuple[str, ...]) -> str:
+    """Any of the words, capitalised or not, sorted by first letter: one look at that dismisses nearly all others."""
+    rests: dict[str, list[str]] = {}
+    for word in words:
+        rests.setdefault(word[0], []).append(word[1:])
+    return "|".join(f"[{letter}{letter.upper()}](?:{'|'.join(ends)})" for letter, ends in rests.items())
+
+
+_MONTH_NAMES = tuple(
+    "january february march april may june july august september october november december sept".split()
+)
+# Words that may be part of a literal; all other words of plain letters are passed over.
+_TELLING = _telling((*NUMBER_WORDS, *MONTHS, *_MONTH_NAMES, "ver", "version", "versions", "release"))
+_PLAIN_WORD = (
+    rf"(?<!\w)(?:(?!(?:{_TELLING})\b)[A-Z]?[a-z]++(?:['’][a-z]{{1,2}}+)?+|(?!(?i:{_TELLING})\b)[A-Z]++)"
+    r"(?=[\s,;)!?]|[.:](?:\s|$)|$)"
+)
+_AFTER_WORD = rf"(?:[,;)!?]|[.:](?=\s|$))*+{BLANK}*+"
+
+# One alternation, most specific first: a stretch of text is claimed once. The first lines are there for speed, and
 # because the number of a list's item says nothing. No part may start inside what it can itself run over, else a long
 # row of "a-a-a-" takes quadratic time: hence the length of a scheme and the characters before an address.
 LITERAL = re.compile(
     rf"""
-    (?<!\w)(?!{_WORDY}\b|{MONTH})[A-Z]?[a-z]++(?=[\s,;)!?]|[.:](?:\s|$)|$)|\s++
-    |^{BLANK}*\d{{1,3}}[.)](?=\s|$)
-    |(?P<url>(?<!\w)(?:[A-Za-z][A-Za-z0-9+.-]{{1,19}}://|www\.)[^\s<>"`“”‘’«»„]*[^\s<>"`“”‘’«»„.,;:!?)\]}}'*_~|])
+    (?:{_PLAIN_WORD}{_AFTER_WORD})++
+    |[^\w\n"“‘'«„`~/.@+−$€£¥-]++
+    |\n\s*+(?:\d{{1,3}}[.)](?=\s|$))?+|\A\s*+\d{{1,3}}[.)](?=\s|$)
+    |(?P<url>(?=[A-Za-z])(?<!\w)(?:[A-Za-z][A-Za-z0-9+.-]{{1,19}}://|www\.)[^\s<>"`“”‘’«»„]*[^\s<>"`“”‘’«»„.,;:!?)\]}}'*_~|])
     |(?P<code>{CODE})
     |(?P<quoted>{QUOTED})
-    |(?P<iso_date>(?<![\w.])\d{{4}}(?P<dash>[-/])(?:0?[1-9]|1[0-2])(?P=dash)(?:[0-2]?\d|3[01])(?=T\d|(?![\w-]))
-        |(?<![\w.])\d{{4}}-(?:0[1-9]|1[0-2])(?![\w-]))
-    |(?P<numeric_date>(?<![\w.])\d{{1,2}}(?P<dot>[./])\d{{1,2}}(?P=dot)(?:19|20)\d\d(?!\w))
+    |(?P<iso_date>\d(?<![\w.].)\d{{3}}(?P<dash>[-/])(?:0?[1-9]|1[0-2])(?P=dash)(?:[0-2]?\d|3[01])(?=T\d|(?![\w-]))
+        |\d(?<![\w.].)\d{{3}}-(?:0[1-9]|1[0-2])(?![\w-]))
+    |(?P<numeric_date>\d(?<![\w.].)\d?(?P<dot>[./])\d{{1,2}}(?P=dot)(?:19|20)\d\d(?!\w))
     |(?P<worded_date>(?<![\w.])(?:
         {MONTH}{BLANK}+\d{{1,2}}(?:st|nd|rd|th)?(?:,?{BLANK}+(?:19|20)\d\d)?(?![\w:])
         |{MONTH}{BLANK}+(?:19|20)\d\d(?!\w)
         |\d{{1,2}}(?:st|nd|rd|th)?{BLANK}+(?:of{BLANK}+)?{MONTH}(?:,?{BLANK}+(?:19|20)\d\d)?(?!\w)))
-    |(?P<time>(?:(?<=\dT)|(?<![\w:.]))\d{{1,2}}:\d\d(?::\d\d(?:[.,]\d+)?)?(?:{BLANK}?[aApP]\.?[mM]\b)?
+    |(?P<time>\d(?:(?<=\dT.)|(?<![\w:.].))\d?:\d\d(?::\d\d(?:[.,]\d+)?)?(?:{BLANK}?[aApP]\.?[mM]\b)?
         (?:Z|[+-]\d\d:?\d\d)?(?![\w:]))
     |(?P<path>(?<![\w./\\<~-])(?:~?/|\.{{1,2}}/)[\w.@+~%{{}}$*-]*[\w}}*](?:/[\w.@+~%{{}}$*-]*[\w}}*])*/?
         |(?<!\w)[A-Za-z]:[\\/][^\s"'`<>|?*:“”‘’«»„]*[\w\\/]
         |(?<![\w./\\-])\.?[\w-]+(?:\.[\w-]+)*\.{_EXTENSION}(?![\w/])(?!\.\w))
-    |(?P<slashed>(?<![\w./\\<@+-])@?[\w.+-]*\w(?:/[\w.@+-]*\w)+/?|(?<![\w./\\<@+-])[\w.-]*\w/(?!\S*\w))
-    |(?P<address>(?<![\w.+-])[\w.+-]*\w@[\w-]+(?:\.[\w-]+)+)
+    |(?P<slashed>[\w@.+-](?<![\w./\\<@+-].)[\w.+-]*+(?<=\w)(?:/[\w.@+-]*\w)+/?|[\w.-](?<![\w./\\<@+-].)[\w.-]*+(?<=\w)/(?!\S*\w))
+    |(?P<address>[\w.+-](?<![\w.+-].)[\w.+-]*+(?<=\w)@[\w-]+(?:\.[\w-]+)+)
     |(?P<flag>(?<![^\s`"'(\[,=])(?:--[A-Za-z][\w-]*|-[A-Za-z]{{1,2}}(?![\w-])|-[XD][A-Za-z][\w.:]*))
     |(?P<version>\b{_VERSION_WORD}{BLANK}+v?\d+(?:\.\d+)*(?:\.[xX*])?{_RELEASE}*(?!\w)
         |(?<![\w.])[vV]\d+(?:\.\d+)*(?:\.[xX*])?{_RELEASE}*(?!\w)
@@ -79,6 +102,7 @@ LITERAL = re.compile(
         (?:\d{{1,3}}(?:,\d{{3}})+(?!\d)|\d{{1,3}}(?:_\d{{3}})+(?!\w)|\d+)(?:\.\d+)?(?:[eE][-+]?\d{{1,3}}(?!\w))?
         |(?<![\w.])\.\d+)
     |(?P<number_word>(?<![\w-]){_NUMBER_WORD}(?=(?:{BLANK}|-){_COUNTED}(?!\w)))
+    |[^\W\d]++|-++(?!\d)
     """,
     re.VERBOSE | re.MULTILINE,
 )

@@ -128,7 +128,7 @@ def _read_error_code(match: re.Match[str], base: int) -> Iterator[Literal]:
 
 
 def _read_hexadecimal(match: re.Match[str], base: int) -> Iterator[Literal]:
-    yield _made("number", f"0x{int(match[0], 16):x}", match, base)
+    yield _made("number", str(int(match[0], 16)), match, base)
 
 
 def _read_number(match: re.Match[str], base: int) -> Iterator[Literal]:

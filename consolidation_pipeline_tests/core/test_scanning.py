@@ -13,7 +13,7 @@ from consolidation_pipeline_tests.core.near_misses import PAIRS
     [
         ("a plain sentence", set()),
         ("wait 30 seconds, 500 ms, 2h", {("number", "30 s"), ("number", "0.5 s"), ("number", "2 h")}),
-        ("0x1f 1e-3 1_000 .5", {("number", "0x1f"), ("number", "0.001"), ("number", "1000"), ("number", "0.5")}),
+        ("0x1f 1e-3 1_000 .5", {("number", "31"), ("number", "0.001"), ("number", "1000"), ("number", "0.5")}),
         ("4xx and 2FA", {("number", "4xx"), ("number", "2fa")}),
         ("see https://a.org/v2/30?x=1#y.", {("url", "https://a.org/v2/30?x=1#y")}),
         ("v2, Version 2.1 and 9.4.39", {("version", "2"), ("version", "2.1"), ("version", "9.4.39")}),
