@@ -2,6 +2,9 @@
 
     python benchmarks/pipeline.py [N ...]        default: 1000 10000
 
+Then a night comes: 1,000 memories (a tenth of N where that is less), half of them new wordings of old lessons, are
+imported and consolidated among the N. Everything is set against the first run, which built all of it.
+
 The corpus is made here: lessons assembled from parts, noted one to five times in changed wordings, so that more than
 half of the memories are near-duplicates. Phases run as Dagster assets in this process, as with `consolidation run`.
 """
@@ -9,6 +12,7 @@ half of the memories are near-duplicates. Phases run as Dagster assets in this p
 from __future__ import annotations
 
 import atexit
+import inspect
 import json
 import os
 import random
@@ -17,7 +21,13 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from functools import wraps
+from importlib import import_module
+from itertools import islice
 from pathlib import Path
+from typing import Any, NamedTuple
 
 SUBJECTS = (
     "the payment worker|the order importer|the session cache|the invoice renderer|the search indexer|"
@@ -59,60 +69,159 @@ CLOSINGS = (
 TYPES = ("error_fix", "discovery", "learning", "warning", "bugfix")
 
 
-def write_corpus(path: Path, count: int, *, seed: int = 7) -> None:
-    """Write ``count`` memories as JSON lines."""
-    draw = random.Random(seed)
-    rows: list[dict[str, object]] = []
-    while len(rows) < count:
+NIGHT = 1000
+
+# Step, in the order of the table, and the functions whose time is its own. Indented: a part of the step above.
+PARTS: dict[str, dict[str, str]] = {
+    "import": {},
+    "embedding_matrix": {},
+    "- save vectors": {"consolidation_pipeline.service.embedding": "save_embeddings"},
+    "similarity_graph": {},
+    "- join, the merged too": {"consolidation_pipeline.service.graph": "similarity_join"},
+    "- write pairs, the merged too": {"consolidation_pipeline.store.graph": "append_neighbors"},
+    "clusters": {},
+    "- write groups": {"consolidation_pipeline.service.clusters": "replace_clusters"},
+    "merged_memories": {},
+    "- write merges": {"consolidation_pipeline.service.merging": "write_merged"},
+    "- graph of the merged": {"consolidation_pipeline.service.merging": "update_similarity_graph"},
+    "decay_scores": {},
+    "consolidation_report": {},
+    "checks": {"consolidation_pipeline.store.invariants": "find_"},
+    "Dagster and the rest": {},
+    "all": {},
+}
+
+
+class Lesson(NamedTuple):
+    """What is learned once and noted several times."""
+
+    parts: list[str]
+    detail: str
+    module: str
+    kind: str
+
+
+def draw_lessons(draw: random.Random) -> Iterator[Lesson]:
+    """Lessons without end."""
+    while True:
         parts = [draw.choice(SUBJECTS), draw.choice(FAULTS), draw.choice(FIXES)]
         ticket, module = draw.randrange(100_000), f"app/{draw.choice('abcdefgh')}{draw.randrange(400)}.py"
         detail = f" Seen in {module}, ticket {ticket}, after {draw.randrange(2, 900)} requests per minute."
-        kind = draw.choice(TYPES)
+        yield Lesson(parts, detail, module, draw.choice(TYPES))
+
+
+def draw_notes(draw: random.Random) -> Iterator[tuple[Lesson, str]]:
+    """Lessons, each noted one to five times in changed wordings."""
+    for lesson in draw_lessons(draw):
         for _ in range(draw.choice((1, 1, 1, 1, 2, 2, 3, 5))):
-            text = draw.choice(OPENINGS).format(*parts[:2]) + draw.choice(CLOSINGS).format(parts[2]) + detail
-            rows.append({"id": len(rows), "memory_type": kind, "content": text, "tags": [module[4]], "files": [module]})
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows[:count]))
+            yield lesson, word(lesson, draw)
 
 
-def measure(count: int) -> dict[str, float]:
-    """Seconds per step for ``count`` memories, in a project and database of their own."""
+def word(lesson: Lesson, draw: random.Random) -> str:
+    """A lesson in one of its wordings."""
+    subject, fault, fix = lesson.parts
+    return draw.choice(OPENINGS).format(subject, fault) + draw.choice(CLOSINGS).format(fix) + lesson.detail
+
+
+def write_corpus(path: Path, count: int, *, seed: int = 7) -> None:
+    """Write ``count`` memories as JSON lines."""
+    write_notes(path, islice(draw_notes(random.Random(seed)), count), first=0)
+
+
+def write_night(path: Path, count: int, new: int, *, seed: int = 7) -> None:
+    """Write ``new`` memories that come after the ``count`` of ``write_corpus``: old lessons and new ones by turns."""
+    old = [lesson for lesson, _ in islice(draw_notes(random.Random(seed)), count)]
+    draw = random.Random(seed + 1)
+    fresh = islice(draw_notes(draw), new - new // 2)
+    again = ((lesson, word(lesson, draw)) for lesson in draw.choices(old, k=new // 2))
+    write_notes(path, iter([*fresh, *again]), first=count)
+
+
+def write_notes(path: Path, notes: Iterator[tuple[Lesson, str]], *, first: int) -> None:
+    """Write notes as JSON lines with the ids ``first``, ``first + 1``, .."""
+    rows = (
+        {"id": id_, "memory_type": lesson.kind, "content": text, "tags": [lesson.module[4]], "files": [lesson.module]}
+        for id_, (lesson, text) in enumerate(notes, first)
+    )
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def watch(spent: defaultdict[str, float]) -> None:
+    """Have the functions of ``PARTS`` add their seconds to ``spent``. Before the definitions are loaded."""
+    for step, functions in PARTS.items():
+        for module_name, prefix in functions.items():
+            module = import_module(module_name)
+            for name, function in inspect.getmembers(module, inspect.isfunction):
+                if name.startswith(prefix):
+                    setattr(module, name, timed(function, step, spent))
+
+
+def timed(function: Callable[..., Any], step: str, spent: defaultdict[str, float]) -> Callable[..., Any]:
+    """``function``, adding its seconds to ``spent[step]``."""
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        began = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            spent[step] += time.perf_counter() - began
+
+    return call
+
+
+def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple[dict[str, float], int]:
+    """Import and run; returns seconds per step and how many memories were merged."""
     from consolidation_pipeline.launch import run_project
     from consolidation_pipeline.service.importing import import_memories
     from consolidation_pipeline.service.runs import PHASES
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
 
-    project = f"benchmark-{count}"
-    corpus = Path(os.environ["CONSOLIDATION_DATA_DIR"]) / f"{project}.jsonl"
-    write_corpus(corpus, count)
+    spent.clear()
     engine = open_engine(Settings())
     began = time.perf_counter()
-    import_memories(engine, project, str(corpus), format="jsonl")
-    imported = time.perf_counter() - began
+    import_memories(engine, project, str(corpus), format="jsonl", source="benchmark")
+    seconds = {"import": time.perf_counter() - began}
     outcome = run_project(project, triggered_by="benchmark")
     if outcome.status != "completed":
         raise SystemExit(f"{project} is {outcome.status}: {outcome.error}")
     total = time.perf_counter() - began
-    phases = {name: float(outcome.metrics[name]["seconds"]) for name in PHASES}
-    checks = total - imported - sum(phases.values())
-    merged = outcome.metrics["merged_memories"]["memories_merged"]
-    return {"import": imported, **phases, "checks and Dagster": checks, "all": total, "memories merged": merged}
+    seconds |= {name: float(outcome.metrics[name]["seconds"]) for name in PHASES}
+    rest = total - sum(seconds.values()) - spent["checks"]
+    seconds |= {**spent, "Dagster and the rest": rest, "all": total}
+    return seconds, int(outcome.metrics["merged_memories"]["memories_merged"])
+
+
+def show(count: int, new: int, first: dict[str, float], night: dict[str, float]) -> None:
+    """Print the table of one size."""
+    print(f"\n| step | {count:,} memories | share | {new:,} more | of the first run |")
+    print("|---|---:|---:|---:|---:|")
+    for step in PARTS:
+        built, added = first.get(step, 0.0), night.get(step, 0.0)
+        ratio = f"{added / built:.1%}" if built else ""
+        print(f"| {step} | {built:.2f} s | {built / first['all']:.0%} | {added:.2f} s | {ratio} |", flush=True)
 
 
 def main() -> None:
-    """Measure each size given on the command line and print one table."""
+    """Measure each size given on the command line and print a table for each."""
     counts = [int(argument) for argument in sys.argv[1:]] or [1000, 10_000]
     folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
     os.environ.update(CONSOLIDATION_DATA_DIR=folder, DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
-    results = {count: measure(count) for count in counts}
-    print("| step | " + " | ".join(f"{count:,} memories" for count in counts) + " |")
-    print("|---|" + "---:|" * len(counts))
-    for step in results[counts[0]]:
-        shown = "{:.0f}" if step == "memories merged" else "{:.2f} s"
-        print(f"| {step} | " + " | ".join(shown.format(results[count][step]) for count in counts) + " |")
-    print(f"\npeak memory of this process: {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB")
+    spent: defaultdict[str, float] = defaultdict(float)
+    watch(spent)
+    for count in counts:
+        project, new = f"benchmark-{count}", min(NIGHT, count // 10)
+        corpus, evening = Path(folder) / f"{count}.jsonl", Path(folder) / f"{count}-night.jsonl"
+        write_corpus(corpus, count)
+        write_night(evening, count, new)
+        first, merged = measure(project, corpus, spent)
+        night, joined = measure(project, evening, spent)
+        show(count, new, first, night)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(f"\n{merged:,} memories merged, {joined:,} in the night; peak memory of this process {peak:.0f} MB")
 
 
 if __name__ == "__main__":

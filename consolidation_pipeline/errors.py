@@ -10,6 +10,7 @@
     │   └── ProjectBusyError        another run holds the project
     ├── BudgetExhaustedError        the spend cap is reached                        exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
+    ├── TooManyPairsError           too many similar pairs to be stored
     ├── StoreError                  the database cannot be reached or is not ready
     │   └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
     └── PhaseFailedError            a phase of a run failed; the job row says which
@@ -68,6 +69,10 @@ class BudgetExhaustedError(ConsolidationError):
 
 class EmbeddingError(ConsolidationError):
     """The embedding model gave no usable vector."""
+
+
+class TooManyPairsError(ConsolidationError):
+    """A project has more similar pairs than can sensibly be stored."""
 
 
 class StoreError(ConsolidationError):

@@ -41,15 +41,21 @@ class ConsolidationOptions(BaseModel):
     t_merge: Threshold = Field(
         "auto",
         validation_alias=_also("t_merge", "similarity_threshold", "similarity.merge", "consolidation.similarity.merge"),
-        description="Cosine at and above which near-duplicates are merged; auto = the embedding model's profile.",
+        description="Cosine at and above which near-duplicates are merged, short texts from higher up; auto = "
+        "calibrated on the project, never below the embedding model's profile.",
     )
-    t_suggest: Threshold = Field("auto", description="Cosine at and above which a person is asked about a merge.")
+    t_suggest: Threshold = Field(
+        "auto", description="Cosine at and above which a person is asked about a merge; auto = calibrated."
+    )
     t_pattern: Threshold = Field(
         "auto",
         validation_alias=_also("t_pattern", "similarity.pattern", "consolidation.similarity.pattern"),
-        description="Cosine at and above which memories share a pattern group.",
+        description="Cosine at and above which memories share a pattern group; auto = from the spread of the project's "
+        "cosines.",
     )
-    t_principle: Threshold = Field("auto", description="Cosine at and above which patterns share a principle.")
+    t_principle: Threshold = Field(
+        "auto", description="Cosine at and above which patterns share a principle; auto = a little below t_pattern."
+    )
     t_promote: float = Field(
         0.85,
         ge=0.70,

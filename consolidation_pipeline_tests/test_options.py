@@ -109,7 +109,7 @@ def test_lower_tiers_follow_a_lowered_threshold_down() -> None:
 
 
 def test_a_tier_above_the_profile_of_the_one_over_it_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match=r"t_suggest = 0\.9 is above t_merge = 0\.82"):
+    with pytest.raises(InvalidOptionError, match=r"t_suggest = 0\.9 is above t_merge = 0\.66"):
         resolve_thresholds("wordllama/l2_supercat_256", {"t_suggest": 0.9})
 
 

@@ -10,7 +10,17 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli import demo, exporting, importing, projects, reading, rollback, running, setup
+from consolidation_pipeline.cli import (
+    calibration,
+    demo,
+    exporting,
+    importing,
+    projects,
+    reading,
+    rollback,
+    running,
+    setup,
+)
 from consolidation_pipeline.cli.errors import INTERRUPTED, report
 from consolidation_pipeline.errors import ConsolidationError
 
@@ -19,7 +29,7 @@ ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 
 # Rich help would take three times as long to show.
 app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-for group in (setup, demo, importing, running, reading, rollback, exporting):
+for group in (setup, demo, importing, running, calibration, reading, rollback, exporting):
     for command in group.COMMANDS:
         app.command(name=command.__name__.removesuffix("_"))(command)
 app.add_typer(projects.app, name="projects")

@@ -108,9 +108,10 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _line_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     line = text[start:stop]
-    wrapped = [match.span() for match in _WRAPPED.finditer(line)]
+    stops = [match.end() for match in _STOP.finditer(line)]
+    wrapped = [match.span() for match in _WRAPPED.finditer(line)] if stops else []
     begin = 0
-    for end in (match.end() for match in _STOP.finditer(line)):
+    for end in stops:
         before = bisect_left(wrapped, (end, 0)) - 1
         inside = before >= 0 and end < wrapped[before][1]
         # No abbreviation is longer than this; a longer look back would make a row of initials quadratic.
@@ -135,31 +136,33 @@ def _paragraphs(texts: Sequence[str]) -> list[list[_Piece]]:
     known: dict[str, list[str]] = {}
     paragraphs: list[list[_Piece]] = []
     for text in texts:
-        pieces = [] if _is_known(text.strip(), known) else list(_pieces(text))
-        added = [_learn(sentence, known) for _, sentence in pieces]
+        whole = text.strip()
+        form = _form(whole)
+        pieces = [] if _is_known(whole, form, known) else list(_pieces(text))
+        added = [_learn(sentence, _form(sentence), known) for _, sentence in pieces]
         # As a whole too: a later text may say the same and be split elsewhere, or not at all.
-        _learn(text.strip(), known)
+        _learn(whole, form, known)
         paragraph = _joined(pieces, added) if paragraphs else pieces
         paragraphs.extend([paragraph] if paragraph else [])
     return paragraphs
 
 
-def _learn(text: str, known: dict[str, list[str]]) -> bool:
+def _learn(text: str, form: str, known: dict[str, list[str]]) -> bool:
     """Whether the sentence or whole text is new; remembers it if so."""
-    is_new = not _is_known(text, known)
+    is_new = not _is_known(text, form, known)
     if is_new:
-        known.setdefault(_form(text), []).append(text)
+        known.setdefault(form, []).append(text)
     return is_new
 
 
-def _is_known(text: str, known: dict[str, list[str]]) -> bool:
-    same = known.get(_form(text), [])
+def _is_known(text: str, form: str, known: dict[str, list[str]]) -> bool:
+    same = known.get(form, [])
     return text in same or (bool(same) and literals(text) <= frozenset().union(*map(literals, same)))
 
 
 def _form(text: str) -> str:
     # A block of code is the same whether its end was written or not: _rendered writes it.
-    return normalize_text(_CLOSING_FENCE.sub("", text))
+    return normalize_text(_CLOSING_FENCE.sub("", text) if "\n" in text else text)
 
 
 def _joined(pieces: Sequence[_Piece], added: Sequence[bool]) -> list[_Piece]:

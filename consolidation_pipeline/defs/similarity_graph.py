@@ -4,20 +4,20 @@ import dagster as dg
 
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
-from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.threshold_calibration import threshold_calibration
 from consolidation_pipeline.service.graph import update_similarity_graph
 from consolidation_pipeline.store.invariants import find_bad_pairs
 
 
 @dg.asset(
     partitions_def=projects,
-    deps=[embedding_matrix],
+    deps=[threshold_calibration],
     group_name="similarity",
     kinds={"python", "postgres"},
     owners=["team:memory"],
-    code_version="1",
+    code_version="2",
     metadata=table_metadata("memory_neighbors"),
 )
 def similarity_graph(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -16,24 +15,15 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, Labels, cl
 from consolidation_pipeline.core.layout import map_svg, plane
 from consolidation_pipeline.core.literals import conflicts
 from consolidation_pipeline.core.similarity import SimilarPairs
-from consolidation_pipeline.service.graph import variant_keys
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.service.units import (
-    Unit,
-    find_contents,
-    find_vetoes,
-    form_units,
-    label_merge_groups,
-    load_content_pairs,
-    load_content_texts,
-    load_raw_nodes,
-    pair_units,
-)
-from consolidation_pipeline.store.graph import Member, Nodes, replace_clusters
-from consolidation_pipeline.store.vectors_io import Vectors, to_uuids
+from consolidation_pipeline.service.units import Contents, Units, Verdicts, form_units, load_contents, pair_units
+from consolidation_pipeline.store.engine import Connection
+from consolidation_pipeline.store.graph import ASK, Member, replace_clusters
+from consolidation_pipeline.store.memories import load_texts
+from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_uuids
 
-# Vetoes listed per group: enough to show why, whatever the size of the group.
-_SHOWN_VETOES = 10
+# Pairs listed per group that a person decides on: enough to show why, whatever the size of the group.
+_SHOWN_PAIRS = 10
 
 
 @dataclass(frozen=True)
@@ -50,154 +40,169 @@ class Clusters:
     map_svg: str | None
 
 
+@dataclass(frozen=True)
+class _Things:
+    """What a tier groups, (n,) each: the rows of their vectors, their ids, and which are merged memories."""
+
+    rows: Labels
+    ids: Ids
+    merged: npt.NDArray[np.bool_]
+
+
 def form_clusters(run: ProjectRun) -> Clusters:
     """Form all groups of the project and put them in place of the last ones."""
     with run.engine.begin() as connection:
-        nodes, x = load_raw_nodes(connection, run)
-        of_content, contents = find_contents(nodes)
-        pairs = load_content_pairs(connection, run, nodes, of_content)
-        texts = load_content_texts(connection, nodes, contents, pairs, run.thresholds["t_suggest"])
-        vetoes = find_vetoes(pairs.at_least(run.thresholds["t_merge"]), texts)
-        labels = label_merge_groups(run, nodes, contents, of_content, pairs, vetoes)
-        units = form_units(run, nodes, x, of_content, labels)
-        unit_pairs = pair_units(pairs, of_content, units)
+        contents = load_contents(connection, run)
+        units = form_units(run, contents)
+        pairs, verdict = pair_units(contents, units)
+        pattern_of = _label_patterns(run, contents.x[units.representatives], pairs)
         members = [
-            *_merge_members(nodes, x, units, of_content, run.options.min_cluster_size),
-            *_suggest_members(run, x, units, unit_pairs, texts, of_content),
-            *_pattern_members(run, x, units, unit_pairs),
+            *_merge_members(contents, units, run.options.min_cluster_size),
+            *_suggest_members(connection, run, contents, units, _Judged(pairs, verdict)),
+            *_unit_members("pattern", contents.x, units, pattern_of),
         ]
         replace_clusters(connection, run.project.id, run.job_id, members)
-    return _summary(members, len(contents), len(vetoes), _map(x, units, members))
+    vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
+    return _summary(members, contents.count, vetoed, _map(contents.x, units, pattern_of))
 
 
-def _merge_members(nodes: Nodes, x: Vectors, units: list[Unit], of_content: Labels, min_size: int) -> Iterator[Member]:
-    variants = variant_keys(nodes, x)
-    for unit in units:
-        if unit.kind == "merged" and len(unit.rows) >= min_size:
-            ids = to_uuids(nodes.ids[unit.rows])
-            contents, similar = _content_similarities(x, unit.rows, of_content=of_content, variants=variants)
-            merged = of_content[unit.rows[nodes.merged_into[unit.rows] != b""]]
-            details = {
-                "weakest_new_pair": _weakest(similar, ~np.isin(contents, merged)),
-                **_cohesion(similar[~np.eye(len(similar), dtype=bool)]),
-            }
-            yield from _group("merge", x, unit.rows, ids, ["raw"] * len(ids), unit.representative, details)
-
-
-def _content_similarities(
-    x: Vectors, rows: npt.NDArray[np.int64], *, of_content: Labels, variants: Labels
-) -> tuple[Labels, npt.NDArray[np.float64]]:
-    """The k contents of the rows, and their cosines (k, k): those of their most similar variants."""
-    distinct = rows[np.unique(variants[rows], return_index=True)[1]]
-    distinct = distinct[np.argsort(of_content[distinct], kind="stable")]
-    contents, starts = np.unique(of_content[distinct], return_index=True)
-    wide = x[distinct].astype(np.float64)
-    similar = np.maximum.reduceat(np.maximum.reduceat(wide @ wide.T, starts, axis=0), starts, axis=1)
-    return contents, np.clip(similar, -1.0, 1.0)
-
-
-def _weakest(similar: npt.NDArray[np.float64], new: npt.NDArray[np.bool_]) -> float | None:
-    """Lowest cosine between a content that is about to be merged and any other of its group."""
-    if not new.any() or len(similar) < 2:
-        return None
-    # A content's cosine with itself is 1 and so never the lowest.
-    return _rounded(float(similar[new].min()))
-
-
-def _cohesion(similarities: npt.NDArray[np.float64]) -> dict[str, float | None]:
-    """Mean and minimum of the cosines between the contents of a merge group; None where it has but one."""
-    if not similarities.size:
-        return {"cohesion_mean": None, "cohesion_min": None}
-    return {"cohesion_mean": _rounded(float(similarities.mean())), "cohesion_min": _rounded(float(similarities.min()))}
-
-
-def _suggest_members(
-    run: ProjectRun,
-    x: Vectors,
-    units: list[Unit],
-    pairs: SimilarPairs,
-    texts: dict[int, str],
-    of_content: Labels,
-) -> Iterator[Member]:
-    threshold = run.thresholds["t_suggest"]
-    for numbers in clustering.members_of(clustering.complete_linkage(len(units), pairs, threshold)):
-        chosen = [units[number] for number in numbers]
-        yield from _unit_group("suggest", x, chosen, {"vetoes": _veto_reasons(chosen, x, texts, of_content)})
-
-
-def _veto_reasons(units: list[Unit], x: Vectors, texts: dict[int, str], of_content: Labels) -> list[dict[str, Any]]:
-    """Which members conflict and in what, at most ``_SHOWN_VETOES``."""
-    reasons: list[dict[str, Any]] = []
-    for at, one in enumerate(units):
-        for other in units[at + 1 :]:
-            found = conflicts(texts[int(of_content[one.representative])], texts[int(of_content[other.representative])])
-            if found and len(reasons) < _SHOWN_VETOES:
-                similarity = float(x[one.representative] @ x[other.representative])
-                reasons.append(
-                    {
-                        "a": str(one.id),
-                        "b": str(other.id),
-                        "similarity": round(similarity, 4),
-                        "conflicts": [str(conflict) for conflict in found],
-                    }
-                )
-    return reasons
-
-
-def _pattern_members(run: ProjectRun, x: Vectors, units: list[Unit], pairs: SimilarPairs) -> Iterator[Member]:
-    rows = np.array([unit.representative for unit in units], dtype=np.int64)
-    labels = clustering.group(
-        x[rows],
+def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
+    return clustering.group(
+        x,
         pairs,
         method=run.options.cluster_method,
         threshold=run.thresholds["t_pattern"],
         min_size=run.options.min_pattern_size,
     )
-    for numbers in clustering.members_of(labels):
-        yield from _unit_group("pattern", x, [units[number] for number in numbers], {})
 
 
-def _unit_group(tier: str, x: Vectors, units: list[Unit], details: dict[str, Any]) -> Iterator[Member]:
-    rows = np.array([unit.representative for unit in units], dtype=np.int64)
-    ids = [unit.id for unit in units]
-    similar = clustering.mean_similarities(x, rows)
-    chosen = clustering.choose_representative([0] * len(units), similar, ids)
-    mean, minimum = clustering.cohesion(x, rows)
-    details = {**details, "cohesion_mean": _rounded(mean), "cohesion_min": _rounded(minimum)}
-    return _group(tier, x, rows, ids, [unit.kind for unit in units], int(rows[chosen]), details)
+def _merge_members(contents: Contents, units: Units, min_size: int) -> Iterator[Member]:
+    """The raw memories of each merged memory, be it made before or about to be."""
+    kept = units.merged & (np.bincount(units.of_row, minlength=len(units)) >= min_size)
+    number = np.where(kept, np.cumsum(kept) - 1, -1)
+    things = _Things(np.arange(len(contents.nodes)), contents.nodes.ids, np.zeros(len(contents.nodes), np.bool_))
+    details = _merge_details(contents, units)
+    return _members(
+        "merge",
+        contents.x,
+        things,
+        number[units.of_row],
+        representatives=units.representatives[kept],
+        details=[details[unit] for unit in np.flatnonzero(kept).tolist()],
+    )
 
 
-def _group(
+def _merge_details(contents: Contents, units: Units) -> list[dict[str, Any]]:
+    """Per unit: mean and lowest cosine between its contents, and the lowest of one that is about to be merged.
+
+    Contents that were merged when another centre was taken off may be no neighbours now; their cosines are computed.
+    """
+    pairs, of_content = contents.pairs, units.of_content
+    inside = np.flatnonzero(of_content[pairs.i] == of_content[pairs.j])
+    unit, similarity = of_content[pairs.i[inside]], pairs.similarity[inside].astype(np.float64)
+    sizes, found = np.bincount(of_content, minlength=len(units)), np.bincount(unit, minlength=len(units))
+    total = np.bincount(unit, weights=similarity, minlength=len(units))
+    lowest, newest = np.full(len(units), np.inf), np.full(len(units), np.inf)
+    np.minimum.at(lowest, unit, similarity)
+    was_merged = np.zeros(contents.count, dtype=bool)
+    was_merged[contents.of_row[contents.nodes.merged_into != b""]] = True
+    new = ~(was_merged[pairs.i[inside]] & was_merged[pairs.j[inside]])
+    np.minimum.at(newest, unit[new], similarity[new])
+    with np.errstate(invalid="ignore"):
+        mean = total / found
+    unlinked = found < sizes * (sizes - 1) // 2
+    first = np.unique(contents.of_row, return_index=True)[1]
+    for rows in clustering.members_of(np.where(unlinked[of_content], of_content, -1)):
+        cohesion = clustering.cohesion(contents.x, first[rows])
+        mean[of_content[rows[0]]], lowest[of_content[rows[0]]] = cohesion
+    return [
+        {"weakest_new_pair": _known(a), "cohesion_mean": _known(b), "cohesion_min": _known(c)}
+        for a, b, c in zip(newest.tolist(), mean.tolist(), lowest.tolist(), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """Pairs of units, and the verdict on each."""
+
+    pairs: SimilarPairs
+    verdict: Verdicts
+
+
+def _suggest_members(
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged
+) -> Iterator[Member]:
+    close = judged.pairs.select(judged.verdict >= ASK)
+    labels = clustering.complete_linkage(len(units), close, run.thresholds["t_suggest"])
+    reasons = _veto_reasons(connection, contents, units, labels, judged)
+    return _unit_members("suggest", contents.x, units, labels, [{"vetoes": listed} for listed in reasons])
+
+
+def _veto_reasons(
+    connection: Connection, contents: Contents, units: Units, labels: Labels, judged: _Judged
+) -> list[list[dict[str, Any]]]:
+    """Per group the pairs that a person decides on, most similar first, at most ``_SHOWN_PAIRS``, and why."""
+    pairs = judged.pairs.select(judged.verdict == ASK)
+    inside = pairs.select((labels[pairs.i] >= 0) & (labels[pairs.i] == labels[pairs.j]))
+    group = labels[inside.i]
+    order = np.lexsort((inside.j, inside.i, -inside.similarity, group))
+    place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    shown = inside.select(order[place < _SHOWN_PAIRS])
+    names, sources = to_uuids(units.ids), to_uuids(contents.nodes.ids[units.representatives])
+    texts = load_texts(connection, [sources[unit] for unit in np.unique([shown.i, shown.j]).tolist()])
+    reasons: list[list[dict[str, Any]]] = [[] for _ in range(int(labels.max(initial=-1)) + 1)]
+    for i, j, similarity in zip(shown.i.tolist(), shown.j.tolist(), shown.similarity.tolist(), strict=True):
+        found = conflicts(texts[sources[i]], texts[sources[j]])
+        told = {"a": str(names[i]), "b": str(names[j]), "similarity": round(similarity, 4)}
+        reasons[labels[i]].append({**told, "conflicts": [str(conflict) for conflict in found]})
+    return reasons
+
+
+def _unit_members(
+    tier: str, x: Vectors, units: Units, labels: Labels, details: Sequence[dict[str, Any]] | None = None
+) -> Iterator[Member]:
+    things = _Things(units.representatives, units.ids, units.merged)
+    found = clustering.summarize_groups(x[units.representatives], labels)
+    chosen = clustering.choose_representatives(labels, np.zeros(len(units)), found.mean_similarity, units.ids)
+    told = [
+        {**(details[number] if details else {}), "cohesion_mean": _known(mean), "cohesion_min": _known(lowest)}
+        for number, (mean, lowest) in enumerate(zip(found.mean.tolist(), found.minimum.tolist(), strict=True))
+    ]
+    return _members(tier, x, things, labels, representatives=chosen, details=told)
+
+
+def _members(
     tier: str,
     x: Vectors,
-    rows: npt.NDArray[np.int64],
-    ids: list[UUID],
-    kinds: list[str],
-    representative: int,
-    details: dict[str, Any],
+    things: _Things,
+    labels: Labels,
+    *,
+    representatives: Labels,
+    details: Sequence[dict[str, Any]],
 ) -> Iterator[Member]:
-    key = cluster_key(ids, ALGORITHM_VERSION)
-    similarity = clustering.similarity_to(x, rows, representative)
-    for at, row in enumerate(rows.tolist()):
-        first = row == representative
-        yield Member(tier, key, ids[at], kinds[at], float(similarity[at]), first, details if first else {})
+    """The members of all groups; ``representatives`` (positions among the things) and ``details`` by group."""
+    similarity = clustering.similarities_to(x[things.rows], labels, representatives)
+    for number, at in enumerate(clustering.members_of(labels)):
+        ids = to_uuids(things.ids[at])
+        key = cluster_key(ids, ALGORITHM_VERSION)
+        columns = zip(at.tolist(), ids, things.merged[at].tolist(), similarity[at].tolist(), strict=True)
+        for place, id_, merged, similar in columns:
+            first = place == representatives[number]
+            yield Member(
+                tier, key, id_, "merged" if merged else "raw", similar, first, details[number] if first else {}
+            )
 
 
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 4)
+def _known(value: float) -> float | None:
+    return round(value, 6) if np.isfinite(value) else None
 
 
-def _map(x: Vectors, units: list[Unit], members: list[Member]) -> str | None:
+def _map(x: Vectors, units: Units, labels: Labels) -> str | None:
     """A picture of the units: near each other when similar, coloured by pattern group."""
-    if len(units) < 2:
-        return None
-    group_of = {m.member_id: m.cluster_key for m in members if m.tier == "pattern"}
-    numbers = {key: at for at, key in enumerate(sorted(set(group_of.values())))}
-    labels = np.array([numbers.get(group_of.get(unit.id, ""), -1) for unit in units], dtype=np.int64)
-    return map_svg(plane(x[[unit.representative for unit in units]]), labels)
+    return map_svg(plane(x[units.representatives]), labels) if len(units) > 1 else None
 
 
-def _summary(members: list[Member], contents: int, vetoed: int, picture: str | None) -> Clusters:
+def _summary(members: Sequence[Member], contents: int, vetoed: int, picture: str | None) -> Clusters:
     sizes: dict[str, Counter[str]] = {tier: Counter() for tier in ("merge", "suggest", "pattern")}
     for member in members:
         sizes[member.tier][member.cluster_key] += 1

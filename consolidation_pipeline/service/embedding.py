@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from uuid import UUID
 
 from consolidation_pipeline.core.vectors import find_unusable
 from consolidation_pipeline.embed import Embedder
 from consolidation_pipeline.embed.provider import describe
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.memories import (
     EMBEDDED_TABLES,
     Unembedded,
     count_embedded,
+    list_unembedded,
     load_unembedded,
     reuse_embeddings,
     save_embeddings,
@@ -47,25 +48,37 @@ def embed_memories(run: ProjectRun) -> Embedded:
     for table in EMBEDDED_TABLES:
         with run.engine.begin() as connection:
             reused += reuse_embeddings(connection, run.project.id, table, model)
-        while done := _embed_batch(run.engine, run.project.id, table, run.embedder):
+        # Agents write meanwhile: what came during one pass is the next one's.
+        while done := _embed_table(run, table):
             computed += done
         with run.engine.connect() as connection:
             memories += count_embedded(connection, run.project.id, table, model)
     return Embedded(memories, computed, reused)
 
 
-def _embed_batch(engine: Engine, project_id: UUID, table: str, embedder: Embedder) -> int:
-    """Embed up to ``BATCH`` rows; returns how many there were."""
-    with engine.connect() as connection:
-        batch = load_unembedded(connection, project_id, table, embedder.name, BATCH)
-        dimension = load_dimension(connection, project_id, embedder.name)
-    if not batch.texts:
-        return 0
-    vectors = _embed(batch, embedder)
-    _check(batch, vectors, embedder.name, dimension)
-    with engine.begin() as connection:
-        save_embeddings(connection, table, batch.ids, vectors, embedder.name)
-    return len(batch.texts)
+def _embed_table(run: ProjectRun, table: str) -> int:
+    """Embed the rows that have no vector now; returns how many there were."""
+    done = 0
+    for batch, vectors in prefetch(_embedded_batches(run, table)):
+        with run.engine.begin() as connection:
+            save_embeddings(connection, table, batch.ids, vectors, run.embedder.name)
+        done += len(batch.texts)
+    return done
+
+
+def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[Unembedded, Vectors]]:
+    model = run.embedder.name
+    with run.engine.connect() as connection:
+        ids = list_unembedded(connection, run.project.id, table, model)
+        dimension = load_dimension(connection, run.project.id, model) if len(ids) else 0
+    for start in range(0, len(ids), BATCH):
+        with run.engine.connect() as connection:
+            batch = load_unembedded(connection, table, ids[start : start + BATCH], model)
+        if batch.texts:
+            vectors = _embed(batch, run.embedder)
+            _check(batch, vectors, model, dimension)
+            dimension = vectors.shape[1]
+            yield batch, vectors
 
 
 def _embed(batch: Unembedded, embedder: Embedder) -> Vectors:

@@ -12,6 +12,7 @@ from consolidation_pipeline.core.memories import NewMemory, check_memory_type
 from consolidation_pipeline.core.parsing import parse_memory
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.reading import BadRow, Row, read, source_of
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import load_dimension
@@ -61,7 +62,7 @@ def import_memories(
     project = ensure_project(engine, slug)
     done = Imported(slug, source or source_of(path, format))
     parsed = _parse(_chain(first, rows), done, default_type, dimensions=_Dimensions(engine, project))
-    while batch := list(islice(parsed, BATCH)):
+    for batch in prefetch(iter(lambda: list(islice(parsed, BATCH)), [])):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
         done.added += stored.added

@@ -12,14 +12,15 @@ import numpy as np
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import consolidated_id, content_hash, embedding_text, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
-from consolidation_pipeline.service.graph import update_similarity_graph
+from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Row
-from consolidation_pipeline.store.graph import Member, load_clusters, load_dimension
+from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.knowledge import (
     MergedMemory,
     Source,
     load_consolidated,
+    load_open_groups,
     load_source_vectors,
     load_sources,
     write_merged,
@@ -28,7 +29,7 @@ from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.vectors_io import Vectors
 
 # Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
-BATCH = 500
+BATCH = 1000
 # Near-duplicates agree; the rest is what wording may hide (pipeline.md).
 CONFIDENCE = 0.95
 
@@ -66,37 +67,54 @@ class _Plan:
         return self.held[0].version if self.held else None
 
 
+@dataclass(frozen=True)
+class _Batch:
+    """What one transaction writes, and how many groups were left out of it."""
+
+    plans: Sequence[_Plan]
+    rows: Sequence[MergedMemory]
+    skipped: int
+
+
 def merge_clusters(run: ProjectRun) -> Merging:
-    """Merge every group of the merge tier that is not merged yet, and bring the graph up to date with the result.
+    """Merge every group of the merge tier that is not merged yet.
 
     Raises:
         ConflictError: a memory changed while it was being merged; what was merged before stays.
     """
-    with run.engine.connect() as connection:
-        groups = list(load_clusters(connection, run.project.id, "merge").items()) if run.options.merge else []
     absorbed = created = extended = skipped = 0
-    for start in range(0, len(groups), BATCH):
-        plans, left = _plan_batch(run, dict(groups[start : start + BATCH]))
-        _write(run, plans)
-        skipped += left
-        absorbed += sum(len(plan.absorbed) for plan in plans)
-        created += sum(plan.version is None for plan in plans)
-        extended += sum(plan.version is not None for plan in plans)
-    if created or extended:
-        update_similarity_graph(run, renew=False)
+    for batch in prefetch(_planned_batches(run)):
+        with run.engine.begin() as connection:
+            write_merged(connection, run.author, batch.rows, now=run.now)
+        skipped += batch.skipped
+        absorbed += sum(len(plan.absorbed) for plan in batch.plans)
+        created += sum(plan.version is None for plan in batch.plans)
+        extended += sum(plan.version is not None for plan in batch.plans)
     return Merging(absorbed, created, extended, skipped)
 
 
-def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[Member]]) -> tuple[list[_Plan], int]:
+def _planned_batches(run: ProjectRun) -> Iterator[_Batch]:
+    """Groups share no memory, so that a batch can be planned before the one ahead of it is written."""
+    if not run.options.merge:
+        return
+    with run.engine.connect() as connection:
+        groups = list(load_open_groups(connection, run.project.id).items())
+        dimension = load_dimension(connection, run.project.id, run.embedder.name) if groups else 0
+    for start in range(0, len(groups), BATCH):
+        plans, skipped = _plan_batch(run, dict(groups[start : start + BATCH]))
+        yield _Batch(plans, _rows(run, plans, dimension), skipped)
+
+
+def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[list[_Plan], int]:
     """Plans for the groups that are not merged yet, and how many groups changed since they were formed."""
-    ids = [member.member_id for members in groups.values() for member in members]
+    ids = [id_ for members in groups.values() for id_ in members]
     with run.engine.connect() as connection:
         sources = load_sources(connection, ids)
         into = {s.consolidated_into_id for s in sources.values() if s.consolidated_into_id is not None}
         held = load_consolidated(connection, into)
     plans, skipped = [], 0
     for key, members in groups.items():
-        chosen = [sources[m.member_id] for m in members if m.member_id in sources]
+        chosen = [sources[id_] for id_ in members if id_ in sources]
         stand_in = {s.consolidated_into_id for s in chosen}
         if len(chosen) < len(members):
             skipped += 1
@@ -131,17 +149,6 @@ def _body(source: Source) -> str:
     return embedding_text(**dict(zip(TEXT_COLUMNS, source.texts, strict=True)))
 
 
-def _write(run: ProjectRun, plans: Sequence[_Plan]) -> None:
-    if not plans:
-        return
-    with run.engine.connect() as connection:
-        dimension = load_dimension(connection, run.project.id, run.embedder.name)
-        parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
-    vectors = _embed(run, plans, parents)
-    with run.engine.begin() as connection:
-        write_merged(connection, run.author, list(_rows(run, plans, vectors, parents)), now=run.now)
-
-
 def _embed(run: ProjectRun, plans: Sequence[_Plan], parents: Mapping[UUID, Vectors]) -> list[Vectors]:
     """The vector (d,) of each merged text; nothing is embedded twice, so a source's text has that source's vector."""
     new = [plan.merged.content for plan in plans if plan.verbatim is None]
@@ -149,24 +156,27 @@ def _embed(run: ProjectRun, plans: Sequence[_Plan], parents: Mapping[UUID, Vecto
     return [next(embedded) if plan.verbatim is None else parents[plan.verbatim] for plan in plans]
 
 
-def _rows(
-    run: ProjectRun, plans: Sequence[_Plan], vectors: Sequence[Vectors], parents: Mapping[UUID, Vectors]
-) -> Iterator[MergedMemory]:
-    for plan, vector in zip(plans, vectors, strict=True):
-        lineage = np.stack([parents[s.id] for s in plan.sources]) @ vector
-        yield MergedMemory(
-            id=plan.id,
-            version=plan.version,
-            group_id=uuid4(),
-            values=_values(plan),
-            vector=vector,
-            model=run.embedder.name,
-            source_ids=[s.id for s in plan.sources],
-            similarities=[round(float(similarity), 6) for similarity in lineage],
-            absorbed=plan.absorbed,
-            reason=f"near-duplicates: {len(plan.sources)} memories say the same",
-            superseded=[(row.id, row.version) for row in plan.held[1:]],
-        )
+def _rows(run: ProjectRun, plans: Sequence[_Plan], dimension: int) -> list[MergedMemory]:
+    with run.engine.connect() as connection:
+        parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
+    return [_row(run, *pair, parents) for pair in zip(plans, _embed(run, plans, parents), strict=True)]
+
+
+def _row(run: ProjectRun, plan: _Plan, vector: Vectors, parents: Mapping[UUID, Vectors]) -> MergedMemory:
+    lineage = np.stack([parents[s.id] for s in plan.sources]) @ vector
+    return MergedMemory(
+        id=plan.id,
+        version=plan.version,
+        group_id=uuid4(),
+        values=_values(plan),
+        vector=vector,
+        model=run.embedder.name,
+        source_ids=[s.id for s in plan.sources],
+        similarities=[round(float(similarity), 6) for similarity in lineage],
+        absorbed=plan.absorbed,
+        reason=f"near-duplicates: {len(plan.sources)} memories say the same",
+        superseded=[(row.id, row.version) for row in plan.held[1:]],
+    )
 
 
 def _values(plan: _Plan) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
+from consolidation_pipeline.store.calibrations import Calibration, describe_versions, load_calibration
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.projects import Project, get_project
@@ -34,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 PHASES = (
     "embedding_matrix",
+    "threshold_calibration",
     "similarity_graph",
     "clusters",
     "merged_memories",
@@ -81,9 +83,17 @@ class ProjectRun:
         return load_embedder(self.options.embedding_model)
 
     @cached_property
+    def calibration(self) -> Calibration | None:
+        """The newest snapshot of the project and model; the phase that takes a new one puts it here."""
+        with self.engine.connect() as connection:
+            return load_calibration(connection, self.project.id, self.embedder.name)
+
+    @property
     def thresholds(self) -> dict[str, float]:
-        """t_merge, t_suggest, t_pattern and t_principle in force."""
-        return resolve_thresholds(self.embedder.name, self.options.model_dump())
+        """t_merge, t_suggest, t_pattern and t_principle in force: the snapshot's, else the model's profile."""
+        if self.calibration is not None:
+            return dict(self.calibration.thresholds)
+        return resolve_thresholds(self.embedder.name, self.options.model_dump(), centered=False)
 
     @property
     def author(self) -> Author:
@@ -249,8 +259,14 @@ def _end(run: ProjectRun, status: str, error: str | None) -> None:
 
 
 def _state(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
-    """What a run would start from: memories, options, algorithm, and the day, for relevance fades daily."""
-    parts = (fingerprint(connection, project.id), options.model_dump_json(), ALGORITHM_VERSION, f"{now:%Y-%m-%d}")
+    """What a run would start from: memories, options, calibration, algorithm; the day, for relevance fades daily."""
+    parts = (
+        fingerprint(connection, project.id),
+        options.model_dump_json(),
+        describe_versions(connection, project.id),
+        ALGORITHM_VERSION,
+        f"{now:%Y-%m-%d}",
+    )
     return content_hash("\n".join(parts))
 
 

@@ -7,139 +7,165 @@ one merge group, or one left alone. Suggest and pattern groups are formed of uni
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core import clustering
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, Labels
-from consolidation_pipeline.core.literals import conflicts
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
-from consolidation_pipeline.service.graph import centered, load_graph_nodes, repeat_keys
+from consolidation_pipeline.service.nodes import content_keys, load_grouping_nodes
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import Nodes
-from consolidation_pipeline.store.memories import load_texts
-from consolidation_pipeline.store.vectors_io import Vectors, to_uuids
+from consolidation_pipeline.store.graph import MERGE, Nodes
+from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_ids, to_uuids
+
+Mask = npt.NDArray[np.bool_]
+Verdicts = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Contents that stand together: positions of its raw memories, of its representative, and its stored identity."""
+class Contents:
+    """The raw memories of a project by content, and the graph between contents.
 
-    rows: npt.NDArray[np.int64]
-    representative: int
-    id: UUID
-    kind: str
-
-
-def load_raw_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
-    """The raw nodes and their centred vectors, sorted by id."""
-    snapshot = graph.load_calibration(connection, run.project.id, run.embedder.name)
-    nodes, vectors = load_graph_nodes(connection, run)
-    raw = nodes.kind == "raw"
-    x = vectors[raw] if snapshot is None else centered(vectors[raw], snapshot)
-    return nodes.select(raw), x
-
-
-def find_contents(nodes: Nodes) -> tuple[Labels, Labels]:
-    """Content of each node (n,), and for each content the position of its first node (c,)."""
-    _, first, inverse = np.unique(repeat_keys(nodes), return_index=True, return_inverse=True)
-    return inverse.astype(np.int64).reshape(-1), first.astype(np.int64)
-
-
-def load_content_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, of_content: Labels) -> SimilarPairs:
-    """Pairs of contents i < j from the stored graph, within one memory type unless ``cross_type``.
-
-    Two contents are as similar as their most similar variants.
+    ``nodes`` and their vectors ``x`` float32 (n, d) for grouping, sorted by id; ``of_row`` (n,) the content of each;
+    ``pairs`` of contents, within one memory type unless ``cross_type``, and the ``verdict`` (m,) on each.
     """
+
+    nodes: Nodes
+    x: Vectors
+    of_row: Labels
+    pairs: SimilarPairs
+    verdict: Verdicts
+
+    @property
+    def count(self) -> int:
+        """How many contents there are."""
+        return int(self.of_row.max(initial=-1)) + 1
+
+
+@dataclass(frozen=True)
+class Units:
+    """What stands together, as arrays over the u units, in order of their first content.
+
+    ``of_content`` (c,): unit of each content; ``of_row`` (n,): of each raw memory. ``representatives`` (u,): row of the
+    raw memory that stands for the unit. ``ids`` ``S16`` (u,): the merged memory that it is or will be, where ``merged``
+    (u,), else that raw memory.
+    """
+
+    of_content: Labels
+    of_row: Labels
+    representatives: Labels
+    ids: Ids
+    merged: Mask
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def load_contents(connection: Connection, run: ProjectRun) -> Contents:
+    """The raw memories and the stored graph between their contents."""
+    nodes, x = load_grouping_nodes(connection, run)
+    of_row = content_keys(nodes)
+    pairs, verdict = _load_pairs(connection, run, nodes, of_row)
+    return Contents(nodes, x, of_row, pairs, verdict)
+
+
+def _load_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, of_row: Labels) -> tuple[SimilarPairs, Verdicts]:
+    """Two contents are as similar as their most similar variants, and merge where any two of these would."""
     lowest = run.thresholds["t_pattern"] - SLACK
-    a, b, similarity = graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
-    both = np.isin(a, nodes.ids) & np.isin(b, nodes.ids)
-    one, other = np.searchsorted(nodes.ids, a[both]), np.searchsorted(nodes.ids, b[both])
-    same_type = (nodes.memory_type[one] == nodes.memory_type[other]) | run.options.cross_type
-    one, other, kept = of_content[one[same_type]], of_content[other[same_type]], similarity[both][same_type]
-    low, high = np.minimum(one, other), np.maximum(one, other)
-    strongest = np.argsort(-kept, kind="stable")
-    first = strongest[np.unique((low * max(len(nodes), 1) + high)[strongest], return_index=True)[1]]
-    apart = first[low[first] != high[first]]
-    return SimilarPairs(low[apart].astype(np.int32), high[apart].astype(np.int32), kept[apart])
+    found = graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
+    one, other = _rows_of(nodes.ids, found.a), _rows_of(nodes.ids, found.b)
+    kept = (one >= 0) & (other >= 0)
+    if not run.options.cross_type:
+        kept &= nodes.memory_type[one] == nodes.memory_type[other]
+    one[kept], other[kept] = of_row[one[kept]], of_row[other[kept]]
+    kept &= one != other
+    low, high = np.minimum(one, other)[kept], np.maximum(one, other)[kept]
+    order = np.lexsort((-found.similarity[kept], high, low))
+    low, high = low[order], high[order]
+    first = np.flatnonzero((np.diff(low, prepend=-1) != 0) | (np.diff(high, prepend=-1) != 0))
+    similarity, verdict = found.similarity[kept][order][first], found.verdict[kept][order]
+    pairs = SimilarPairs(low[first].astype(np.int32), high[first].astype(np.int32), similarity)
+    return pairs, np.maximum.reduceat(verdict, first) if first.size else verdict
 
 
-def load_content_texts(
-    connection: Connection, nodes: Nodes, contents: Labels, pairs: SimilarPairs, threshold: float
-) -> dict[int, str]:
-    """Text of every content that has a neighbour at or above ``threshold``, by content."""
-    close = pairs.at_least(threshold)
-    wanted = np.unique(np.concatenate([close.i, close.j])).astype(np.int64)
-    ids = to_uuids(nodes.ids[contents[wanted]])
-    loaded = load_texts(connection, ids)
-    return {int(content): loaded[id_] for content, id_ in zip(wanted, ids, strict=True)}
+def _rows_of(ids: Ids, wanted: Ids) -> Labels:
+    """Position of each of ``wanted`` in the sorted ``ids``; -1 = not among them."""
+    if not len(ids):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
+    return np.where(ids[at] == wanted, at, -1).astype(np.int64)
 
 
-def find_vetoes(pairs: SimilarPairs, texts: dict[int, str]) -> set[tuple[int, int]]:
-    """Pairs of contents whose literals conflict: a person decides on those."""
-    return {(i, j) for i, j in zip(pairs.i.tolist(), pairs.j.tolist(), strict=True) if conflicts(texts[i], texts[j])}
+def form_units(run: ProjectRun, contents: Contents) -> Units:
+    """Every merge group and every content left alone. What was merged before stays together."""
+    labels = _label_merge_groups(run, contents)
+    alone = labels < 0
+    labels[alone] = labels.max(initial=-1) + 1 + np.arange(alone.sum())
+    of_content = clustering.numbered(labels, 1)
+    of_row = of_content[contents.of_row]
+    representatives = _representatives(contents, of_row)
+    ids, merged = _identities(run, contents.nodes, of_row, representatives)
+    return Units(of_content, of_row, representatives, ids, merged)
 
 
-def label_merge_groups(
-    run: ProjectRun,
-    nodes: Nodes,
-    contents: Labels,
-    of_content: Labels,
-    pairs: SimilarPairs,
-    vetoes: set[tuple[int, int]],
-) -> Labels:
-    """Merge group of each content (c,), -1 = alone. Contents that were merged before stay together."""
-    initial = np.full(len(contents), -1, dtype=np.int64)
-    merged = np.flatnonzero(nodes.merged_into != b"")
-    initial[of_content[merged]] = np.unique(nodes.merged_into[merged], return_inverse=True)[1].reshape(-1)
+def _label_merge_groups(run: ProjectRun, contents: Contents) -> Labels:
+    """Merge group of each content (c,), -1 = alone."""
+    nodes = contents.nodes
+    initial = np.full(contents.count, -1, dtype=np.int64)
+    held = np.flatnonzero(nodes.merged_into != b"")
+    initial[contents.of_row[held]] = np.unique(nodes.merged_into[held], return_inverse=True)[1].reshape(-1)
     if not run.options.merge:
         return initial
-    close = pairs.at_least(run.thresholds["t_merge"])
-    free = np.array([pair not in vetoes for pair in zip(close.i.tolist(), close.j.tolist(), strict=True)], dtype=bool)
-    return clustering.complete_linkage(len(contents), close.select(free), run.thresholds["t_merge"], initial=initial)
+    free = contents.pairs.select(contents.verdict == MERGE)
+    return clustering.complete_linkage(contents.count, free, run.thresholds["t_merge"], initial=initial)
 
 
-def form_units(run: ProjectRun, nodes: Nodes, x: Vectors, of_content: Labels, labels: Labels) -> list[Unit]:
-    """Every merge group and every content left alone, in order of their first content."""
-    alone = labels < 0
-    unit_of_content = labels.copy()
-    unit_of_content[alone] = labels.max(initial=-1) + 1 + np.arange(alone.sum())
-    order = np.argsort(unit_of_content[of_content], kind="stable")
-    starts = np.flatnonzero(np.diff(unit_of_content[of_content][order])) + 1
-    return [_unit(run, nodes, x, rows) for rows in np.split(order, starts) if rows.size]
+def _representatives(contents: Contents, of_row: Labels) -> Labels:
+    """Row of each unit's most reused memory; ties: most similar to the rest, then smallest id."""
+    nodes = contents.nodes
+    similar = clustering.summarize_groups(contents.x, of_row, minimum=False).mean_similarity
+    return clustering.choose_representatives(of_row, nodes.reused, similar, nodes.ids)
 
 
-def _unit(run: ProjectRun, nodes: Nodes, x: Vectors, rows: npt.NDArray[np.int64]) -> Unit:
-    if len(rows) == 1:
-        return Unit(rows, int(rows[0]), to_uuids(nodes.ids[rows])[0], "raw")
-    ids = to_uuids(nodes.ids[rows])
-    chosen = clustering.choose_representative(nodes.reused[rows], clustering.mean_similarities(x, rows), ids)
-    into = nodes.merged_into[rows]
-    if (into != b"").any():
-        return Unit(rows, int(rows[chosen]), _largest(into), "merged")
-    if run.options.merge and len(rows) >= run.options.min_cluster_size:
-        merged = consolidated_id(run.project.slug, "merged", ids, ALGORITHM_VERSION)
-        return Unit(rows, int(rows[chosen]), merged, "merged")
-    return Unit(rows, int(rows[chosen]), ids[chosen], "raw")
+def _identities(run: ProjectRun, nodes: Nodes, of_row: Labels, representatives: Labels) -> tuple[Ids, Mask]:
+    """Id of each unit, and whether that is a merged memory: one that it has already, or one about to be made."""
+    ids, sizes = nodes.ids[representatives].copy(), np.bincount(of_row, minlength=len(representatives))
+    held = _held(nodes, of_row, len(ids))
+    kept = (held != b"") & (sizes > 1)
+    ids[kept] = held[kept]
+    made = (held == b"") & (sizes > 1) & (sizes >= run.options.min_cluster_size) & run.options.merge
+    order = np.argsort(of_row, kind="stable")
+    ends = np.cumsum(sizes)
+    for unit in np.flatnonzero(made).tolist():
+        sources = to_uuids(nodes.ids[order[ends[unit] - sizes[unit] : ends[unit]]])
+        ids[unit] = to_ids([consolidated_id(run.project.slug, "merged", sources, ALGORITHM_VERSION)])[0]
+    return ids, kept | made
 
 
-def _largest(into: npt.NDArray[np.bytes_]) -> UUID:
-    """The merged memory that holds most of the unit's sources; ties: the smallest id."""
-    names, counts = np.unique(into[into != b""], return_counts=True)
-    return to_uuids(names[[int(np.argmax(counts))]])[0]
+def _held(nodes: Nodes, of_row: Labels, units: int) -> Ids:
+    """The merged memory (u,) that holds most of each unit's sources, of equals the smallest id; empty = none."""
+    held = np.zeros(units, dtype="S16")
+    rows = np.flatnonzero(nodes.merged_into != b"")
+    if not rows.size:
+        return held
+    names, named = np.unique(nodes.merged_into[rows], return_inverse=True)
+    key, count = np.unique(of_row[rows] * len(names) + named.reshape(-1), return_counts=True)
+    order = np.lexsort((key, -count, key // len(names)))
+    first = order[np.flatnonzero(np.diff(key[order] // len(names), prepend=-1))]
+    held[key[first] // len(names)] = names[key[first] % len(names)]
+    return held
 
 
-def pair_units(pairs: SimilarPairs, of_content: Labels, units: list[Unit]) -> SimilarPairs:
-    """Pairs of units by the similarity of their representatives."""
-    unit_of = np.full(int(of_content.max(initial=-1)) + 1, -1, dtype=np.int64)
-    for number, unit in enumerate(units):
-        unit_of[of_content[unit.representative]] = number
-    one, other = unit_of[pairs.i], unit_of[pairs.j]
+def pair_units(contents: Contents, units: Units) -> tuple[SimilarPairs, Verdicts]:
+    """Pairs of units by the similarity of their representatives, and the verdict on each."""
+    unit_of = np.full(contents.count, -1, dtype=np.int64)
+    unit_of[contents.of_row[units.representatives]] = np.arange(len(units))
+    one, other = unit_of[contents.pairs.i], unit_of[contents.pairs.j]
     both = (one >= 0) & (other >= 0)
     low, high = np.minimum(one, other)[both], np.maximum(one, other)[both]
-    return SimilarPairs(low.astype(np.int32), high.astype(np.int32), pairs.similarity[both])
+    pairs = SimilarPairs(low.astype(np.int32), high.astype(np.int32), contents.pairs.similarity[both])
+    return pairs, contents.verdict[both]

@@ -12,27 +12,33 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.errors import TooManyPairsError
 from consolidation_pipeline.store.ledger import copy_rows
 from consolidation_pipeline.store.memories import lock_rows
 from consolidation_pipeline.store.schema import SCHEMA
-from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_pairs, load_pairs, load_vectors, to_ids
+from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_columns, load_columns, load_vectors
 
-_GRAPH_TABLES = ("task_memories", "consolidated_memories")
+# What may become of a pair: it is on one topic at most, a person decides whether it is the same, or it may merge.
+TOPIC, ASK, MERGE = 0, 1, 2
+
+# About 10 GB of table and index. A project with more is mostly one text in many wordings, or has too low a t_pattern.
+MOST_PAIRS = 100_000_000
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the graph compares: every raw memory that is not archived and every active merged memory.
+    """What the graph compares: every raw memory that is not archived.
 
-    Raw memories that were merged stay nodes, so that a newcomer can be held against each source of a merged memory.
-    Arrays of shape (n,), sorted by id: ids ``S16``; kind raw or merged; memory_type; repeats = hash of the normalised
-    text; graph_version (-1 = not compared yet); merged_into ``S16`` (empty = in no merged memory); reused counts.
+    Memories that were merged stay nodes, so that a newcomer can be held against each source of a merged memory; merged
+    memories are none, for their sources stand for them. Arrays of shape (n,), sorted by id: ids ``S16``; memory_type;
+    repeats ``S16`` = hash of the normalised text; graph_version (-1 = not compared yet); merged_into ``S16`` (empty =
+    in no merged memory); reused counts.
     """
 
     ids: Ids
-    kind: npt.NDArray[np.str_]
     memory_type: npt.NDArray[np.str_]
-    repeats: npt.NDArray[np.str_]
+    repeats: Ids
     graph_version: npt.NDArray[np.int64]
     merged_into: Ids
     reused: npt.NDArray[np.int64]
@@ -47,26 +53,20 @@ class Nodes:
 
 def load_nodes(connection: Connection, project_id: UUID, model: str) -> Nodes:
     """All nodes of a project that have a vector of ``model``."""
+    types = "array_position(ARRAY[{}], memory_type)".format(", ".join(f"'{name}'" for name in MEMORY_TYPES))
+    # An id of zeros reads as empty, as numpy drops closing zero bytes; 32 digits of a hash tell texts apart.
     query = f"""
-        SELECT id, 'raw', memory_type, normalized_hash, coalesce(graph_version, -1), consolidated_into_id, reused_count
-        FROM {SCHEMA}.task_memories WHERE project_id = :project AND NOT is_archived AND embedding_model = :model
-        UNION ALL
-        SELECT id, 'merged', memory_type, normalized_hash, coalesce(graph_version, -1), NULL, reuse_count
-        FROM {SCHEMA}.consolidated_memories
-        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND embedding_model = :model
-        ORDER BY id
+        SELECT id, {types} - 1, left(normalized_hash, 32)::uuid, coalesce(graph_version, -1),
+            coalesce(consolidated_into_id, '{UUID(int=0)}'), reused_count
+        FROM {SCHEMA}.task_memories
+        WHERE project_id = %(project)s AND NOT is_archived AND embedding_model = %(model)s ORDER BY id
     """
-    rows = connection.execute(text(query), {"project": project_id, "model": model}).all()
-    columns = list(zip(*rows, strict=True)) if rows else [()] * 7
-    return Nodes(
-        to_ids(columns[0]),
-        np.array(columns[1], dtype="U6"),
-        np.array(columns[2], dtype="U20"),
-        np.array(columns[3], dtype="U64"),
-        np.array(columns[4], dtype=np.int64),
-        np.array([b"" if u is None else u.bytes for u in columns[5]], dtype="S16"),
-        np.array(columns[6], dtype=np.int64),
+    kinds = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
+    ids, types_at, repeats, versions, into, reused = load_columns(
+        connection, query, {"project": project_id, "model": model}, kinds
     )
+    names = np.array(MEMORY_TYPES)[types_at]
+    return Nodes(ids, names, repeats, versions.astype(np.int64), into, reused.astype(np.int64))
 
 
 def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
@@ -78,61 +78,26 @@ def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
     return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar() or 0)
 
 
-def load_node_vectors(connection: Connection, project_id: UUID, model: str, dimension: int) -> tuple[Ids, Vectors]:
-    """Ids and vectors float32 (n, d) of all nodes, sorted by id as ``load_nodes`` sorts them."""
+def load_node_vectors(
+    connection: Connection, project_id: UUID, model: str, dimension: int, *, plain: bool = False
+) -> tuple[Ids, Vectors]:
+    """Ids and vectors float32 (n, d) of all nodes, sorted by id as ``load_nodes`` sorts them.
+
+    Memories that hold boilerplate come with their vector for grouping, unless ``plain``.
+    """
+    embedding, own = "t.embedding", ""
+    if not plain:
+        embedding = "coalesce(g.embedding, t.embedding)"
+        own = (
+            f" LEFT JOIN {SCHEMA}.grouping_embeddings g ON g.project_id = t.project_id "
+            "AND g.embedding_model = t.embedding_model AND g.memory_id = t.id"
+        )
     return load_vectors(
         connection,
-        f"SELECT id, embedding FROM {SCHEMA}.task_memories WHERE project_id = %(project)s AND NOT is_archived "
-        "AND embedding_model = %(model)s UNION ALL "
-        f"SELECT id, embedding FROM {SCHEMA}.consolidated_memories WHERE project_id = %(project)s AND kind = 'merged' "
-        "AND retired_at IS NULL AND embedding_model = %(model)s ORDER BY id",
+        f"SELECT t.id, {embedding} FROM {SCHEMA}.task_memories t{own} WHERE t.project_id = %(project)s "
+        "AND NOT t.is_archived AND t.embedding_model = %(model)s ORDER BY t.id",
         {"project": project_id, "model": model},
         dimension=dimension,
-    )
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What grouping rests on between renewals. ``center`` float32 (d,), None = plain vectors."""
-
-    version: int
-    center: Vectors | None
-    thresholds: Mapping[str, float]
-    memories: int
-
-
-def load_calibration(connection: Connection, project_id: UUID, model: str) -> Calibration | None:
-    """The newest snapshot, or None when there is none yet."""
-    row = connection.execute(
-        text(
-            f"SELECT version, center::text, thresholds, memories FROM {SCHEMA}.similarity_calibrations "
-            "WHERE project_id = :project AND embedding_model = :model ORDER BY version DESC LIMIT 1"
-        ),
-        {"project": project_id, "model": model},
-    ).one_or_none()
-    if row is None:
-        return None
-    center = None if row[1] is None else np.array(json.loads(row[1]), dtype=np.float32)
-    return Calibration(row[0], center, row[2], row[3])
-
-
-def append_calibration(connection: Connection, project_id: UUID, model: str, snapshot: Calibration) -> None:
-    """Store a new snapshot."""
-    center = None if snapshot.center is None else json.dumps(snapshot.center.tolist())
-    connection.execute(
-        text(
-            f"INSERT INTO {SCHEMA}.similarity_calibrations "
-            "(project_id, embedding_model, version, center, thresholds, memories) VALUES "
-            "(:project, :model, :version, CAST(:center AS vector), CAST(:thresholds AS jsonb), :memories)"
-        ),
-        {
-            "project": project_id,
-            "model": model,
-            "version": snapshot.version,
-            "center": center,
-            "thresholds": json.dumps(dict(snapshot.thresholds)),
-            "memories": snapshot.memories,
-        },
     )
 
 
@@ -145,62 +110,99 @@ def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> Non
 
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
-    """Forget pairs of rows that moved or left since they were compared (their graph version is null)."""
-    moved = " UNION ALL ".join(
-        f"SELECT id FROM {SCHEMA}.{table} WHERE project_id = :project AND graph_version IS NULL"
-        for table in _GRAPH_TABLES
+    """Forget pairs of memories that moved or left since they were compared (their graph version is null)."""
+    connection.execute(
+        text(
+            f"CREATE TEMP TABLE moved ON COMMIT DROP AS SELECT id FROM {SCHEMA}.task_memories "
+            "WHERE project_id = :project AND graph_version IS NULL"
+        ),
+        {"project": project_id},
     )
-    connection.execute(text(f"CREATE TEMP TABLE moved ON COMMIT DROP AS {moved}"), {"project": project_id})
     connection.execute(text("ANALYZE moved"))
-    pruned = 0
-    for side in ("a", "b"):
-        query = (
-            f"DELETE FROM {SCHEMA}.memory_neighbors n USING moved "
-            f"WHERE n.project_id = :project AND n.embedding_model = :model AND n.{side} = moved.id"
-        )
-        pruned += connection.execute(text(query), {"project": project_id, "model": model}).rowcount
+    # One pass over the pairs, whose two ends one index cannot serve.
+    pruned = connection.execute(
+        text(
+            f"DELETE FROM {SCHEMA}.memory_neighbors WHERE project_id = :project AND embedding_model = :model "
+            "AND (a IN (SELECT id FROM moved) OR b IN (SELECT id FROM moved))"
+        ),
+        {"project": project_id, "model": model},
+    ).rowcount
     connection.execute(text("DROP TABLE moved"))
     return pruned
 
 
-def append_neighbors(
-    connection: Connection, project_id: UUID, model: str, a: Ids, b: Ids, similarity: npt.NDArray[np.float32]
-) -> None:
-    """Store pairs a < b of shape (m,): one binary COPY, one statement."""
-    connection.execute(text("CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real) ON COMMIT DROP"))
-    copy_pairs(connection, "pairs (a, b, similarity)", a, b, similarity)
+@dataclass(frozen=True)
+class Neighbors:
+    """Pairs of the graph, (m,) each: ids a < b ``S16``, similarity float32, and a verdict int16: ``TOPIC``, ``ASK`` or
+    ``MERGE``.
+    """
+
+    a: Ids
+    b: Ids
+    similarity: npt.NDArray[np.float32]
+    verdict: npt.NDArray[np.int16]
+
+    def __len__(self) -> int:
+        return len(self.a)
+
+
+def append_neighbors(connection: Connection, project_id: UUID, model: str, found: Iterable[Neighbors]) -> int:
+    """Store pairs, block by block; returns how many.
+
+    Raises:
+        TooManyPairsError: there are more than ``MOST_PAIRS``; the caller's transaction undoes those before.
+    """
     connection.execute(
-        text(
-            f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity) "
-            "SELECT :project, :model, a, b, similarity FROM pairs"
-        ),
-        {"project": project_id, "model": model},
+        text("CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP")
     )
+    added = 0
+    for block in found:
+        added += len(block)
+        if added > MOST_PAIRS:
+            raise TooManyPairsError(
+                f"more than {MOST_PAIRS:,} pairs of memories reach t_pattern: set a higher t_pattern, or look for one "
+                "text that repeats in many wordings (exact repeats do not count)"
+            )
+        copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(block))
+        connection.execute(
+            text(
+                f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
+                "SELECT :project, :model, a, b, similarity, verdict FROM pairs"
+            ),
+            {"project": project_id, "model": model},
+        )
+        connection.execute(text("TRUNCATE pairs"))
     connection.execute(text("DROP TABLE pairs"))
     # Readers in the same run come before autovacuum, and would be planned for an empty table.
     connection.execute(text(f"ANALYZE {SCHEMA}.memory_neighbors"))
+    return added
 
 
-def mark_compared(connection: Connection, ids: Iterable[UUID], version: int) -> None:
-    """Remember that the neighbours of these rows are complete under calibration ``version``."""
-    chosen = list(ids)
-    for table in _GRAPH_TABLES:
-        lock_rows(connection, table, "id = ANY(:ids)", {"ids": chosen})
-        connection.execute(
-            text(f"UPDATE {SCHEMA}.{table} SET graph_version = :version WHERE id = ANY(:ids)"),
-            {"version": version, "ids": chosen},
+def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
+    """Remember that the neighbours of these memories, ``S16`` (n,), are complete under calibration ``version``."""
+    connection.execute(text("CREATE TEMP TABLE compared (id uuid) ON COMMIT DROP"))
+    copy_columns(connection, "compared (id)", {"id": ids})
+    lock_rows(connection, "task_memories", "id IN (SELECT id FROM compared)")
+    connection.execute(
+        text(
+            f"UPDATE {SCHEMA}.task_memories t SET graph_version = :version FROM compared c WHERE t.id = c.id "
+            "AND graph_version IS DISTINCT FROM :version"
+        ),
+        {"version": version},
+    )
+    connection.execute(text("DROP TABLE compared"))
+
+
+def load_neighbors(connection: Connection, project_id: UUID, model: str, threshold: float) -> Neighbors:
+    """The pairs at or above ``threshold``, in no order."""
+    return Neighbors(
+        *load_columns(
+            connection,
+            f"SELECT a, b, similarity, verdict FROM {SCHEMA}.memory_neighbors WHERE project_id = %(project)s "
+            "AND embedding_model = %(model)s AND similarity >= %(threshold)s",
+            {"project": project_id, "model": model, "threshold": threshold},
+            {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"},
         )
-
-
-def load_neighbors(
-    connection: Connection, project_id: UUID, model: str, threshold: float
-) -> tuple[Ids, Ids, npt.NDArray[np.float32]]:
-    """Pairs a, b ``S16`` (m,) and similarity float32 (m,) at or above ``threshold``, sorted by (a, b)."""
-    return load_pairs(
-        connection,
-        f"SELECT a, b, similarity FROM {SCHEMA}.memory_neighbors WHERE project_id = %(project)s "
-        "AND embedding_model = %(model)s AND similarity >= %(threshold)s ORDER BY a, b",
-        {"project": project_id, "model": model, "threshold": threshold},
     )
 
 
@@ -218,7 +220,7 @@ class Member:
 
 
 def replace_clusters(connection: Connection, project_id: UUID, job_id: UUID | None, members: Iterable[Member]) -> None:
-    """Put the groups of this run in place of the last ones; nothing is written when they are the same."""
+    """Put the groups of this run in place of the last ones; rows that are the same stay as they are."""
     connection.execute(
         text(f"CREATE TEMP TABLE formed (LIKE {SCHEMA}.memory_clusters INCLUDING DEFAULTS) ON COMMIT DROP")
     )
@@ -232,15 +234,26 @@ def replace_clusters(connection: Connection, project_id: UUID, job_id: UUID | No
         for m in members
     )  # fmt: skip
     copy_rows(connection, f"formed ({names})", rows)
-    compared = names.removesuffix(", job_id")
-    old = f"SELECT {compared} FROM {SCHEMA}.memory_clusters WHERE project_id = :project"
-    new = f"SELECT {compared} FROM formed"
-    differs = f"SELECT EXISTS (({old} EXCEPT {new}) UNION ALL ({new} EXCEPT {old}))"
-    if connection.execute(text(differs), {"project": project_id}).scalar():
-        connection.execute(
-            text(f"DELETE FROM {SCHEMA}.memory_clusters WHERE project_id = :project"), {"project": project_id}
-        )
-        connection.execute(text(f"INSERT INTO {SCHEMA}.memory_clusters ({names}) SELECT {names} FROM formed"))
+    same = (
+        "f.tier = c.tier AND f.cluster_key = c.cluster_key AND f.member_id = c.member_id "
+        "AND f.member_kind = c.member_kind AND f.is_representative = c.is_representative AND f.details = c.details "
+        "AND f.similarity_to_representative IS NOT DISTINCT FROM c.similarity_to_representative"
+    )
+    connection.execute(text("ANALYZE formed"))
+    connection.execute(
+        text(
+            f"DELETE FROM {SCHEMA}.memory_clusters c WHERE project_id = :project "
+            f"AND NOT EXISTS (SELECT 1 FROM formed f WHERE {same})"
+        ),
+        {"project": project_id},
+    )
+    connection.execute(
+        text(
+            f"INSERT INTO {SCHEMA}.memory_clusters ({names}) SELECT {names} FROM formed f WHERE NOT EXISTS "
+            f"(SELECT 1 FROM {SCHEMA}.memory_clusters c WHERE c.project_id = :project AND {same})"
+        ),
+        {"project": project_id},
+    )
     connection.execute(text("DROP TABLE formed"))
 
 

@@ -62,14 +62,20 @@ def find_denormalized(connection: Connection, project_id: UUID) -> list[str]:
 
 def find_bad_pairs(connection: Connection, project_id: UUID) -> list[str]:
     """Neighbours whose similarity is no cosine, or that name a memory that does not exist."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT a, b, similarity FROM {s}.memory_neighbors n WHERE project_id = :project AND ("
-        "NOT similarity BETWEEN -1 AND 1 OR EXISTS (SELECT 1 FROM unnest(ARRAY[a, b]) AS side(id) "
-        "WHERE NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = side.id) "
-        "AND NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = side.id)))",
-    )
+    # Millions of pairs name few memories: each is looked up once, and only a lost one sends us back to the pairs.
+    query = """
+        WITH lost AS MATERIALIZED (
+            SELECT id FROM (
+                SELECT DISTINCT a FROM {s}.memory_neighbors WHERE project_id = :project UNION
+                SELECT DISTINCT b FROM {s}.memory_neighbors WHERE project_id = :project) AS ends(id)
+            WHERE NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = ends.id)
+                AND NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = ends.id))
+        SELECT a, b, similarity FROM {s}.memory_neighbors
+            WHERE project_id = :project AND NOT similarity BETWEEN -1 AND 1 UNION
+        SELECT a, b, similarity FROM {s}.memory_neighbors JOIN lost ON a = lost.id WHERE project_id = :project UNION
+        SELECT a, b, similarity FROM {s}.memory_neighbors JOIN lost ON b = lost.id WHERE project_id = :project
+    """
+    return _ids(connection, project_id, query)
 
 
 def find_chains(connection: Connection, project_id: UUID) -> list[str]:
@@ -147,10 +153,12 @@ def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int 
         ),
         {"project": project_id, "newest": newest},
     )
-    lost = []
+    lost, kept = [], {}
     for row in rows:
         source = embedding_text(**{name: getattr(row, name) for name in TEXT_COLUMNS})
-        missing = literals(source) - literals(row.kept)
+        if row.id not in kept:
+            kept[row.id] = literals(row.kept)
+        missing = literals(source) - kept[row.id]
         lost += [f"{row.id} {literal.kind} {literal.value}" for literal in missing]
     return lost
 
@@ -180,10 +188,12 @@ def find_unbalanced_ledger(connection: Connection, project_id: UUID) -> list[str
 
 def find_miscounted(connection: Connection, project_id: UUID) -> list[str]:
     """Active merged memories whose source count is not the number of memories hidden behind them."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT c.id, c.source_count, count(m.id) FROM {s}.consolidated_memories c LEFT JOIN {s}.task_memories m "
-        "ON m.consolidated_into_id = c.id WHERE c.project_id = :project AND c.kind = 'merged' AND c.retired_at IS NULL "
-        "GROUP BY c.id HAVING c.source_count <> count(m.id) OR c.source_count <> cardinality(c.source_memory_ids)",
-    )
+    # Counted before the join: grouping afterwards would sort whole rows, texts and vectors with them.
+    query = """
+        SELECT id, source_count, coalesce(hidden, 0) FROM {s}.consolidated_memories LEFT JOIN (
+            SELECT consolidated_into_id AS id, count(*) AS hidden FROM {s}.task_memories
+            WHERE project_id = :project AND is_consolidated GROUP BY 1) h USING (id)
+        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
+            AND (source_count <> coalesce(hidden, 0) OR source_count <> cardinality(source_memory_ids))
+    """
+    return _ids(connection, project_id, query)

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, select, text
 from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
-from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids, vector_text
+from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,24 @@ class Source:
     learned_at: datetime
     language: str
     consolidated_into_id: UUID | None
+
+
+_OPEN_GROUPS = f"""
+    SELECT c.cluster_key, array_agg(c.member_id ORDER BY c.is_representative DESC, c.member_id) AS members
+    FROM {SCHEMA}.memory_clusters c LEFT JOIN {SCHEMA}.task_memories m ON m.id = c.member_id AND m.archived_at IS NULL
+    WHERE c.project_id = :project AND c.tier = 'merge' GROUP BY c.cluster_key
+    HAVING count(m.consolidated_into_id) < count(*) OR count(DISTINCT m.consolidated_into_id) > 1
+    ORDER BY c.cluster_key
+"""
+
+
+def load_open_groups(connection: Connection, project_id: UUID) -> dict[str, list[UUID]]:
+    """The merge groups that are not one merged memory yet: cluster key -> members, the representative first.
+
+    Groups of which a member is gone or archived are among them.
+    """
+    rows = connection.execute(text(_OPEN_GROUPS), {"project": project_id})
+    return {row.cluster_key: row.members for row in rows}
 
 
 _SOURCE_QUERY = f"""
@@ -139,7 +157,7 @@ def _row(author: Author, merged: MergedMemory, now: datetime, *, created: bool) 
         **({"created_at": now} if created else {}),
         "source_memory_ids": list(merged.source_ids),
         "source_count": len(merged.source_ids),
-        "embedding": vector_text(merged.vector),
+        "embedding": merged.vector,
         "embedding_model": merged.model,
         "embedding_dim": len(merged.vector),
         "updated_at": now,
@@ -150,7 +168,7 @@ def _row(author: Author, merged: MergedMemory, now: datetime, *, created: bool) 
 
 def load_consolidated(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Row[Any]]:
     """Consolidated memories by id, vectors and caches left out."""
-    hidden = {"embedding", "content_tsv", "graph_version", "content_hash", "normalized_hash"}
+    hidden = {"embedding", "content_tsv", "content_hash", "normalized_hash"}
     columns = [column for column in consolidated_memories.c if column.name not in hidden]
     rows = connection.execute(select(*columns).where(consolidated_memories.c.id.in_(list(ids))))
     return {row.id: row for row in rows}

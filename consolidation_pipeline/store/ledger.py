@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import numpy as np
 from sqlalchemy import Connection, Table, text
 
 from consolidation_pipeline.errors import ConflictError
@@ -28,6 +29,7 @@ from consolidation_pipeline.store.schema import (
     playbook_entries,
     task_memories,
 )
+from consolidation_pipeline.store.vectors_io import copy_vectors, to_ids
 
 LEDGERED: dict[str, Table] = {
     table.name: table
@@ -42,7 +44,7 @@ LEDGERED: dict[str, Table] = {
 
 CACHES = {"relevance_score", "relevance_at", "graph_version"}
 # A row that leaves or enters the similarity graph, or moves in it, must be compared anew.
-MOVES_IN_GRAPH = ("embedding", "archived_at", "retired_at")
+MOVES_IN_GRAPH = ("embedding", "archived_at")
 _PARTS = {"files": "TEXT[]", "lineage": "JSONB"}
 _SHOWN_CONFLICTS = 20
 
@@ -60,6 +62,7 @@ class Author:
 class Change:
     """One row to write. ``values`` are the columns (all for an insert, the changed ones for an update).
 
+    An embedding is an array float32 (d,), of one length for all, or text as Postgres writes it.
     ``version`` is the row's present version: None for an insert. ``group_id`` ties together what one undoes at once.
     """
 
@@ -172,9 +175,23 @@ def _stage(connection: Connection, author: Author, table: Table, changes: Sequen
         for n, c in enumerate(changes)
     )
     copy_rows(connection, "staged", rows)
-    connection.execute(text("ANALYZE staged"))
+    _stage_vectors(connection, changes)
+    connection.execute(text("ANALYZE staged (id)"))
     refuse(connection, "SELECT id FROM staged GROUP BY id HAVING count(*) > 1", "stands twice among the changes")
     return columns
+
+
+def _stage_vectors(connection: Connection, changes: Sequence[Change]) -> None:
+    """Embeddings given as arrays travel in binary: as text they would cost more than all other columns together."""
+    given = [(change.entity_id, change.values.get("embedding")) for change in changes]
+    arrays = [(id_, vector) for id_, vector in given if isinstance(vector, np.ndarray)]
+    if not arrays:
+        return
+    ids, vectors = zip(*arrays, strict=True)
+    connection.execute(text("CREATE TEMP TABLE staged_vectors (id uuid, embedding vector) ON COMMIT DROP"))
+    copy_vectors(connection, "staged_vectors (id, embedding)", to_ids(ids), np.stack(vectors))
+    connection.execute(text("UPDATE staged s SET embedding = v.embedding FROM staged_vectors v WHERE s.id = v.id"))
+    connection.execute(text("DROP TABLE staged_vectors"))
 
 
 def copy_rows(connection: Connection, target: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -186,10 +203,13 @@ def copy_rows(connection: Connection, target: str, rows: Iterable[Sequence[Any]]
 
 
 def _encode(values: Mapping[str, Any], kinds: Mapping[str, str]) -> list[Any]:
-    return [
-        json.dumps(values[name]) if kind == "JSONB" and values[name] is not None else values[name]
-        for name, kind in kinds.items()
-    ]
+    return [_encoded(values[name], kind) for name, kind in kinds.items()]
+
+
+def _encoded(value: Any, kind: str) -> Any:
+    if isinstance(value, np.ndarray):
+        return None  # _stage_vectors has it
+    return json.dumps(value) if kind == "JSONB" and value is not None else value
 
 
 def _staged_parts(changes: Sequence[Change]) -> list[str]:
@@ -253,28 +273,28 @@ def _append(
 
 def _row_image(table: Table) -> str:
     """SQL of the whole row ``t`` as jsonb, caches and generated columns left out, files and lineage put in."""
-    left_out = [c.name for c in table.c if c.computed is not None or c.name in CACHES]
-    image = f"to_jsonb(t) - ARRAY[{', '.join(repr(name) for name in left_out)}]::text[]"
-    return f"({image} || jsonb_build_object({', '.join(_part_image(table))}))" if _part_image(table) else f"({image})"
+    columns = [f"t.{c.name}" for c in table.c if c.computed is None and c.name not in CACHES]
+    parts = [f"{query} AS {name}" for name, query in _part_image(table).items()]
+    return f"(SELECT to_jsonb(r) FROM (SELECT {', '.join([*columns, *parts])}) r)"
 
 
 def _columns_image(table: Table, names: Sequence[str]) -> str:
     """SQL of the named columns of row ``t`` as jsonb."""
     kept = [f"'{name}', t.{name}" for name in names if name not in _PARTS and name not in CACHES]
-    parts = [part for part in _part_image(table) if part.split("'")[1] in names]
+    parts = [f"'{name}', {query}" for name, query in _part_image(table).items() if name in names]
     return f"jsonb_build_object({', '.join([*kept, *parts])})"
 
 
-def _part_image(table: Table) -> list[str]:
+def _part_image(table: Table) -> dict[str, str]:
+    """SQL of what belongs to row ``t`` and stands in tables of its own, as jsonb, by name."""
     files = (
-        f"'files', (SELECT coalesce(jsonb_agg(path ORDER BY path), '[]') FROM {SCHEMA}.memory_files f "
-        "WHERE f.owner_id = t.id)"
+        f"(SELECT coalesce(jsonb_agg(path ORDER BY path), '[]') FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id)"
     )
     lineage = (
-        "'lineage', (SELECT coalesce(jsonb_agg(jsonb_build_object('parent_id', parent_id, 'parent_kind', parent_kind, "
+        "(SELECT coalesce(jsonb_agg(jsonb_build_object('parent_id', parent_id, 'parent_kind', parent_kind, "
         f"'similarity', similarity, 'job_id', job_id) ORDER BY parent_id), '[]') FROM {SCHEMA}.memory_lineage l "
         "WHERE l.child_id = t.id)"
     )
     if table is consolidated_memories:
-        return [files, lineage]
-    return [files] if table is task_memories else []
+        return {"files": files, "lineage": lineage}
+    return {"files": files} if table is task_memories else {}

@@ -18,7 +18,16 @@ from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.ledger import copy_rows
 from consolidation_pipeline.store.schema import SCHEMA
-from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_vectors, to_ids, to_uuids, vector_text
+from consolidation_pipeline.store.vectors_io import (
+    Ids,
+    Vectors,
+    copy_columns,
+    copy_vectors,
+    load_columns,
+    to_ids,
+    to_uuids,
+    vector_text,
+)
 
 _MEMORIES = f"{SCHEMA}.task_memories"
 
@@ -176,7 +185,7 @@ def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model
         "AND content_hash IN (SELECT content_hash FROM wanted)"
         for name in EMBEDDED_TABLES
     )
-    reset = "" if table == "playbook_entries" else ", graph_version = NULL"
+    reset = ", graph_version = NULL" if table == "task_memories" else ""
     waiting = f"project_id = :project AND {live} AND embedding_model IS DISTINCT FROM :model"
     lock_rows(connection, table, waiting, {"project": project_id, "model": model})
     return connection.execute(
@@ -191,15 +200,25 @@ def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model
     ).rowcount
 
 
-def load_unembedded(connection: Connection, project_id: UUID, table: str, model: str, limit: int) -> Unembedded:
-    """Up to ``limit`` rows without a vector of ``model``, by id."""
+def list_unembedded(connection: Connection, project_id: UUID, table: str, model: str) -> Ids:
+    """Ids ``S16`` (n,) of the rows without a vector of ``model``, sorted."""
+    _, live = _EMBEDDED[table]
+    query = (
+        f"SELECT id FROM {SCHEMA}.{table} WHERE project_id = %(project)s AND {live} "
+        "AND embedding_model IS DISTINCT FROM %(model)s ORDER BY id"
+    )
+    return load_columns(connection, query, {"project": project_id, "model": model}, {"id": "S16"})[0]
+
+
+def load_unembedded(connection: Connection, table: str, ids: Ids, model: str) -> Unembedded:
+    """Of the rows with ``ids``, those that are there and have no vector of ``model`` yet, by id."""
     columns, live = _EMBEDDED[table]
     rows = connection.execute(
         text(
-            f"SELECT id, content_hash, {columns} FROM {SCHEMA}.{table} WHERE project_id = :project AND {live} "
-            "AND embedding_model IS DISTINCT FROM :model ORDER BY id LIMIT :limit"
+            f"SELECT id, content_hash, {columns} FROM {SCHEMA}.{table} WHERE id = ANY(:ids) AND {live} "
+            "AND embedding_model IS DISTINCT FROM :model ORDER BY id"
         ),
-        {"project": project_id, "model": model, "limit": limit},
+        {"ids": to_uuids(ids), "model": model},
     ).all()
     texts = [row[2] if len(row) == 3 else _body(row[2:]) for row in rows]
     return Unembedded(to_ids([row[0] for row in rows]), texts, [row[1] for row in rows])
@@ -213,7 +232,9 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
     """Write vectors float32 (n, d) to the rows with ``ids``: one COPY, one statement."""
     connection.execute(text("CREATE TEMP TABLE vectors (id uuid, embedding vector) ON COMMIT DROP"))
     copy_vectors(connection, "vectors (id, embedding)", ids, vectors)
-    reset = "" if table == "playbook_entries" else ", graph_version = NULL"
+    # Without it the planner takes the few for many, and reads the whole table for every batch.
+    connection.execute(text("ANALYZE vectors (id)"))
+    reset = ", graph_version = NULL" if table == "task_memories" else ""
     lock_rows(connection, table, "id IN (SELECT id FROM vectors)")
     connection.execute(
         text(
@@ -248,24 +269,16 @@ def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: d
     query = f"""
         WITH ends AS (
             SELECT side.id, confidence FROM {SCHEMA}.memory_relations, unnest(ARRAY[a_id, b_id]) AS side(id)
-            WHERE project_id = :project AND status = 'confirmed' AND created_at <= :as_of),
+            WHERE project_id = %(project)s AND status = 'confirmed' AND created_at <= %(as_of)s),
         links AS (SELECT id, count(*) AS relations, avg(confidence) AS confidence FROM ends GROUP BY id)
-        SELECT t.id, extract(epoch FROM :as_of - t.learned_at)::float8 / 86400,
-            extract(epoch FROM :as_of - t.last_accessed_at)::float8 / 86400, t.importance,
+        SELECT t.id, extract(epoch FROM %(as_of)s - t.learned_at)::float8 / 86400,
+            coalesce(extract(epoch FROM %(as_of)s - t.last_accessed_at)::float8 / 86400, 'NaN'), t.importance,
             coalesce(l.relations, 0), coalesce(l.confidence, 0.5)
         FROM {SCHEMA}.{table} t LEFT JOIN links l ON l.id = t.id
-        WHERE t.project_id = :project AND {_ACTIVE[table]} ORDER BY t.id
+        WHERE t.project_id = %(project)s AND {_ACTIVE[table]} ORDER BY t.id
     """
-    rows = connection.execute(text(query), {"project": project_id, "as_of": as_of}).all()
-    columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [[]] * 6
-    return Decaying(
-        to_ids(columns[0]),
-        np.array(columns[1], np.float64),
-        np.array([np.nan if d is None else d for d in columns[2]], np.float64),
-        np.array(columns[3], np.float64),
-        np.array(columns[4], np.int64),
-        np.array(columns[5], np.float64),
-    )
+    kinds = {"id": "S16", "age": ">f8", "access": ">f8", "importance": ">f8", "relations": ">i8", "confidence": ">f8"}
+    return Decaying(*load_columns(connection, query, {"project": project_id, "as_of": as_of}, kinds))
 
 
 def save_relevance(
@@ -273,7 +286,7 @@ def save_relevance(
 ) -> None:
     """Write relevance (n,) and the instant it stands for: one COPY, one statement."""
     connection.execute(text("CREATE TEMP TABLE scores (id uuid, relevance double precision) ON COMMIT DROP"))
-    copy_scores(connection, "scores (id, relevance)", ids, relevance)
+    copy_columns(connection, "scores (id, relevance)", {"id": ids, "relevance": relevance})
     lock_rows(connection, table, "id IN (SELECT id FROM scores)")
     connection.execute(
         text(
@@ -289,11 +302,6 @@ def lock_rows(connection: Connection, table: str, condition: str, parameters: Ma
     """Lock rows in the order of their ids, as everyone does who changes many: else two such writers could deadlock."""
     locked = f"SELECT 1 FROM {SCHEMA}.{table} WHERE {condition} ORDER BY id FOR NO KEY UPDATE"
     connection.execute(text(f"SELECT count(*) FROM ({locked}) AS locked"), parameters or {})
-
-
-def copy_scores(connection: Connection, target: str, ids: Ids, scores: npt.NDArray[np.float64]) -> None:
-    """Load ids ``S16`` (n,) and scores (n,) into ``target`` by COPY."""
-    copy_rows(connection, target, zip(to_uuids(ids), scores.tolist(), strict=True))
 
 
 def load_texts(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, str]:

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.store.schema import projects
+from consolidation_pipeline.store.schema import memory_neighbors, projects
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -78,4 +78,5 @@ def configure_project(
 
 def delete_project(connection: Connection, project: Project) -> None:
     """Remove the project with everything in it but the ledger."""
+    connection.execute(delete(memory_neighbors).where(memory_neighbors.c.project_id == project.id))
     connection.execute(delete(projects).where(projects.c.id == project.id))

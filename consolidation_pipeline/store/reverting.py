@@ -174,12 +174,6 @@ def _revert_parts(connection: Connection, table: Table) -> None:
         )
     )
     connection.execute(text(lineage_insert("w.project_id, w.entity_id", "wave w", "w.previous_state -> 'lineage'")))
-    connection.execute(
-        text(
-            f"DELETE FROM {SCHEMA}.memory_neighbors n USING wave w WHERE w.entity_id IN (n.a, n.b) AND "
-            "n.project_id = w.project_id AND (w.previous_state IS NULL OR w.previous_state ? 'embedding')"
-        )
-    )
 
 
 def _touches(part: str) -> str:

@@ -20,6 +20,7 @@ from sqlalchemy import (
     MetaData,
     Numeric,
     PrimaryKeyConstraint,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -121,7 +122,6 @@ def _embedding_columns() -> tuple[Column[Any], ...]:
         _optional("embedding", VECTOR(), "L2-normalised vector; no fixed dimension, so several models coexist."),
         _optional("embedding_model", Text, "Model the vector comes from; vectors are compared within one model only."),
         _optional("embedding_dim", Integer, "Length of the vector."),
-        _optional("graph_version", Integer, "Calibration under which the neighbours were computed; null = not yet."),
     )
 
 
@@ -184,6 +184,7 @@ task_memories = Table(
     _column("reused_count", Integer, "How often it was returned to an agent.", server_default=text("0")),
     _optional_time("last_accessed_at", "When it was last returned to an agent."),
     *_embedding_columns(),
+    _optional("graph_version", Integer, "Calibration under which the neighbours were computed; null = not yet."),
     _optional(
         "consolidated_into_id",
         Uuid,
@@ -315,23 +316,39 @@ similarity_calibrations = Table(
     _column("boilerplate", ARRAY(Text), "Sentences left out before grouping.", server_default=_EMPTY_TEXTS),
     _column("thresholds", JSONB, "t_merge, t_suggest, t_pattern and t_principle in force."),
     _column("memories", Integer, "Active memories when the snapshot was taken; renewed after growth by half."),
+    _column("options", JSONB, "Options it was taken under; renewed when they change.", server_default=_EMPTY_OBJECT),
+    _column("report", JSONB, "What it was derived from: spread, curve, estimates.", server_default=_EMPTY_OBJECT),
     _time("created_at", "When the snapshot was taken."),
     PrimaryKeyConstraint("project_id", "embedding_model", "version"),
     comment="Versioned centre and thresholds per project and model; between renewals the graph grows incrementally.",
 )
 
+grouping_embeddings = Table(
+    "grouping_embeddings",
+    metadata,
+    _project(),
+    _column("memory_id", Uuid, "Raw or merged memory whose text holds boilerplate."),
+    _column("embedding_model", Text, "Model the vector comes from."),
+    _column("text_hash", Text, "SHA-256 of the text without boilerplate; nothing is embedded twice."),
+    _column("embedding", VECTOR(), "L2-normalised vector of that text; it takes the plain one's place in grouping."),
+    PrimaryKeyConstraint("project_id", "embedding_model", "memory_id"),
+    comment="Vectors for grouping of memories that hold boilerplate; search uses the plain ones.",
+)
+
 memory_neighbors = Table(
     "memory_neighbors",
     metadata,
-    _project(),
+    # No foreign key and no second index: they would take as long as all the rest of writing millions of pairs.
+    _column("project_id", Uuid, "Owner."),
     _column("embedding_model", Text, "Model whose vectors were compared."),
-    _column("a", Uuid, "Unit with the smaller id."),
-    _column("b", Uuid, "Unit with the larger id."),
+    _column("a", Uuid, "Raw memory with the smaller id."),
+    _column("b", Uuid, "Raw memory with the larger id."),
     _column("similarity", REAL, "Cosine, at least the pattern threshold."),
+    _column("verdict", SmallInteger, "0 on one topic at most, 1 a person decides, 2 may be merged."),
     PrimaryKeyConstraint("project_id", "embedding_model", "a", "b"),
     CheckConstraint("a < b", name="order"),
-    Index("memory_neighbors_b_idx", "project_id", "embedding_model", "b"),
-    comment="The similarity graph: every pair of units at or above the pattern threshold.",
+    comment="The similarity graph: every pair of raw memories at or above the pattern threshold; of exact repeats one "
+    "stands for all.",
 )
 
 memory_clusters = Table(

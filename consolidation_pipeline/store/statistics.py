@@ -108,7 +108,7 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
     parts = {
         "task_memories": "id, version, content_hash, importance, reused_count, last_accessed_at, embedding_model, "
         "graph_version, consolidated_into_id, archived_at",
-        "consolidated_memories": "id, version, content_hash, importance, reuse_count, embedding_model, graph_version",
+        "consolidated_memories": "id, version, content_hash, importance, reuse_count, embedding_model",
         "memory_relations": "id, version, status, confidence",
         "memory_clusters": "tier, cluster_key, member_id",
     }

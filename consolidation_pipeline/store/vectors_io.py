@@ -78,34 +78,35 @@ def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors
     _copy_in(connection, target, rows)
 
 
-def load_pairs(
-    connection: Connection, query: str, parameters: Mapping[str, Any]
-) -> tuple[Ids, Ids, npt.NDArray[np.float32]]:
-    """Ids a and b ``S16`` (m,) and similarity float32 (m,) of a query that selects ``a, b, similarity``."""
-    rows = _copy_out(connection, query, parameters, _PAIR_RECORD, "pairs")
-    return rows["a"].copy(), rows["b"].copy(), rows["similarity"].astype(np.float32)
+def load_columns(
+    connection: Connection, query: str, parameters: Mapping[str, Any], kinds: Mapping[str, str]
+) -> tuple[npt.NDArray[Any], ...]:
+    """The columns of a query as arrays (n,), one for each name in ``kinds``, in the machine's byte order.
+
+    ``kinds``: S16 for uuid, >f4 real, >f8 double precision, >i2 smallint, >i4 integer, >i8 bigint. Nulls have
+    no fixed width: the query must replace them.
+
+    Raises:
+        EmbeddingError: a row does not have these widths.
+    """
+    rows = _copy_out(connection, query, parameters, _record(kinds), f"rows of {', '.join(kinds)}")
+    return tuple(rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in kinds)
 
 
-def copy_pairs(connection: Connection, target: str, a: Ids, b: Ids, similarity: npt.NDArray[np.float32]) -> None:
-    """Load pairs of shape (m,) into ``target``, written as ``table (a, b, similarity)``."""
-    rows = np.zeros(len(a), dtype=_PAIR_RECORD)
-    rows["fields"], rows["a_size"], rows["b_size"], rows["size"] = 3, 16, 16, 4
-    rows["a"], rows["b"], rows["similarity"] = a, b, similarity
+def copy_columns(connection: Connection, target: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Load columns of shape (n,) into ``target``, written as ``table (name, ..)``; kinds as in ``load_columns``."""
+    kinds = {name: column.dtype.newbyteorder(">").str for name, column in columns.items()}
+    rows = np.zeros(len(next(iter(columns.values()))), dtype=_record(kinds))
+    rows["fields"] = len(columns)
+    for name, column in columns.items():
+        rows[f"{name} size"], rows[name] = column.dtype.itemsize, column
     _copy_in(connection, target, rows)
 
 
-# Rows of fixed width as `COPY .. (FORMAT binary)` writes them: a field count, then per field its size and its bytes.
-_PAIR_RECORD = np.dtype(
-    [
-        ("fields", ">i2"),
-        ("a_size", ">i4"),
-        ("a", "S16"),
-        ("b_size", ">i4"),
-        ("b", "S16"),
-        ("size", ">i4"),
-        ("similarity", ">f4"),
-    ]
-)
+def _record(kinds: Mapping[str, str]) -> np.dtype[np.void]:
+    """A row of fixed width as ``COPY .. (FORMAT binary)`` writes it: field count, then each size and its bytes."""
+    sized = [field for name, kind in kinds.items() for field in ((f"{name} size", ">i4"), (name, kind))]
+    return np.dtype([("fields", ">i2"), *sized])
 
 
 def _vector_record(dimension: int) -> np.dtype[np.void]:

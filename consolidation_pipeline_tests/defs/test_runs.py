@@ -96,6 +96,8 @@ def test_materializations_carry_numbers_under_stable_names(
         if event.asset_key is not None
     }
     assert {"memories_in", "memories_embedded", "embeddings_reused", "embedding_model"} <= names["embedding_matrix"]
+    assert {"calibration_version", "taken", "t_merge", "t_suggest", "t_pattern"} <= names["threshold_calibration"]
+    assert {"curve", "wrong_merges", "wrong_merges_low", "paraphrases_found"} <= names["threshold_calibration"]
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
     assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_vetoed", "map"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]

@@ -14,7 +14,7 @@ TABLES = tuple(table.name for table in metadata.sorted_tables)
 # Rows about runs and people, not about knowledge.
 BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_calls", "api_keys"}
 # What a run computes anew from the memories at any time.
-CACHES = {"memory_neighbors", "memory_clusters", "similarity_calibrations"}
+CACHES = {"memory_neighbors", "memory_clusters", "similarity_calibrations", "grouping_embeddings"}
 CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim", "graph_version", "relevance_score", "relevance_at"}
 # Different in every run, whatever it does.
 ACCIDENTAL = {

@@ -1,4 +1,4 @@
-"""A whole run without Dagster: the six phases in order, in one process, as the assets call them."""
+"""A whole run without Dagster: the phases in order, in one process, as the assets call them."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from consolidation_pipeline.embed import Embedder
+from consolidation_pipeline.service.calibration import Calibrated, calibrate_thresholds
 from consolidation_pipeline.service.clusters import Clusters, form_clusters
 from consolidation_pipeline.service.decay import Decay, score_relevance
 from consolidation_pipeline.service.embedding import Embedded, embed_memories
@@ -31,6 +32,7 @@ SLUG = "notes"
 
 STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "embedding_matrix": embed_memories,
+    "threshold_calibration": calibrate_thresholds,
     "similarity_graph": update_similarity_graph,
     "clusters": form_clusters,
     "merged_memories": merge_clusters,
@@ -45,6 +47,7 @@ class Outcome:
 
     job_id: UUID
     embedded: Embedded
+    calibrated: Calibrated
     graph: GraphUpdate
     clusters: Clusters
     merging: Merging

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.similarity import SLACK
-from consolidation_pipeline.service import graph
+from consolidation_pipeline.service import deriving
+from consolidation_pipeline.service.calibration import calibrate_thresholds
 from consolidation_pipeline.service.clusters import form_clusters
 from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, centered, load_graph_nodes, update_similarity_graph
 from consolidation_pipeline.service.merging import merge_clusters
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.graph import load_calibration
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.schema import task_memories
 from consolidation_pipeline.store.vectors_io import to_uuids
@@ -36,16 +36,16 @@ Content = tuple[str, str, str, bytes]
 def update(pipeline: Pipeline, *, renew: bool = True) -> GraphUpdate:
     with pipeline.open() as run:
         embed_memories(run)
-        return update_similarity_graph(run, renew=renew)
+        calibrate_thresholds(run, renew=renew)
+        return update_similarity_graph(run)
 
 
 def compared(run: ProjectRun) -> tuple[list[UUID], list[Content], npt.NDArray[np.float64]]:
     """All nodes: ids, contents, and their vectors as the graph compares them."""
     with run.engine.connect() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
-        snapshot = load_calibration(connection, run.project.id, run.embedder.name)
-    assert snapshot is not None
-    x = centered(vectors, snapshot)
+    assert run.calibration is not None
+    x = centered(vectors, run.calibration)
     ids = to_uuids(nodes.ids)
     names = zip(nodes.kind.tolist(), nodes.memory_type.tolist(), nodes.repeats.tolist(), vectors, strict=True)
     contents = [
@@ -95,19 +95,19 @@ def test_every_pair_of_contents_at_the_threshold_is_found_with_its_cosine(pipeli
 def test_a_project_that_is_large_enough_is_compared_around_its_mean(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(graph, "FEWEST_TO_CENTER", 20)
+    monkeypatch.setattr(deriving, "FEWEST_CONTENTS", 20)
     pipeline.add(corpus())
     with pipeline.open() as run:
         embed_memories(run)
         update_similarity_graph(run)
         with run.engine.connect() as connection:
-            snapshot = load_calibration(connection, run.project.id, run.embedder.name)
-            _, plain = load_graph_nodes(connection, run)
+            _, vectors = load_graph_nodes(connection, run)
+        snapshot = run.calibration
         expected = brute_force(run, run.thresholds["t_pattern"])
         found = edges(pipeline, run)
     assert snapshot is not None
     assert snapshot.center is not None
-    np.testing.assert_allclose(snapshot.center, plain.mean(axis=0), atol=1e-6)
+    np.testing.assert_allclose(snapshot.center, vectors.mean(axis=0), atol=1e-6)
     assert found.keys() == expected.keys()
     pipeline.configure(center=False)
     assert update(pipeline).rebuilt
@@ -160,6 +160,7 @@ def test_another_threshold_rebuilds_the_graph(pipeline: Pipeline) -> None:
     low = update(pipeline).pairs_added
     pipeline.configure(t_pattern=0.9, t_suggest=0.95, t_merge=0.95)
     with pipeline.open() as run:
+        calibrate_thresholds(run)
         done = update_similarity_graph(run)
         assert edges(pipeline, run).keys() == brute_force(run, 0.9).keys()
     assert done.rebuilt
@@ -214,7 +215,8 @@ def take(pipeline: Pipeline, run: ProjectRun, step: tuple[str, Any], names: Iter
         archive(pipeline, run, argument, back=kind == "restore")
     else:
         embed_memories(run)
-        update_similarity_graph(run, renew=False)
+        calibrate_thresholds(run, renew=False)
+        update_similarity_graph(run)
         if kind == "merge":
             form_clusters(run)
             merge_clusters(run)
@@ -234,12 +236,12 @@ def test_a_graph_that_grew_is_the_graph_built_at_once(shared: Pipeline, steps: l
     shared.configure_new(**OPTIONS)
     shared.add([note(f"n{next(names)}", text) for text in FIRST])
     with pytest.MonkeyPatch.context() as patch, shared.open(embedder=WordEmbedder()) as run:
-        patch.setattr(graph, "FEWEST_TO_CENTER", 5)
+        patch.setattr(deriving, "FEWEST_CONTENTS", 5)
         for step in [("update", None), *steps, ("update", None)]:
             take(shared, run, step, names)
         grown = edges(shared, run)
         forget_graph(shared, run)
-        update_similarity_graph(run, renew=False)
+        update_similarity_graph(run)
         rebuilt = edges(shared, run)
         expected = brute_force(run, OPTIONS["t_pattern"])
     assert grown == rebuilt

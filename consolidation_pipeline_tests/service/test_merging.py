@@ -287,7 +287,7 @@ def test_a_memory_that_changes_while_it_is_merged_is_a_conflict_and_nothing_of_i
 
     tables = ["consolidated_memories", "consolidation_changes", "memory_lineage"]
     with pipeline.open(embedder=WordEmbedder()) as run:
-        run_phases(run, list(STEPS)[:3])
+        run_phases(run, list(STEPS)[:4])
         before = dump(pipeline, tables=tables)
         run.embedder = MeddlingEmbedder(edit)
         with pytest.raises(ConflictError, match=str(memory_id(SLUG, "test", "b"))):

@@ -73,14 +73,14 @@ def test_the_job_row_follows_the_run(pipeline: Pipeline) -> None:
 def test_a_phase_that_fails_makes_the_job_failed_and_the_others_go_on(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
-        run_phases(run, PHASES[:2])
+        run_phases(run, PHASES[:3])
         with pytest.raises(ZeroDivisionError), run.phase("clusters"):
             raise ZeroDivisionError("no groups today")
         run_phases(run, ["decay_scores"])
     row = job(pipeline, run.job_id)
     assert row.status == "failed"
     assert row.phases_failed == ["clusters"]
-    assert row.phases_completed == ["embedding_matrix", "similarity_graph", "decay_scores"]
+    assert row.phases_completed == [*PHASES[:3], "decay_scores"]
     assert row.error_message == "clusters: no groups today"
     assert events(pipeline)[-1] == "consolidation.failed"
     assert pipeline.run().merging.created == len(LESSONS)
@@ -97,7 +97,7 @@ def test_an_error_that_ends_the_run_stands_on_the_job(pipeline: Pipeline) -> Non
 def test_a_run_that_leaves_phases_out_without_a_failure_did_not_complete(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
-        run_phases(run, PHASES[:3])
+        run_phases(run, PHASES[:4])
     row = job(pipeline, run.job_id)
     assert row.status == "failed"
     assert "did not run: merged_memories, decay_scores, consolidation_report" in row.error_message
@@ -159,11 +159,11 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
 
 @pytest.fixture
 def dead_job(pipeline: Pipeline) -> UUID:
-    """The job of a run whose process was killed after two phases."""
+    """The job of a run whose process was killed after three phases."""
     pipeline.add(corpus())
     kill(pipeline, run_and_die, "clusters", 1, "before")
     (row,) = pipeline.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
-    assert (row.status, row.phases_completed) == ("running", list(PHASES[:2]))
+    assert (row.status, row.phases_completed) == ("running", list(PHASES[:3]))
     return UUID(str(row.id))
 
 
@@ -343,7 +343,7 @@ def test_a_run_goes_on_after_the_database_dropped_its_connections_between_two_ph
 def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
-        run_phases(run, PHASES[:3])
+        run_phases(run, PHASES[:4])
         with pytest.raises(OperationalError), run.phase("merged_memories"):
             ask_over_a_dropped_connection(pipeline)
     row = job(pipeline, run.job_id)

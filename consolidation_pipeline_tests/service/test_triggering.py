@@ -80,9 +80,9 @@ def test_memories_that_come_during_a_run_are_new_for_the_next_one(pipeline: Pipe
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(12))
     with pipeline.open() as run:
-        run_phases(run, PHASES[:2])
+        run_phases(run, PHASES[:3])
         pipeline.add(notes(10, "meanwhile"))
-        run_phases(run, PHASES[2:])
+        run_phases(run, PHASES[3:])
     assert "10 new memories" in ask(pipeline).requests[0].reason
 
 

@@ -12,12 +12,9 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.graph import (
-    Calibration,
     Member,
-    append_calibration,
     append_neighbors,
     clear_neighbors,
-    load_calibration,
     load_clusters,
     load_dimension,
     load_neighbors,
@@ -105,7 +102,6 @@ def test_an_empty_project_has_no_nodes(connection: Connection, project: Project)
     assert load_node_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
     assert load_dimension(connection, project.id, MODEL) == 0
     assert load_neighbors(connection, project.id, MODEL, 0.5)[2].shape == (0,)
-    assert load_calibration(connection, project.id, MODEL) is None
 
 
 def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
@@ -115,19 +111,6 @@ def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Pro
     _archive(connection, project, raw[0])
     assert load_dimension(connection, project.id, MODEL) == 3
     assert len(load_node_vectors(connection, project.id, MODEL, 3)[0]) == 3
-
-
-def test_the_newest_calibration_counts(connection: Connection, project: Project) -> None:
-    center = unit_vector(3, 50)
-    thresholds = {"t_merge": 0.1 + 0.2}
-    for version, middle in ((1, None), (3, center), (2, None)):
-        append_calibration(connection, project.id, MODEL, Calibration(version, middle, thresholds, 7))
-    held = load_calibration(connection, project.id, MODEL)
-    assert held is not None
-    assert (held.version, held.memories, held.thresholds) == (3, 7, thresholds)
-    assert held.center is not None
-    assert held.center.tobytes() == center.tobytes()
-    assert load_calibration(connection, project.id, "other") is None
 
 
 def test_neighbors_are_those_at_the_threshold_or_above_by_id(

@@ -12,13 +12,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store import invariants
-from consolidation_pipeline.store.graph import (
-    Calibration,
-    Member,
-    append_calibration,
-    append_neighbors,
-    replace_clusters,
-)
+from consolidation_pipeline.store.calibrations import Calibration, append_calibration
+from consolidation_pipeline.store.graph import Member, append_neighbors, replace_clusters
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings, save_relevance
 from consolidation_pipeline.store.projects import Project

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
+import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
@@ -22,7 +24,7 @@ from consolidation_pipeline.store.schema import (
     playbook_entries,
     task_memories,
 )
-from consolidation_pipeline.store.vectors_io import load_vectors
+from consolidation_pipeline.store.vectors_io import load_vectors, to_uuids
 from consolidation_pipeline_tests.store.planting import (
     author,
     contents,
@@ -404,3 +406,21 @@ def test_the_ledger_is_append_only_but_for_retention(
         return
     with pytest.raises(DBAPIError, match="append-only"), connection.begin_nested():
         connection.execute(text(f"DELETE FROM {ledger}"))
+
+
+def test_an_embedding_may_come_as_an_array(connection: Connection, project: Project) -> None:
+    ids, vectors = [uuid4(), uuid4()], [unit_vector(1), unit_vector(2)]
+    rows = [
+        Change(id_, uuid4(), {**merged_values(str(at)), "embedding": vector})
+        for at, (id_, vector) in enumerate(zip(ids, vectors, strict=True))
+    ]
+    insert_rows(connection, author(project), consolidated_memories, rows, operation="merge")
+    changed = [Change(ids[0], uuid4(), {"embedding": unit_vector(3)}, 1)]
+    update_rows(connection, author(project), consolidated_memories, changed, operation="edit")
+    query = f"SELECT id, embedding FROM {consolidated_memories} WHERE id = ANY(%(ids)s)"
+    found, loaded = load_vectors(connection, query, {"ids": ids}, dimension=3)
+    stored = dict(zip(to_uuids(found), loaded.tolist(), strict=True))
+    assert stored == {ids[0]: unit_vector(3).tolist(), ids[1]: unit_vector(2).tolist()}
+    (newest, *_) = list_changes(connection, project.id, limit=1)
+    images = [np.array(json.loads(i["embedding"]), np.float32) for i in (newest.previous_state, newest.new_state)]
+    assert np.array_equal(images, [unit_vector(1), unit_vector(3)])

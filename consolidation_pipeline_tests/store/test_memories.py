@@ -20,6 +20,7 @@ from consolidation_pipeline.store.memories import (
     count_embedded,
     load_decaying,
     load_texts,
+    list_unembedded,
     load_unembedded,
     reuse_embeddings,
     save_embeddings,
@@ -208,12 +209,15 @@ def test_what_waits_for_a_vector_is_loaded_by_id_in_portions(connection: Connect
     update_rows(connection, author(project), task_memories, archived, operation="archive")
     _embed(connection, "task_memories", ids[1:2])
     _embed(connection, "task_memories", ids[2:3], model="other")
-    batch = load_unembedded(connection, project.id, "task_memories", MODEL, 2)
+    waiting = list_unembedded(connection, project.id, "task_memories", MODEL)
+    assert to_uuids(waiting) == ids[2:]
+    batch = load_unembedded(connection, "task_memories", waiting[:2], MODEL)
     assert to_uuids(batch.ids) == ids[2:4]
     assert batch.hashes == [content_hash(body) for body in batch.texts]
     assert all(body.startswith("goal ") for body in batch.texts)
-    rest = load_unembedded(connection, project.id, "task_memories", MODEL, 9)
-    assert to_uuids(rest.ids) == ids[2:]
+    _embed(connection, "task_memories", ids[2:3])
+    rest = load_unembedded(connection, "task_memories", to_ids(ids), MODEL)
+    assert to_uuids(rest.ids) == ids[3:]
 
 
 def test_consolidated_memories_and_entries_wait_for_vectors_too(connection: Connection, project: Project) -> None:
@@ -223,10 +227,10 @@ def test_consolidated_memories_and_entries_wait_for_vectors_too(connection: Conn
     entry = Change(uuid4(), uuid4(), {"content": "Do.", "content_hash": content_hash("Do.")})
     insert_rows(connection, author(project), playbook_entries, [entry], operation="promote")
     for table, id_, body in (("consolidated_memories", merged, "merged"), ("playbook_entries", entry.entity_id, "Do.")):
-        batch = load_unembedded(connection, project.id, table, MODEL, 9)
+        batch = load_unembedded(connection, table, list_unembedded(connection, project.id, table, MODEL), MODEL)
         assert (to_uuids(batch.ids), batch.texts) == ([id_], [body])
         _embed(connection, table, [id_])
-        assert not load_unembedded(connection, project.id, table, MODEL, 9).texts
+        assert not list_unembedded(connection, project.id, table, MODEL).size
 
 
 def test_vectors_are_taken_over_from_equal_content_of_any_project_and_table(

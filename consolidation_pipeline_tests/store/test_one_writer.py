@@ -30,8 +30,9 @@ from consolidation_pipeline.service.merging import merge_clusters
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import Calibration, Member
+from consolidation_pipeline.store.graph import Member
 from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.knowledge import MergedMemory, load_sources, write_merged
 from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
@@ -185,16 +186,18 @@ class World:
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "append_job": {"project_id": plant_project(connection, "other").id},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
+            "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_pairs": {"target": f"{SCRATCH} (a, b, similarity)"},
             "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
-            "copy_scores": {"target": f"{SCRATCH} (id, similarity)", "ids": to_ids(self.raw)},
             "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
             "create_project": {"slug": "new"},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
+            "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
             "load_pairs": {"query": f"SELECT a, b, similarity FROM {SCHEMA}.memory_neighbors"},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "lock_rows": {"condition": "true"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
+            "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
             "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
             "revert_changes": {"changes": [newest_change(connection)]},
             "save_embeddings": {"ids": to_ids(self.raw)},

@@ -16,8 +16,10 @@ from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.vectors_io import (
     Ids,
     Vectors,
+    copy_columns,
     copy_pairs,
     copy_vectors,
+    load_columns,
     load_pairs,
     load_vectors,
     to_ids,
@@ -137,3 +139,27 @@ def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
     vectors[0] = 5
     ids[0] = b"x"
     assert vectors.flags.c_contiguous
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_columns_of_every_kind_come_back_as_they_went(tables: Connection, n: int) -> None:
+    tables.execute(text("CREATE TEMP TABLE c (id uuid, r real, d float8, i integer, b bigint) ON COMMIT DROP"))
+    values = np.array([0.1, -1e30, np.nan, np.inf, 3.0][:n])
+    given = {
+        "id": _ids(n),
+        "r": values.astype(np.float32),
+        "d": values,
+        "i": np.arange(n, dtype=np.int32) - 2,
+        "b": np.arange(n, dtype=np.int64) << 40,
+    }
+    copy_columns(tables, "c (id, r, d, i, b)", given)
+    kinds = {"id": "S16", "r": ">f4", "d": ">f8", "i": ">i4", "b": ">i8"}
+    loaded = load_columns(tables, "SELECT id, r, d, i, b FROM c ORDER BY id", {}, kinds)
+    for name, column in zip(given, loaded, strict=True):
+        assert column.dtype == given[name].dtype
+        assert column.tobytes() == given[name].tobytes()
+
+
+def test_a_null_among_columns_is_refused(tables: Connection) -> None:
+    with pytest.raises(EmbeddingError, match="rows of id, n"):
+        load_columns(tables, "SELECT gen_random_uuid(), CAST(NULL AS bigint)", {}, {"id": "S16", "n": ">i8"})

@@ -1,0 +1,375 @@
+"""How good are the groups? Measured on labelled memories, for simple methods and for the whole pipeline.
+
+    python benchmarks/quality.py DIR [SET ...]        default: every labelled set in DIR
+
+DIR holds one JSON object a line in ``SET.jsonl``: ``content``, ``memory_type`` and, as truth, ``label`` or
+``dup_group`` (null = unknown). ``NAME_queries.jsonl`` beside ``NAME_*.jsonl`` asks for memories by ``query`` and
+``evidence_ids``.
+Rows "consolidation" are the real thing: imported, run as assets on an embedded server, and read back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SEED = 7
+CONTEXT_CHARS = 1_000
+MERGERS = 10_000
+GROWTH = (500, 1_000, 2_000, 4_000, 7_400)
+Labels = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A labelled set: its rows, and the truth of each (None = unknown)."""
+
+    name: str
+    rows: list[dict[str, Any]]
+    truth: list[Hashable | None]
+
+    @property
+    def texts(self) -> list[str]:
+        return [row["content"] for row in self.rows]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the pipeline made of a corpus: unit and pattern group of each row (-1 = alone), and the units' texts."""
+
+    unit: Labels
+    pattern: Labels
+    texts: list[str]
+
+
+def load_corpus(path: Path) -> Corpus:
+    """The rows of a file and their truth: dup_group where the set has such groups, else label, else the exact text."""
+    from consolidation_pipeline.core.memories import normalized_hash
+
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    key = next((key for key in ("dup_group", "label") if any(row.get(key) for row in rows)), None)
+    repeats = [normalized_hash(row["content"]) for row in rows]
+    truth = [row.get(key) for row in rows] if key else repeats
+    return Corpus(path.stem, rows, truth)
+
+
+# --- scores --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """Pairwise precision, recall and F1 over the pairs whose truth is known, and the sizes of the groups, as shares."""
+
+    precision: float
+    recall: float
+    f1: float
+    wrong: int
+    grouped: float
+    left: float
+    largest: float
+
+
+def score(labels: Labels, truth: Sequence[Hashable | None]) -> Score:
+    """Compare groups (n,), -1 = alone, with the truth; counted by group, so large groups cost nothing."""
+    groups = Counter(labels[labels >= 0].tolist())
+    known = [(label, true) for label, true in zip(labels.tolist(), truth, strict=True) if true is not None]
+    found = sum(map(_pairs, Counter(label for label, _ in known if label >= 0).values()))
+    right = sum(map(_pairs, Counter(pair for pair in known if pair[0] >= 0).values()))
+    wanted = sum(map(_pairs, Counter(true for _, true in known).values()))
+    precision, recall = right / max(1, found), right / max(1, wanted)
+    units = len(groups) + int((labels < 0).sum())
+    return Score(
+        precision if found else 1.0,
+        recall,
+        2 * precision * recall / max(1e-12, precision + recall),
+        found - right,
+        sum(groups.values()) / len(labels),
+        units / len(labels),
+        max(groups.values(), default=0) / len(labels),
+    )
+
+
+def _pairs(count: int) -> int:
+    return count * (count - 1) // 2
+
+
+# --- methods -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A corpus with its vectors, plain and with the mean taken off, and its exact repeats."""
+
+    corpus: Corpus
+    plain: NDArray[np.float32]
+    centered: NDArray[np.float32]
+    repeat: Labels
+
+
+def prepare(corpus: Corpus) -> Prepared:
+    """Embed a corpus with the local model."""
+    from consolidation_pipeline.core.memories import normalized_hash
+    from consolidation_pipeline.core.vectors import center
+    from consolidation_pipeline.embed import load_embedder
+
+    x = np.asarray(load_embedder("local").embed(corpus.texts), dtype=np.float32)
+    repeat = np.unique([normalized_hash(text) for text in corpus.texts], return_inverse=True)[1].reshape(-1)
+    return Prepared(corpus, x, center(x, x.mean(axis=0, dtype=np.float64)), repeat.astype(np.int64))
+
+
+def merge_methods(prepared: Prepared) -> dict[str, Labels]:
+    """Groups of near-duplicates by the simple methods."""
+    from consolidation_pipeline.core.clustering import numbered
+    from consolidation_pipeline.core.linkage import complete_linkage
+    from consolidation_pipeline.core.similarity import similarity_join
+
+    n = len(prepared.repeat)
+    close = similarity_join(prepared.centered, 0.82)
+    return {
+        "exact repeats": numbered(prepared.repeat, 2),
+        "greedy leader, plain, 0.95": greedy_leader(prepared.plain, 0.95),
+        "complete linkage, plain, 0.95": complete_linkage(n, similarity_join(prepared.plain, 0.95), 0.95),
+        "complete linkage, centred, 0.82": complete_linkage(n, close, 0.82),
+    }
+
+
+def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
+    """Groups on one topic by the simple methods, one threshold for all sets."""
+    from consolidation_pipeline.core.clustering import group
+    from consolidation_pipeline.core.similarity import similarity_join
+
+    x = prepared.centered
+    pairs = similarity_join(x, 0.45)
+    methods = {f"{method}, 0.60": (method, 0.60) for method in ("components", "average")}
+    methods |= {"average, 0.45": ("average", 0.45), "hdbscan": ("hdbscan", 0.60)}
+    return {
+        name: group(x, pairs, method=method, threshold=threshold, min_size=2)
+        for name, (method, threshold) in methods.items()
+    }
+
+
+def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
+    """Each row joins the first leader that is similar enough, or leads: the usual loop, kept for comparison."""
+    from consolidation_pipeline.core.clustering import numbered
+
+    leaders: list[int] = []
+    of_row = np.empty(len(x), dtype=np.int64)
+    for row in range(len(x)):
+        near = np.flatnonzero(x[leaders] @ x[row] >= threshold) if leaders else np.empty(0, np.int64)
+        if not near.size:
+            leaders.append(row)
+        of_row[row] = near[0] if near.size else len(leaders) - 1
+    return numbered(of_row, 2)
+
+
+# --- the pipeline itself -------------------------------------------------------------------------------------------
+
+
+def consolidate(name: str, rows: Iterable[dict[str, Any]], engine: Any) -> Outcome:
+    """Import the rows as a project of their own, run it, and read back what became of each row."""
+    from consolidation_pipeline.launch import run_project
+    from consolidation_pipeline.service.importing import import_memories
+
+    project = name.replace("_", "-").lower()
+    listed = [
+        {**row, "id": str(at), "memory_type": row.get("memory_type") or "learning"} for at, row in enumerate(rows)
+    ]
+    kept = ("id", "memory_type", "content", "created_at", "tags")
+    file = Path(os.environ["CONSOLIDATION_DATA_DIR"]) / f"{project}.jsonl"
+    file.write_text("".join(json.dumps({key: row[key] for key in kept if row.get(key)}) + "\n" for row in listed))
+    imported = import_memories(engine, project, str(file), format="jsonl")
+    outcome = run_project(project, triggered_by="benchmark")
+    if imported.bad or outcome.status != "completed":
+        raise SystemExit(f"{project}: {len(imported.bad)} rows refused, run {outcome.status}: {outcome.error}")
+    return _read_back(engine, project, len(listed))
+
+
+def _read_back(engine: Any, project: str, count: int) -> Outcome:
+    from sqlalchemy import text
+
+    query = """
+        SELECT m.external_id::int, coalesce(c.id, m.id), coalesce(c.content, m.execution_summary), g.cluster_key
+        FROM consolidation.task_memories m JOIN consolidation.projects p ON p.id = m.project_id
+        LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
+        LEFT JOIN consolidation.memory_clusters g ON g.tier = 'pattern' AND g.member_id = coalesce(c.id, m.id)
+        WHERE p.slug = :project ORDER BY 1
+    """
+    with engine.connect() as connection:
+        read = connection.execute(text(query), {"project": project}).all()
+    if len(read) != count:
+        raise SystemExit(f"{project}: {len(read)} rows came back of {count}")
+    unit = np.unique([str(row[1]) for row in read], return_inverse=True)[1].reshape(-1).astype(np.int64)
+    keys = [row[3] or f"alone {number}" for row, number in zip(read, unit.tolist(), strict=True)]
+    pattern = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return Outcome(_together(unit), _together(pattern), [row[2] for row in read])
+
+
+def _together(of_row: Labels) -> Labels:
+    """-1 for rows that are alone."""
+    return np.where(np.bincount(of_row)[of_row] > 1, of_row, -1)
+
+
+# --- retrieval -----------------------------------------------------------------------------------------------------
+
+
+def coverage(corpus: Corpus, unit: Labels, texts: Sequence[str], queries: Sequence[dict[str, Any]]) -> float:
+    """Share of the relevant memories that a reader of ``CONTEXT_CHARS`` characters sees, mean over the queries.
+
+    Units come by cosine between their text and the query; one that does not fit as a whole is passed over. A memory
+    counts as seen when the unit that it went into is.
+    """
+    from consolidation_pipeline.embed import load_embedder
+
+    embed = load_embedder("local").embed
+    distinct = np.where(unit >= 0, unit, unit.max(initial=-1) + 1 + np.arange(len(unit)))
+    _, first, of_row = np.unique(distinct, return_index=True, return_inverse=True)
+    shown = [texts[row] for row in first.tolist()]
+    lengths = [len(text) for text in shown]
+    similarity = np.asarray(embed([query["query"] for query in queries])) @ np.asarray(embed(shown)).T
+    row_of = {row["id"]: at for at, row in enumerate(corpus.rows)}
+    shares = []
+    for query, order in zip(queries, np.argsort(-similarity, axis=1, kind="stable").tolist(), strict=True):
+        relevant = [row_of[name] for name in query["evidence_ids"] if name in row_of]
+        seen, left = set(), CONTEXT_CHARS
+        for number in order:
+            if lengths[number] <= left:
+                seen.add(number)
+                left -= lengths[number]
+        shares.append(sum(int(of_row[row]) in seen for row in relevant) / max(1, len(relevant)))
+    return float(np.mean(shares))
+
+
+# --- literals, growth ----------------------------------------------------------------------------------------------
+
+
+def count_lost_literals(corpora: Sequence[Corpus], mergers: int = MERGERS) -> int:
+    """Literals of the sources that do not stand in the merged text, over random groups of two to six memories."""
+    from consolidation_pipeline.core.merging import merge_texts, missing_literals
+
+    draw = random.Random(SEED)
+    lost = 0
+    for number in range(mergers):
+        texts = corpora[number % len(corpora)].texts
+        sources = draw.sample(texts, min(len(texts), draw.randint(2, 6)))
+        lost += len(missing_literals(sources, merge_texts(sources)))
+    return lost
+
+
+def grow(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
+    """One pool of all sets, as it grows: pattern groups of the pipeline, beside connected components at 0.60."""
+    from consolidation_pipeline.core.clustering import connected_components
+    from consolidation_pipeline.core.similarity import similarity_join
+
+    pool = [(row, f"{corpus.name}/{true}" if true else None) for corpus in corpora for row, true in
+            zip(corpus.rows, corpus.truth, strict=True)]  # fmt: skip
+    random.Random(SEED).shuffle(pool)
+    found = []
+    for size in (size for size in GROWTH if size <= len(pool)):
+        rows, truth = [row for row, _ in pool[:size]], [true for _, true in pool[:size]]
+        x = prepare(Corpus("pool", rows, truth)).centered
+        chained = connected_components(size, similarity_join(x, 0.60), 0.60)
+        found.append((size, score(consolidate(f"pool-{size}", rows, engine).pattern, truth), score(chained, truth)))
+    return found
+
+
+# --- tables --------------------------------------------------------------------------------------------------------
+
+
+def print_table(title: str, scores: Iterable[tuple[str, str, Score]]) -> None:
+    """One row per set and method, and the means of each method."""
+    print(f"\n{title}\n")
+    print("| set | method | precision | recall | F1 | wrong pairs | in groups | units left | largest group |")
+    print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
+    by_method: dict[str, list[Score]] = defaultdict(list)
+    for name, method, found in scores:
+        by_method[method].append(found)
+        _print_row(name, method, found)
+    for method, all_found in by_method.items():
+        columns = np.array([list(vars(found).values()) for found in all_found])
+        _print_row("mean", method, Score(*columns.mean(axis=0)))
+
+
+def _print_row(name: str, method: str, found: Score) -> None:
+    print(
+        f"| {name} | {method} | {found.precision:.3f} | {found.recall:.3f} | {found.f1:.3f} | {found.wrong:.0f} "
+        f"| {found.grouped:.1%} | {found.left:.1%} | {found.largest:.1%} |"
+    )
+
+
+def main() -> None:
+    """Measure every set given on the command line."""
+    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
+        raise SystemExit(f"usage: python {sys.argv[0]} DIR [SET ...]: DIR is the folder with the labelled .jsonl files")
+    source, wanted = Path(sys.argv[1]), sys.argv[2:]
+    files = sorted(path for path in source.glob("*.jsonl") if not path.stem.endswith("_queries"))
+    corpora = [load_corpus(path) for path in files if not wanted or path.stem in wanted]
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
+    os.environ.update(CONSOLIDATION_DATA_DIR=folder, DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
+    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    from consolidation_pipeline.settings import Settings
+    from consolidation_pipeline.store.engine import open_engine
+
+    engine = open_engine(Settings())
+    prepared = {corpus.name: prepare(corpus) for corpus in corpora}
+    outcomes = {corpus.name: consolidate(corpus.name, corpus.rows, engine) for corpus in corpora}
+    print_table("Merging", _scores(prepared, merge_methods, {name: done.unit for name, done in outcomes.items()}))
+    labelled = {name: ready for name, ready in prepared.items() if _has_topics(ready.corpus)}
+    print_table("Patterns", _scores(labelled, pattern_methods, {name: outcomes[name].pattern for name in labelled}))
+    _print_retrieval(source, corpora, outcomes)
+    _print_growth([ready.corpus for ready in labelled.values()], engine)
+    print(f"\nliterals lost in {MERGERS:,} random mergers: {count_lost_literals(corpora)}")
+
+
+def _scores(
+    prepared: dict[str, Prepared], methods: Callable[[Prepared], dict[str, Labels]], ours: dict[str, Labels]
+) -> Iterable[tuple[str, str, Score]]:
+    for name, ready in prepared.items():
+        for method, labels in {**methods(ready), "consolidation": ours[name]}.items():
+            yield name, method, score(labels, ready.corpus.truth)
+
+
+def _has_topics(corpus: Corpus) -> bool:
+    """Whether the truth of most rows is known and more than exact repetition."""
+    known = [true for true in corpus.truth if true is not None]
+    return len(known) > len(corpus.rows) / 2 and any(row.get("label") or row.get("dup_group") for row in corpus.rows)
+
+
+def _print_retrieval(source: Path, corpora: Sequence[Corpus], outcomes: dict[str, Outcome]) -> None:
+    for path in sorted(source.glob("*_queries.jsonl")):
+        queries = [json.loads(line) for line in path.read_text().splitlines()]
+        asked = {name for query in queries for name in query["evidence_ids"]}
+        for corpus in (corpus for corpus in corpora if asked & {row.get("id") for row in corpus.rows}):
+            alone = np.full(len(corpus.rows), -1, dtype=np.int64)
+            before = coverage(corpus, alone, corpus.texts, queries)
+            after = coverage(corpus, outcomes[corpus.name].unit, outcomes[corpus.name].texts, queries)
+            print(
+                f"\nrelevant memories of {corpus.name} seen within {CONTEXT_CHARS:,} characters, "
+                f"{len(queries)} queries: {before:.3f} before, {after:.3f} after "
+                f"consolidation ({after / before - 1:+.0%})"
+            )
+
+
+def _print_growth(corpora: Sequence[Corpus], engine: Any) -> None:
+    print("\n| memories in one pool | precision | largest group | components at 0.60: precision | largest group |")
+    print("|---:|---:|---:|---:|---:|")
+    for size, ours, chained in grow(corpora, engine):
+        shown = (f"{found.precision:.3f} | {found.largest:.1%}" for found in (ours, chained))
+        print(f"| {size:,} | {' | '.join(shown)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""What grouping rests on: the project's mean, its boilerplate and its thresholds."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from consolidation_pipeline.core.curves import curve_svg
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.calibration import Calibrated, calibrate_thresholds
+from consolidation_pipeline.store.calibrations import Calibration, find_disordered_thresholds
+
+_SHOWN_SENTENCES = 20
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[embedding_matrix],
+    group_name="similarity",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("similarity_calibrations"),
+)
+def threshold_calibration(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Thresholds that fit the project and its embedding model, held until the project has outgrown them."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("threshold_calibration") as phase:
+        done = calibrate_thresholds(run)
+        phase.metrics = _numbers(done)
+    return dg.MaterializeResult(metadata={**phase.metrics, **_boilerplate(done.snapshot), **_curve(done.snapshot)})
+
+
+def _numbers(done: Calibrated) -> dict[str, Any]:
+    snapshot = done.snapshot
+    spread = snapshot.report.get("spread") or {}
+    return {
+        "calibration_version": snapshot.version,
+        "taken": done.taken,
+        "memories": snapshot.memories,
+        "texts_stripped": done.stripped,
+        "texts_embedded": done.embedded,
+        "boilerplate_sentences": len(snapshot.boilerplate),
+        **snapshot.thresholds,
+        **{f"cosine_{name}": spread[name] for name in ("median", "nearest") if name in spread},
+        **_shares("wrong_merges", snapshot.report.get("wrong")),
+        **_shares("paraphrases_found", snapshot.report.get("found")),
+    }
+
+
+def _shares(name: str, share: Mapping[str, Any] | None) -> dict[str, float]:
+    if share is None or share["share"] is None:
+        return {}
+    return {name: share["share"], f"{name}_low": share["low"], f"{name}_high": share["high"]}
+
+
+def _boilerplate(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
+    lines = [f"- {sentence}" for sentence in snapshot.boilerplate[:_SHOWN_SENTENCES]]
+    return {"boilerplate": dg.MetadataValue.md("\n".join(lines))} if lines else {}
+
+
+def _curve(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
+    curve = snapshot.report.get("curve")
+    if not curve:
+        return {}
+    image = b64encode(curve_svg(curve, snapshot.thresholds["t_merge"]).encode()).decode()
+    return {"curve": dg.MetadataValue.md(f"![wrong merges and paraphrases found](data:image/svg+xml;base64,{image})")}
+
+
+thresholds_are_in_order = project_check(
+    "thresholds_are_in_order",
+    threshold_calibration,
+    find_disordered_thresholds,
+    description="t_merge is not below t_suggest, which is not below t_pattern, and all are cosines.",
+)

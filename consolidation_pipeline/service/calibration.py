@@ -1,0 +1,114 @@
+"""Hold a project's calibration (its mean, its boilerplate, its thresholds) until the project has outgrown it.
+
+Between renewals nothing about grouping changes, so that a graph that grew equals one built at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.service.deriving import derive_calibration, shaping_options
+from consolidation_pipeline.service.nodes import Look, Subject, count_active
+from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, ProjectRun, effective_options
+from consolidation_pipeline.service.wording import Wording, refresh_wording, save_wording
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store import graph, jobs
+from consolidation_pipeline.store.calibrations import Calibration, append_calibration, load_calibration
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.graph import Nodes
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.vectors_io import Ids
+
+# Growth of the active memories after which the calibration is taken anew (pipeline.md).
+RENEWAL_GROWTH = 1.5
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """The snapshot in force, and whether it was ``taken`` just now.
+
+    ``stripped``: memories, of those that were new to it, whose boilerplate is left out; ``embedded``: texts embedded
+    for that. ``nodes``: ids ``S16`` (n,) of all memories that it was held against by now.
+    """
+
+    snapshot: Calibration
+    taken: bool
+    stripped: int
+    embedded: int
+    nodes: Ids
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A calibration taken now beside the one in force, if there is any; ``applied`` = it is in force now."""
+
+    model: str
+    held: Calibration | None
+    fresh: Calibration
+    applied: bool
+
+
+def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> Calibrated:
+    """Hold the project's calibration, or take it: for the first time, or (``renew``) when the project outgrew it.
+
+    Held, only memories that are new or changed since are looked at, for boilerplate.
+
+    Raises:
+        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a planted one.
+    """
+    held = run.calibration
+    with run.engine.connect() as connection:
+        nodes = graph.load_nodes(connection, run.project.id, run.embedder.name)
+    trigger = _why_taken(held, run, nodes, renew=renew)
+    if held is not None and trigger is None:
+        wording = refresh_wording(run, nodes.ids[nodes.graph_version != held.version], held.boilerplate)
+        return Calibrated(held, False, len(wording.hashes), len(wording.vectors), nodes.ids)
+    fresh, wording = derive_calibration(run, held, trigger or "first")
+    _store(run, fresh, wording)
+    run.calibration = fresh
+    return Calibrated(fresh, True, len(wording.hashes), len(wording.vectors), nodes.ids)
+
+
+def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: bool) -> Proposal:
+    """A calibration taken now. ``apply``: store it, under the project's lock; the next run rebuilds the graph.
+
+    Raises:
+        NotFoundError; ProjectBusyError: a run holds the project and ``apply`` is set; EmbeddingError.
+    """
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    options = effective_options(project, settings)
+    look = Look(engine, project, options, load_embedder(options.embedding_model))
+    if not apply:
+        return _propose(look)[0]
+    with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
+        proposal, wording = _propose(look)
+        _store(look, proposal.fresh, wording)
+    return replace(proposal, applied=True)
+
+
+def _propose(look: Look) -> tuple[Proposal, Wording]:
+    with look.engine.connect() as connection:
+        held = load_calibration(connection, look.project.id, look.embedder.name)
+    fresh, wording = derive_calibration(look, held, "request")
+    return Proposal(look.embedder.name, held, fresh, applied=False), wording
+
+
+def _why_taken(held: Calibration | None, run: Subject, nodes: Nodes, *, renew: bool) -> str | None:
+    """Why a calibration has to be taken; None: the one held does."""
+    if held is None:
+        return "first"
+    if not renew:
+        return None
+    if dict(held.options) != shaping_options(run):
+        return "options"
+    return "growth" if count_active(nodes) >= RENEWAL_GROWTH * max(held.memories, 1) else None
+
+
+def _store(run: Subject, fresh: Calibration, wording: Wording) -> None:
+    with run.engine.begin() as connection:
+        append_calibration(connection, run.project.id, run.embedder.name, fresh)
+        save_wording(connection, run, wording)
+        # Its similarities were those of other vectors.
+        graph.clear_neighbors(connection, run.project.id, run.embedder.name)

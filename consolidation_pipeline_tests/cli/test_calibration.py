@@ -1,0 +1,101 @@
+"""`calibrate`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.service import calibration, deriving
+from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline_tests.cli.conftest import Cli, sample_rows
+
+PHASES = "embedding_matrix,threshold_calibration,similarity_graph"
+
+
+def snapshots(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM consolidation.similarity_calibrations")).scalar_one())
+
+
+@pytest.fixture
+def sample(cli: Cli, write: Callable[..., Path]) -> None:
+    """The project `notes` with 130 of the sample memories, embedded and compared."""
+    cli("import", write(*[f"{row}" for row in sample_rows(130)]), "--project", "notes")
+    assert cli("run", "notes", "--phases", PHASES).code == 0
+
+
+@pytest.mark.usefixtures("sample")
+def test_it_shows_thresholds_estimates_and_the_curve_and_writes_nothing(cli: Cli, engine: Engine) -> None:
+    answer = cli("calibrate", "notes")
+    assert (answer.code, answer.err) == (0, "")
+    for said in ("t_merge", "t_pattern", "median cosine", "nearest neighbours", "near-misses (95 %:", "boilerplate"):
+        assert said in answer.out
+    assert "version 1; --apply puts this one in its place" in answer.out
+    marked = [line for line in answer.out.splitlines() if line.startswith(">")]
+    assert len(marked) == 1
+    assert snapshots(engine) == 1
+
+
+@pytest.mark.usefixtures("sample")
+def test_the_json_answer_holds_both_calibrations(cli: Cli, engine: Engine) -> None:
+    answer = cli("calibrate", "notes", "--json").json
+    assert (answer["project"], answer["applied"]) == ("notes", False)
+    assert (answer["in_force"]["version"], answer["fresh"]["version"]) == (1, 2)
+    assert answer["in_force"]["thresholds"] == answer["fresh"]["thresholds"]
+    assert {"median", "nearest"} <= answer["spread"].keys()
+    assert len(answer["curve"]) == 50
+    assert answer["wrong"]["low"] <= answer["wrong"]["share"] <= answer["wrong"]["high"]
+    assert snapshots(engine) == 1
+
+
+@pytest.mark.usefixtures("sample")
+def test_applied_it_is_in_force_and_the_next_run_rebuilds_the_graph(cli: Cli, engine: Engine) -> None:
+    answer = cli("calibrate", "notes", "--apply", "--json").json
+    assert (answer["applied"], snapshots(engine)) == (True, 2)
+    run: dict[str, Any] = cli("run", "notes", "--phases", PHASES, "--json").json
+    assert run["metrics"]["threshold_calibration"]["taken"] is False
+    assert run["metrics"]["similarity_graph"]["rebuilt"] is True
+    assert run["metrics"]["similarity_graph"]["calibration_version"] == 2
+    assert "from now on, as version 3" in cli("calibrate", "notes", "--apply").out
+
+
+def test_a_small_project_is_told_so(cli: Cli, write: Callable[..., Path]) -> None:
+    cli("import", write({"content": "a"}, {"content": "b"}), "--project", "p")
+    answer = cli("calibrate", "p")
+    assert answer.code == 0
+    assert "too few distinct memories" in answer.out
+    assert "none yet; --apply" in answer.out
+    assert not [line for line in answer.out.splitlines() if line.startswith(">")]
+    assert cli("calibrate", "p", "--json").json["in_force"] is None
+
+
+def test_a_project_that_does_not_exist_is_a_usage_error(cli: Cli) -> None:
+    answer = cli("calibrate", "nowhere", "--json")
+    assert (answer.code, answer.json["error"]) == (2, "not_found")
+
+
+def test_a_project_that_a_run_holds_is_a_conflict(
+    cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("import", write({"content": "a"}), "--project", "p")
+    monkeypatch.setattr(calibration, "LOCK_WAIT_SECONDS", 0.0)
+    with open_run(engine, "p", settings=settings):
+        answer = cli("calibrate", "p", "--apply", "--json")
+    assert (answer.code, answer.json["error"]) == (3, "project_busy")
+    assert snapshots(engine) == 0
+
+
+def test_boilerplate_is_listed(cli: Cli, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deriving, "FEWEST_CONTENTS", 12)
+    rows = [{"content": f"Lesson {word} is about {word}.\nFill this in [later]."} for word in "abcdefghijklmn"]
+    cli("import", write(*rows), "--project", "p")
+    cli("run", "p", "--phases", PHASES)
+    answer = cli("calibrate", "p")
+    assert "1 sentences, left out of 14 memories" in answer.out
+    assert "fill this in [later]" in answer.out
