@@ -56,14 +56,17 @@ class Outcome:
 
 
 def load_corpus(path: Path) -> Corpus:
-    """The rows of a file and their truth: dup_group where the set has such groups, else label, else the exact text."""
+    """The rows of a file and their truth: dup_group where the set has such groups, else label, else the exact text if
+    most rows repeat one, else unknown.
+    """
     from consolidation_pipeline.core.memories import normalized_hash
 
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     key = next((key for key in ("dup_group", "label") if any(row.get(key) for row in rows)), None)
     repeats = [normalized_hash(row["content"]) for row in rows]
-    truth = [row.get(key) for row in rows] if key else repeats
-    return Corpus(path.stem, rows, truth)
+    truth: list[Hashable | None] = [row.get(key) if key else None for row in rows]
+    is_log = not key and len(set(repeats)) < len(rows) / 2
+    return Corpus(path.stem, rows, list(repeats) if is_log else truth)
 
 
 # --- scores --------------------------------------------------------------------------------------------------------
@@ -71,7 +74,7 @@ def load_corpus(path: Path) -> Corpus:
 
 @dataclass(frozen=True)
 class Score:
-    """Pairwise precision, recall and F1 over the pairs whose truth is known, and the sizes of the groups, as shares."""
+    """Pairwise precision, recall and F1 over the pairs whose truth is known (NaN: of none), and sizes, as shares."""
 
     precision: float
     recall: float
@@ -89,10 +92,13 @@ def score(labels: Labels, truth: Sequence[Hashable | None]) -> Score:
     found = sum(map(_pairs, Counter(label for label, _ in known if label >= 0).values()))
     right = sum(map(_pairs, Counter(pair for pair in known if pair[0] >= 0).values()))
     wanted = sum(map(_pairs, Counter(true for _, true in known).values()))
-    precision, recall = right / max(1, found), right / max(1, wanted)
+    if not known:
+        precision = recall = float("nan")
+    else:
+        precision, recall = right / found if found else 1.0, right / max(1, wanted)
     units = len(groups) + int((labels < 0).sum())
     return Score(
-        precision if found else 1.0,
+        precision,
         recall,
         2 * precision * recall / max(1e-12, precision + recall),
         found - right,
@@ -147,14 +153,17 @@ def merge_methods(prepared: Prepared) -> dict[str, Labels]:
 
 
 def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
-    """Groups on one topic by the simple methods, one threshold for all sets."""
+    """Groups on one topic by the simple methods, one threshold for all sets, and with the project's own."""
+    from consolidation_pipeline.core.calibration import measure_spread, pattern_threshold
     from consolidation_pipeline.core.clustering import group
     from consolidation_pipeline.core.similarity import similarity_join
 
     x = prepared.centered
-    pairs = similarity_join(x, 0.45)
+    spread = measure_spread(x, np.unique(prepared.repeat, return_index=True)[1])
+    own = pattern_threshold(spread, t_suggest=0.52) if spread else 0.45
+    pairs = similarity_join(x, min(own, 0.45))
     methods = {f"{method}, 0.60": (method, 0.60) for method in ("components", "average")}
-    methods |= {"average, 0.45": ("average", 0.45), "hdbscan": ("hdbscan", 0.60)}
+    methods |= {"average, 0.45": ("average", 0.45), "average, own": ("average", own), "hdbscan": ("hdbscan", 0.60)}
     return {
         name: group(x, pairs, method=method, threshold=threshold, min_size=2)
         for name, (method, threshold) in methods.items()
@@ -228,8 +237,8 @@ def _together(of_row: Labels) -> Labels:
 def coverage(corpus: Corpus, unit: Labels, texts: Sequence[str], queries: Sequence[dict[str, Any]]) -> float:
     """Share of the relevant memories that a reader of ``CONTEXT_CHARS`` characters sees, mean over the queries.
 
-    Units come by cosine between their text and the query; one that does not fit as a whole is passed over. A memory
-    counts as seen when the unit that it went into is.
+    Units stand one after the other, by cosine between their text and the query, cut where the characters end. A memory
+    is seen when every sentence of it stands before the cut.
     """
     from consolidation_pipeline.embed import load_embedder
 
@@ -237,19 +246,33 @@ def coverage(corpus: Corpus, unit: Labels, texts: Sequence[str], queries: Sequen
     distinct = np.where(unit >= 0, unit, unit.max(initial=-1) + 1 + np.arange(len(unit)))
     _, first, of_row = np.unique(distinct, return_index=True, return_inverse=True)
     shown = [texts[row] for row in first.tolist()]
-    lengths = [len(text) for text in shown]
+    needed = _needed(corpus.texts, shown, of_row)
     similarity = np.asarray(embed([query["query"] for query in queries])) @ np.asarray(embed(shown)).T
     row_of = {row["id"]: at for at, row in enumerate(corpus.rows)}
     shares = []
     for query, order in zip(queries, np.argsort(-similarity, axis=1, kind="stable").tolist(), strict=True):
         relevant = [row_of[name] for name in query["evidence_ids"] if name in row_of]
-        seen, left = set(), CONTEXT_CHARS
-        for number in order:
-            if lengths[number] <= left:
-                seen.add(number)
-                left -= lengths[number]
-        shares.append(sum(int(of_row[row]) in seen for row in relevant) / max(1, len(relevant)))
+        starts = dict(zip(order, np.cumsum([0, *(len(shown[number]) + 2 for number in order)]).tolist(), strict=False))
+        shares.append(np.mean([starts[int(of_row[row])] + needed[row] <= CONTEXT_CHARS for row in relevant]))
     return float(np.mean(shares))
+
+
+def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
+    """Characters of its unit's text that a reader needs for every sentence of each memory; infinite if one is gone."""
+    from consolidation_pipeline.core.memories import normalize_text
+    from consolidation_pipeline.core.merging import split_sentences
+
+    ends: list[dict[str, int]] = []
+    for text in shown:
+        at, found = 0, {}
+        for sentence in split_sentences(text):
+            at = text.index(sentence, at) + len(sentence)
+            found.setdefault(normalize_text(sentence), at)
+        ends.append(found)
+    return [
+        max((ends[number].get(normalize_text(s), float("inf")) for s in split_sentences(text)), default=0.0)
+        for text, number in zip(texts, of_row.tolist(), strict=True)
+    ]
 
 
 # --- literals, growth ----------------------------------------------------------------------------------------------
@@ -299,7 +322,7 @@ def print_table(title: str, scores: Iterable[tuple[str, str, Score]]) -> None:
         _print_row(name, method, found)
     for method, all_found in by_method.items():
         columns = np.array([list(vars(found).values()) for found in all_found])
-        _print_row("mean", method, Score(*columns.mean(axis=0)))
+        _print_row("mean", method, Score(*np.nanmean(columns, axis=0)))
 
 
 def _print_row(name: str, method: str, found: Score) -> None:

@@ -25,10 +25,10 @@ SAMPLE = 2_000
 # Position of the topic threshold between the median cosine of all pairs (0) and that of nearest neighbours (1), on
 # centred vectors. Mean F1 over five labelled stores, untuned: 0.38: 0.68, 0.42: 0.687, 0.46: 0.69, 0.50: 0.68.
 PATTERN_POSITION = 0.46
-# Below this, cosines of a project's mean-free vectors are noise whatever the rule says.
-LOWEST_PATTERN = 0.2
-# Pairs of the graph per memory, on average: the graph of a large project stays a few GB and minutes.
-MOST_PAIRS_PER_MEMORY = 100
+# Below this, cosines are noise whatever the rule says: of 500 mixed memories a third end in groups of nothing at 0.33.
+LOWEST_PATTERN = 0.38
+# Pairs of the graph for each memory: those of 100,000 memories are written in half a minute.
+MOST_PAIRS_PER_MEMORY = 30
 
 # Share of near-misses, with its whole interval, that a threshold may let through and a higher one would have stopped.
 # Of the pairs merged in labelled stores 0 to 7 % are wrong; the few hundred near-misses that a small store gives cannot

@@ -16,8 +16,9 @@ TIERS = ("t_merge", "t_suggest", "t_pattern", "t_principle")
 # one word decides nothing. Measured with the local model: of 5,600 short questions and commands less than 5 % merge,
 # and more than half of the reflections on failed code, most of them longer, still do.
 SHORT_WORDS, LONG_WORDS = 13, 26
-# What the shortest texts may differ by: spelling and the order of words.
-LEAST_ROOM = 0.01
+# What the shortest texts may differ by: spelling and the order of words. In a store of few memories some words too, for
+# chance neighbours grow with the square of their number.
+LEAST_ROOM, LEAST_ROOM_OF_FEW = 0.01, 0.07
 
 
 @dataclass(frozen=True)
@@ -46,11 +47,11 @@ class Profile:
 
 
 # Complete linkage, exact repeats as one. Pairwise precision of merged pairs within the labels: 0.93 to 1.00 on every
-# labelled store at a centred 0.58, given half of the content words shared and the length of ``required_similarity``;
+# labelled store at a centred 0.56, given half of the content words shared and the length of ``required_similarity``;
 # without the words in common, reports from one form merge at 0.62. Plain vectors need more, see docs/quality.md.
 WORDLLAMA = Profile(
-    t_merge=0.58,
-    t_suggest=0.54,
+    t_merge=0.56,
+    t_suggest=0.52,
     t_pattern=0.45,
     t_principle=0.40,
     measured=True,
@@ -161,13 +162,13 @@ def resolve_thresholds(
     return resolved
 
 
-def required_similarity(t_merge: float, words: ArrayLike) -> NDArray[np.float64]:
+def required_similarity(t_merge: float, words: ArrayLike, *, least_room: float = LEAST_ROOM) -> NDArray[np.float64]:
     """Cosine that a pair needs to be merged, float64 of the shape of ``words``.
 
     ``words``: the smaller number of distinct words of the two texts (``overlap.WordSets``), boilerplate left out. From
-    ``LONG_WORDS`` on it is ``t_merge``; it rises in a straight line to 0.99 at ``SHORT_WORDS`` and stays there:
-    ``1 - max(0.01, (1 - t_merge) * clip((words - 13) / (26 - 13), 0, 1))``. A ``t_merge`` above 0.99 holds for all.
+    ``LONG_WORDS`` on it is ``t_merge``; it rises in a straight line to 1 at ``SHORT_WORDS``, but leaves ``least_room``:
+    ``1 - max(least_room, (1 - t_merge) * clip((words - 13) / (26 - 13), 0, 1))``. A higher ``t_merge`` holds for all.
     """
     part = np.clip((np.asarray(words, dtype=np.float64) - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS), 0.0, 1.0)
-    required: NDArray[np.float64] = 1.0 - np.maximum(LEAST_ROOM, (1.0 - t_merge) * part)
+    required: NDArray[np.float64] = 1.0 - np.maximum(least_room, (1.0 - t_merge) * part)
     return np.maximum(required, t_merge)

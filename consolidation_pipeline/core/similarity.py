@@ -1,6 +1,6 @@
 """Every pair of similar rows, exactly: nothing is sampled, and nothing depends on the order of the rows."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
@@ -71,7 +71,11 @@ def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0
     Peak memory besides ``x``: that of ``iter_similar_pairs`` plus twice the result (12 bytes per pair).
     ValueError: ``x``, ``threshold`` or ``known`` is not as described; the message says which.
     """
-    parts = list(iter_similar_pairs(x, threshold, known=known))
+    return concatenate_pairs(list(iter_similar_pairs(x, threshold, known=known)))
+
+
+def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
+    """The pairs of all ``parts``, one after the other."""
     return SimilarPairs(
         np.concatenate([np.empty(0, np.int32), *(part.i for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.j for part in parts)]),

@@ -8,15 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.similarity import SimilarPairs, iter_similar_pairs
+from consolidation_pipeline.core.similarity import SimilarPairs, concatenate_pairs, iter_similar_pairs, reaches
 from consolidation_pipeline.service.calibration import calibrate_thresholds
 from consolidation_pipeline.service.judging import judge_pairs
 from consolidation_pipeline.service.nodes import centered, load_graph_nodes, variant_keys
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import Neighbors, Nodes
+from consolidation_pipeline.store.graph import TOPIC, Neighbors, Nodes
 from consolidation_pipeline.store.vectors_io import Vectors
+
+# Pairs near enough to be judged, which takes their texts: about 100 MB, and no text is read twice below that.
+JUDGED_TOGETHER = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -78,10 +81,25 @@ def _compare(
     """The pairs of ``new`` with ``known`` and with each other, in blocks, and the verdict on each."""
     if not new.size:
         return
-    order = np.concatenate([known, new])
+    order = np.concatenate([known, new]).astype(np.int32)
+    waiting: list[SimilarPairs] = []
     for pairs in iter_similar_pairs(vectors[order], run.thresholds["t_pattern"], known=len(known)):
         one, other = order[pairs.i], order[pairs.j]
         # Positions are sorted by id, so a < b holds for ids too.
-        a, b = np.minimum(one, other), np.maximum(one, other)
-        verdict = judge_pairs(connection, run, nodes, SimilarPairs(a, b, pairs.similarity))
-        yield Neighbors(nodes.ids[a], nodes.ids[b], pairs.similarity, verdict)
+        placed = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
+        near = reaches(placed.similarity, run.thresholds["t_suggest"])
+        yield _neighbors(nodes, placed.select(~near), np.full(np.count_nonzero(~near), TOPIC, dtype=np.int16))
+        waiting.append(placed.select(near))
+        if sum(map(len, waiting)) > JUDGED_TOGETHER:
+            yield _judged(connection, run, nodes, waiting)
+            waiting = []
+    yield _judged(connection, run, nodes, waiting)
+
+
+def _judged(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:
+    pairs = concatenate_pairs(waiting)
+    return _neighbors(nodes, pairs, judge_pairs(connection, run, nodes, pairs))
+
+
+def _neighbors(nodes: Nodes, pairs: SimilarPairs, verdict: npt.NDArray[np.int16]) -> Neighbors:
+    return Neighbors(nodes.ids[pairs.i], nodes.ids[pairs.j], pairs.similarity, verdict)

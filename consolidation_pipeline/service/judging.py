@@ -7,12 +7,12 @@ import numpy.typing as npt
 
 from consolidation_pipeline.core.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.overlap import read_words
-from consolidation_pipeline.core.profiles import find_profile, required_similarity
+from consolidation_pipeline.core.profiles import LEAST_ROOM, LEAST_ROOM_OF_FEW, find_profile, required_similarity
 from consolidation_pipeline.core.screening import find_conflicting
 from consolidation_pipeline.core.similarity import SimilarPairs, reaches
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import ASK, MERGE, Nodes
+from consolidation_pipeline.store.graph import ASK, MERGE, TOPIC, Nodes
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import to_uuids
 
@@ -20,24 +20,20 @@ Mask = npt.NDArray[np.bool_]
 
 
 def judge_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
-    """The verdict (m,) on pairs of ``nodes``, whatever their memory types.
+    """The verdict (m,) on pairs of ``nodes`` that reach ``t_suggest``, whatever their memory types.
 
     A threshold that the operator gave is meant as it stands. An automatic one also asks for words in common, and more
     of short texts; what is near enough but has a veto, or is too short, is for a person.
     """
-    verdict = np.zeros(len(pairs), dtype=np.int16)
-    near = np.flatnonzero(reaches(pairs.similarity, run.thresholds["t_suggest"]))
-    rows = np.unique(np.concatenate([pairs.i[near], pairs.j[near]]))
+    rows = np.unique(np.concatenate([pairs.i, pairs.j]))
     ids = to_uuids(nodes.ids[rows])
     loaded = load_texts(connection, ids)
     texts = [loaded[id_] for id_ in ids]
-    close = pairs.select(near)
-    one, other = (np.searchsorted(rows, side).astype(np.int32) for side in (close.i, close.j))
-    at = SimilarPairs(one, other, close.similarity)
-    ask, merge = _judge(run, texts, at)
-    verdict[near[ask]] = ASK
-    free = ~find_conflicting(texts, at.i[merge], at.j[merge])
-    verdict[near[merge]] = np.where(free, MERGE, ASK)
+    one, other = (np.searchsorted(rows, side).astype(np.int32) for side in (pairs.i, pairs.j))
+    ask, merge = _judge(run, texts, SimilarPairs(one, other, pairs.similarity))
+    verdict = np.where(ask, ASK, TOPIC).astype(np.int16)
+    vetoed = find_conflicting(texts, one[merge], other[merge])
+    verdict[merge] = np.where(vetoed, ASK, MERGE)
     return verdict
 
 
@@ -48,10 +44,9 @@ def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask
     words = read_words([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
     profile = find_profile(run.embedder.name, centered=held is not None and held.center is not None)
     alike = words.shared(pairs.i, pairs.j) >= profile.shared_words
-    needed = np.full(len(pairs), t_merge)
-    if held is not None and held.is_measured:
-        needed = required_similarity(t_merge, np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]))
-    merge = reaches(pairs.similarity, needed) & alike
+    shorter = np.minimum(words.distinct[pairs.i], words.distinct[pairs.j])
+    room = LEAST_ROOM if held is not None and held.is_measured else LEAST_ROOM_OF_FEW
+    merge = reaches(pairs.similarity, required_similarity(t_merge, shorter, least_room=room)) & alike
     if run.options.t_merge != "auto":
         merge = reaches(pairs.similarity, t_merge)
     return alike if run.options.t_suggest == "auto" else np.ones_like(alike), merge

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.profiles import (
     CAUTIOUS,
+    LEAST_ROOM,
     LONG_WORDS,
     PROFILES,
     SHORT_WORDS,
     WORDLLAMA,
-    count_words,
     find_profile,
     required_similarity,
     resolve_thresholds,
@@ -34,9 +34,16 @@ def test_only_the_model_that_was_measured_says_so() -> None:
     assert [model for model, profile in PROFILES.items() if profile.measured] == [LOCAL]
 
 
+def test_the_local_model_asks_for_words_in_common_and_estimates_ask_for_none() -> None:
+    for centered in (True, False):
+        assert find_profile(LOCAL, centered=centered).shared_words == 0.5
+        assert find_profile("somebody/new-model", centered=centered).shared_words == 0.0
+
+
 def test_vectors_with_their_mean_need_a_higher_threshold() -> None:
-    assert find_profile(LOCAL).t_merge == WORDLLAMA.t_merge == 0.66
-    assert find_profile(LOCAL, centered=False).t_merge == 0.82
+    centered, plain = find_profile(LOCAL), find_profile(LOCAL, centered=False)
+    assert (centered, plain) == (WORDLLAMA, WORDLLAMA.plain)
+    assert all(plain.thresholds()[name] > value for name, value in centered.thresholds().items())
 
 
 @pytest.mark.parametrize("name", ["text-embedding-3-small", "openai/text-embedding-3-small"])
@@ -66,7 +73,7 @@ def test_an_automatic_merge_threshold_is_never_below_the_profile() -> None:
 
 
 def test_a_given_tier_above_the_one_over_it_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match=r"t_suggest = 0\.7 is above t_merge = 0\.66"):
+    with pytest.raises(InvalidOptionError, match=rf"t_suggest = 0\.7 is above t_merge = {WORDLLAMA.t_merge}"):
         resolve_thresholds(LOCAL, {"t_suggest": 0.7})
 
 
@@ -77,7 +84,7 @@ def test_the_required_similarity_falls_with_the_number_of_words_and_is_bounded(t
     assert required.shape == (len(words),)
     assert (np.diff(required) <= 0).all()
     assert (required >= t).all()
-    assert (required <= max(t, 0.98)).all()
+    assert (required <= max(t, 1.0 - LEAST_ROOM)).all()
 
 
 @settings(deadline=None)
@@ -88,10 +95,7 @@ def test_the_required_similarity_rises_with_the_threshold(one: float, other: flo
 
 
 def test_the_required_similarity_is_the_formula() -> None:
-    found = required_similarity(0.66, [0, SHORT_WORDS, 19, LONG_WORDS, 500])
-    assert found == pytest.approx([0.98, 0.98, 0.83, 0.66, 0.66])
-    assert required_similarity(0.99, 40) == 0.99
-
-
-def test_words_are_counted_once_and_in_lower_case() -> None:
-    assert count_words(["Use JWT, use jwt_2 or OAuth.", "", "…"]).tolist() == [5, 0, 0]
+    assert (SHORT_WORDS, LONG_WORDS, LEAST_ROOM) == (13, 26, 0.01)
+    found = required_similarity(0.61, [0, 13, 14, 18, 26, 500])
+    assert found == pytest.approx([0.99, 0.99, 0.97, 0.85, 0.61, 0.61])
+    assert required_similarity(0.995, 40) == required_similarity(0.995, 1) == 0.995

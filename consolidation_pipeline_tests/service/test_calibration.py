@@ -13,7 +13,8 @@ from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
 from consolidation_pipeline.service import calibration, deriving
 from consolidation_pipeline.service.calibration import Calibrated, calibrate_project, calibrate_thresholds
 from consolidation_pipeline.service.embedding import embed_memories
-from consolidation_pipeline.service.graph import GraphUpdate, load_grouping_nodes, update_similarity_graph
+from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
+from consolidation_pipeline.service.nodes import load_grouping_nodes
 from consolidation_pipeline.service.runs import find_unchanged
 from consolidation_pipeline.store.vectors_io import to_uuids
 from consolidation_pipeline_tests.service.dumps import dump
@@ -144,10 +145,10 @@ def test_other_options_take_it_anew(pipeline: Pipeline, options: dict[str, Any])
 @pytest.mark.usefixtures("few")
 def test_a_given_threshold_wins_and_its_wrong_merges_are_estimated(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    pipeline.configure(t_merge=0.9, t_pattern=0.6)
+    pipeline.configure(t_merge=0.9, t_pattern=0.5)
     held = calibrated(pipeline).snapshot
-    assert (held.thresholds["t_merge"], held.thresholds["t_pattern"]) == (0.9, 0.6)
-    assert held.thresholds["t_suggest"] >= 0.6
+    assert (held.thresholds["t_merge"], held.thresholds["t_pattern"]) == (0.9, 0.5)
+    assert held.thresholds["t_suggest"] >= 0.5
     assert held.report["recommended"]["t_merge"] < 0.9
     at = next(point for point in held.report["curve"] if point["threshold"] == 0.9)
     assert held.report["found"] == at["found"]
@@ -159,7 +160,8 @@ def test_without_centring_the_floor_is_that_for_plain_vectors(pipeline: Pipeline
     pipeline.configure(center=False)
     held = calibrated(pipeline).snapshot
     assert held.center is None
-    assert held.thresholds["t_merge"] >= 0.82
+    assert WORDLLAMA.plain is not None
+    assert held.thresholds["t_merge"] >= WORDLLAMA.plain.t_merge
 
 
 def test_a_snapshot_from_before_options_were_kept_is_taken_anew(pipeline: Pipeline) -> None:
@@ -178,7 +180,8 @@ def test_phases_run_alone_use_the_newest_snapshot_and_take_the_first_one(pipelin
     pipeline.configure(t_merge=0.9)
     with pipeline.open() as run:
         run_phases(run, ["similarity_graph"])
-        assert run.thresholds["t_merge"] == 0.82
+        assert WORDLLAMA.plain is not None
+        assert run.thresholds["t_merge"] == WORDLLAMA.plain.t_merge
     assert versions(pipeline) == [1]
     with pipeline.open() as run:
         run_phases(run, ["threshold_calibration"])
@@ -273,16 +276,17 @@ def test_a_graph_that_grew_with_boilerplate_in_it_is_the_graph_built_at_once(pip
 
 
 @pytest.mark.usefixtures("few")
-def test_merged_memories_are_compared_without_boilerplate_too(pipeline: Pipeline) -> None:
+def test_memories_that_were_merged_stay_compared_without_boilerplate_and_merged_ones_are_not_compared(
+    pipeline: Pipeline,
+) -> None:
     again = [{**row, "id": f"{row['id']}-again", "content": f"Noted: {row['content']}"} for row in placeholders()]
     pipeline.add([*placeholders(), *again])
     pipeline.configure(t_merge=0.7)
     assert pipeline.run().merging.created == 12
-    merged = "FROM {s}.grouping_embeddings g JOIN {s}.consolidated_memories m ON m.id = g.memory_id"
-    assert pipeline.value(f"SELECT count(*) {merged}") == 12
-    assert pipeline.value(f"SELECT count(*) {merged} WHERE m.graph_version IS NULL") == 0
+    own = "SELECT count(*) FROM {s}.grouping_embeddings g JOIN {s}.task_memories m ON m.id = g.memory_id"
+    assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == pipeline.value(own) == 24
     second, graph = update(pipeline)
-    assert (second.taken, second.embedded, graph.compared) == (False, 0, 0)
+    assert (second.taken, second.embedded, graph.nodes, graph.compared) == (False, 0, 24, 0)
 
 
 @pytest.mark.usefixtures("few")

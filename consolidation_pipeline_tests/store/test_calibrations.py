@@ -17,7 +17,7 @@ from consolidation_pipeline.store.calibrations import (
     load_decisions,
 )
 from consolidation_pipeline.store.graph import load_node_vectors
-from consolidation_pipeline.store.grouping import load_node_texts, load_text_hashes, replace_grouping_vectors
+from consolidation_pipeline.store.grouping import load_text_hashes, replace_grouping_vectors
 from consolidation_pipeline.store.memories import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.schema import SCHEMA
@@ -26,7 +26,6 @@ from consolidation_pipeline_tests.store.planting import (
     MODEL,
     new_memory,
     plant_memories,
-    plant_merged,
     plant_project,
     unit_vector,
 )
@@ -115,12 +114,11 @@ def replace(
 def test_vectors_for_grouping_take_the_place_of_plain_ones_unless_these_are_asked_for(
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
-    merged = plant_merged(connection, project, "ab", raw[:2], seed=5)
-    replace(connection, project, {raw[1]: "h1", merged: "h1"}, {"h1": unit_vector(9)}, None)
+    replace(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
     ids, vectors = load_node_vectors(connection, project.id, MODEL, 3)
     found = dict(zip(to_uuids(ids), vectors.tolist(), strict=True))
     assert found[raw[0]] == unit_vector(0).tolist()
-    assert found[raw[1]] == found[merged] == unit_vector(9).tolist()
+    assert found[raw[1]] == found[raw[3]] == unit_vector(9).tolist()
     _, plain = load_node_vectors(connection, project.id, MODEL, 3, plain=True)
     assert plain[to_uuids(ids).index(raw[1])].tolist() == unit_vector(1).tolist()
 
@@ -137,12 +135,3 @@ def test_only_what_was_checked_is_forgotten_and_known_texts_need_no_new_vector(
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h3"}
     replace(connection, project, {}, {}, None)
     assert load_text_hashes(connection, project.id, MODEL) == {}
-
-
-def test_texts_of_raw_and_merged_memories_are_those_that_are_embedded(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
-    merged = plant_merged(connection, project, "ab", raw[:2], seed=5)
-    texts = load_node_texts(connection, [raw[0], merged])
-    assert texts.keys() == {raw[0], merged}
-    assert all(texts.values())

@@ -10,9 +10,14 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
+from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.graph import (
+    ASK,
+    MERGE,
+    TOPIC,
     Member,
+    Neighbors,
     append_neighbors,
     clear_neighbors,
     load_clusters,
@@ -28,7 +33,7 @@ from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.reverting import revert_changes
-from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
+from consolidation_pipeline.store.schema import SCHEMA, task_memories
 from consolidation_pipeline.store.vectors_io import to_ids, to_uuids
 from consolidation_pipeline_tests.store.planting import (
     MODEL,
@@ -52,17 +57,29 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
     return ids
 
 
-def _connect(connection: Connection, project: Project, ids: list[UUID], model: str = MODEL) -> None:
-    """All pairs of ``ids``."""
+def _all_pairs(ids: list[UUID]) -> Neighbors:
+    """All pairs of ``ids``, from topic to merge."""
     pairs = [(a, b) for n, a in enumerate(sorted(ids)) for b in sorted(ids)[n + 1 :]]
-    similarity = np.linspace(0.6, 0.9, len(pairs), dtype=np.float32)
     a, b = (to_ids(side) for side in zip(*pairs, strict=True))
-    append_neighbors(connection, project.id, model, a, b, similarity)
+    verdict = np.linspace(TOPIC, MERGE, len(pairs)).astype(np.int16)
+    return Neighbors(a, b, np.linspace(0.6, 0.9, len(pairs), dtype=np.float32), verdict)
+
+
+def _connect(connection: Connection, project: Project, ids: list[UUID], model: str = MODEL) -> None:
+    append_neighbors(connection, project.id, model, [_all_pairs(ids)])
+
+
+def _part(pairs: Neighbors, part: slice) -> Neighbors:
+    return Neighbors(*(column[part] for column in vars(pairs).values()))
+
+
+def _rows(pairs: Neighbors) -> list[tuple[UUID, UUID, float, int]]:
+    columns = (to_uuids(pairs.a), to_uuids(pairs.b), pairs.similarity.tolist(), pairs.verdict.tolist())
+    return sorted(zip(*columns, strict=True))
 
 
 def _pairs(connection: Connection, project: Project, model: str = MODEL) -> set[tuple[UUID, UUID]]:
-    a, b, _ = load_neighbors(connection, project.id, model, 0.0)
-    return set(zip(to_uuids(a), to_uuids(b), strict=True))
+    return {row[:2] for row in _rows(load_neighbors(connection, project.id, model, 0.0))}
 
 
 def _archive(connection: Connection, project: Project, id_: UUID) -> int:
@@ -80,28 +97,35 @@ def test_nodes_are_what_can_be_compared_and_their_vectors_stand_in_the_same_orde
     update_rows(connection, author(project), task_memories, hide, operation="merge")
     _archive(connection, project, raw[3])
     plant_memories(connection, project, [new_memory("no vector")])
-    mark_compared(connection, raw[:1], 4)
+    mark_compared(connection, to_ids(raw[:1]), 4)
 
     nodes = load_nodes(connection, project.id, MODEL)
     ids, vectors = load_node_vectors(connection, project.id, MODEL, 3)
-    expected = sorted([*raw[:3], merged])
-    assert to_uuids(nodes.ids) == to_uuids(ids) == expected
-    at = {id_: n for n, id_ in enumerate(expected)}
-    assert {id_: nodes.kind[n] for id_, n in at.items()} == dict.fromkeys(raw[:3], "raw") | {merged: "merged"}
-    assert {id_: int(nodes.graph_version[n]) for id_, n in at.items()} == dict.fromkeys(expected, -1) | {raw[0]: 4}
-    assert [to_uuids(nodes.merged_into[[at[id_]]]) for id_ in raw[:2]] == [[merged], [merged]]
-    assert nodes.merged_into[at[merged]] == nodes.merged_into[at[raw[2]]] == b""
-    assert nodes.reused.sum() == 3 * 2 + 9
-    assert np.array_equal(vectors[at[raw[2]]], unit_vector(2))
-    assert np.array_equal(vectors[at[merged]], unit_vector(5))
-    assert to_uuids(nodes.select(nodes.kind == "merged").ids) == [merged]
+    assert to_uuids(nodes.ids) == to_uuids(ids) == raw[:3]
+    assert nodes.graph_version.tolist() == [4, -1, -1]
+    assert to_uuids(nodes.merged_into[:2]) == [merged, merged]
+    assert nodes.merged_into[2] == b""
+    assert nodes.reused.tolist() == [2, 2, 2]
+    assert nodes.memory_type.tolist() == ["learning"] * 3
+    assert np.array_equal(vectors, np.stack([unit_vector(n) for n in range(3)]))
+    assert to_uuids(nodes.select(nodes.merged_into == b"").ids) == [raw[2]]
+    assert to_uuids(nodes.select(np.array([2, 0])).ids) == [raw[2], raw[0]]
+
+
+def test_repeats_are_those_of_equal_normalised_text(connection: Connection, project: Project) -> None:
+    texts = {"a": "Use JWT.", "b": "use  jwt", "c": "Use OAuth."}
+    raw = plant_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in texts.items()])
+    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(3)]), MODEL)
+    nodes = load_nodes(connection, project.id, MODEL)
+    repeats = dict(zip(to_uuids(nodes.ids), to_uuids(nodes.repeats), strict=True))
+    assert repeats[raw[0]] == repeats[raw[1]] != repeats[raw[2]]
 
 
 def test_an_empty_project_has_no_nodes(connection: Connection, project: Project) -> None:
     assert len(load_nodes(connection, project.id, MODEL)) == 0
     assert load_node_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
     assert load_dimension(connection, project.id, MODEL) == 0
-    assert load_neighbors(connection, project.id, MODEL, 0.5)[2].shape == (0,)
+    assert load_neighbors(connection, project.id, MODEL, 0.5).similarity.shape == (0,)
 
 
 def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
@@ -113,17 +137,38 @@ def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Pro
     assert len(load_node_vectors(connection, project.id, MODEL, 3)[0]) == 3
 
 
-def test_neighbors_are_those_at_the_threshold_or_above_by_id(
+def test_neighbors_are_those_at_the_threshold_or_above(
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
     _connect(connection, project, raw)
-    a, b, similarity = load_neighbors(connection, project.id, MODEL, float(np.float32(0.9)))
-    assert (to_uuids(a), to_uuids(b), similarity.tolist()) == ([raw[2]], [raw[3]], [np.float32(0.9)])
-    a, b, similarity = load_neighbors(connection, project.id, MODEL, 0.0)
-    assert similarity.dtype == np.float32
-    pairs = list(zip(to_uuids(a), to_uuids(b), strict=True))
-    assert pairs == sorted(pairs)
-    assert len(pairs) == 6
+    found = load_neighbors(connection, project.id, MODEL, float(np.float32(0.9)))
+    assert _rows(found) == [(raw[2], raw[3], float(np.float32(0.9)), MERGE)]
+    assert (found.similarity.dtype, found.verdict.dtype) == (np.float32, np.int16)
+    found = load_neighbors(connection, project.id, MODEL, 0.0)
+    assert _rows(found) == _rows(_all_pairs(raw))
+    assert set(found.verdict.tolist()) == {TOPIC, ASK, MERGE}
+
+
+def test_pairs_come_block_by_block_and_are_counted(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    whole = _all_pairs(raw)
+    blocks = (_part(whole, part) for part in (slice(0, 2), slice(2, 2), slice(2, 6)))
+    assert append_neighbors(connection, project.id, MODEL, blocks) == 6
+    assert append_neighbors(connection, project.id, MODEL, []) == 0
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(whole)
+
+
+def test_too_many_pairs_are_refused_and_those_before_are_undone_with_the_transaction(
+    connection: Connection, project: Project, raw: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _all_pairs(raw)
+    blocks = [_part(whole, part) for part in (slice(0, 4), slice(4, 6))]
+    monkeypatch.setattr(graph, "MOST_PAIRS", 5)
+    refused = pytest.raises(TooManyPairsError, match=r"more than 5 pairs .* set a higher t_pattern")
+    with refused, connection.begin_nested():
+        append_neighbors(connection, project.id, MODEL, blocks)
+    assert _pairs(connection, project) == set()
+    monkeypatch.setattr(graph, "MOST_PAIRS", 6)
+    assert append_neighbors(connection, project.id, MODEL, blocks) == 6
 
 
 def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
@@ -133,7 +178,7 @@ def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
     _connect(connection, project, raw)
     _connect(connection, project, raw, model="other")
     _connect(connection, other, raw)
-    mark_compared(connection, raw, 1)
+    mark_compared(connection, to_ids(raw), 1)
     assert prune_neighbors(connection, project.id, MODEL) == 0
     save_embeddings(connection, "task_memories", to_ids(raw[1:2]), unit_vector(8)[None], MODEL)
     undo = _archive(connection, project, raw[3])
@@ -141,7 +186,7 @@ def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
     assert _pairs(connection, project) == {(raw[0], raw[2])}
     assert len(_pairs(connection, project, "other")) == len(_pairs(connection, other)) == 6
 
-    mark_compared(connection, raw, 1)
+    mark_compared(connection, to_ids(raw), 1)
     revert_changes(connection, author(project), [undo], group_id=uuid4(), reason=None)
     versions = dict(connection.execute(text(f"SELECT id, graph_version FROM {task_memories}")).tuples().all())
     assert [versions[id_] for id_ in raw] == [1, 1, 1, None]
@@ -150,26 +195,21 @@ def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
     assert len(_pairs(connection, project, "other")) == 6
 
 
-def test_a_merged_memory_that_is_undone_takes_its_pairs_along(
+def test_pairs_are_kept_while_their_memories_are_merged_and_undone(
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
+    _connect(connection, project, raw)
+    mark_compared(connection, to_ids(raw), 1)
+    before = newest_change(connection)
     merged = plant_merged(connection, project, "ab", raw[:2], seed=5)
-    insert = newest_change(connection)
-    mark_compared(connection, [*raw, merged], 1)
-    _connect(connection, project, [*raw[2:], merged])
-    values = {"embedding": "[0,0,1]", "details": {"x": 1}}
-    update = [Change(merged, uuid4(), values, 1)]
-    update_rows(connection, author(project), consolidated_memories, update, operation="merge")
-    assert prune_neighbors(connection, project.id, MODEL) == 2
-    mark_compared(connection, [merged], 1)
-    _connect(connection, project, [raw[0], merged])
-    revert_changes(connection, author(project), [insert + 1], group_id=uuid4(), reason=None)
-    assert _pairs(connection, project) == {(raw[2], raw[3])}
-    nodes = load_nodes(connection, project.id, MODEL)
-    assert nodes.graph_version[nodes.kind == "merged"].tolist() == [-1]
-    _connect(connection, project, [raw[1], merged])
-    revert_changes(connection, author(project), [insert], group_id=uuid4(), reason=None)
-    assert _pairs(connection, project) == {(raw[2], raw[3])}
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw[:2]]
+    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    assert prune_neighbors(connection, project.id, MODEL) == 0
+    changes = list(range(before + 1, newest_change(connection) + 1))
+    revert_changes(connection, author(project), changes, group_id=uuid4(), reason=None)
+    assert prune_neighbors(connection, project.id, MODEL) == 0
+    assert len(_pairs(connection, project)) == 6
+    assert load_nodes(connection, project.id, MODEL).graph_version.tolist() == [1] * 4
 
 
 def _members(raw: list[UUID], **fields: Any) -> list[Member]:
@@ -198,6 +238,16 @@ def test_equal_groups_are_not_written_again(connection: Connection, project: Pro
     assert {row.job_id for row in before} == {first}
 
 
+def test_only_rows_that_differ_are_written(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    first, second = uuid4(), uuid4()
+    replace_clusters(connection, project.id, first, _members(raw))
+    before = {row.member_id: row for row in _places(connection)}
+    replace_clusters(connection, project.id, second, _members(raw, similarity=0.5))
+    after = {row.member_id: row for row in _places(connection)}
+    assert {id_ for id_ in after if after[id_] != before[id_]} == {raw[1]}
+    assert after[raw[1]].job_id == second
+
+
 def test_other_groups_take_their_place(connection: Connection, project: Project, raw: list[UUID]) -> None:
     other = plant_project(connection, "other")
     replace_clusters(connection, other.id, None, _members(raw))
@@ -213,8 +263,9 @@ def test_other_groups_take_their_place(connection: Connection, project: Project,
         assert [(m.tier, m.cluster_key, m.member_id, m.details) for m in held] == [
             (m.tier, m.cluster_key, m.member_id, m.details) for m in changed
         ]
-        jobs = f"SELECT DISTINCT job_id FROM {SCHEMA}.memory_clusters WHERE project_id = :project"
-        assert connection.execute(text(jobs), {"project": project.id}).scalars().all() == ([job] if changed else [])
+        jobs = f"SELECT count(*) FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND job_id = :job"
+        written = connection.execute(text(jobs), {"project": project.id, "job": job}).scalar_one()
+        assert bool(written) == bool(changed)
     assert len(load_clusters(connection, other.id, "merge")["one"]) == 2
 
 

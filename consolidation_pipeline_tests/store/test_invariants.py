@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store import invariants
 from consolidation_pipeline.store.calibrations import Calibration, append_calibration
-from consolidation_pipeline.store.graph import Member, append_neighbors, replace_clusters
+from consolidation_pipeline.store.graph import MERGE, Member, Neighbors, append_neighbors, replace_clusters
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings, save_relevance
 from consolidation_pipeline.store.projects import Project
@@ -90,7 +90,8 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
     save_relevance(connection, "task_memories", to_ids(raw[2:3]), np.array([0.5]), NOW)
     save_relevance(connection, "consolidated_memories", to_ids([m, n]), np.array([0.5, 2.0]), NOW)
     low, high = sorted(raw[:2])
-    append_neighbors(connection, project.id, MODEL, to_ids([low]), to_ids([high]), np.array([0.97], np.float32))
+    pair = Neighbors(to_ids([low]), to_ids([high]), np.array([0.97], np.float32), np.array([MERGE], np.int16))
+    append_neighbors(connection, project.id, MODEL, [pair])
     append_calibration(connection, project.id, MODEL, Calibration(1, None, {"t_merge": 0.95}, 3))
     details = {"weakest_new_pair": 0.95}
     members = [Member("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]

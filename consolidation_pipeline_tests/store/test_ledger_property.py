@@ -144,7 +144,7 @@ class Garden:
 
     def score(self) -> None:
         self.connection.execute(text(f"UPDATE {task_memories} SET relevance_score = random(), graph_version = 1"))
-        self.connection.execute(text(f"UPDATE {consolidated_memories} SET relevance_at = now(), graph_version = 1"))
+        self.connection.execute(text(f"UPDATE {consolidated_memories} SET relevance_at = now()"))
 
     def revert(self, to: int) -> None:
         """Undo what stands since the state with this number, at once or one by one, newest first."""

@@ -7,13 +7,15 @@ import sys
 import uuid
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import CheckConstraint, event, text
+from sqlalchemy import CheckConstraint, Connection, event, text
 
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.calibrations import Calibration, append_calibration, load_calibration
 from consolidation_pipeline.store.engine import (
     Engine,
     check_schema,
@@ -25,7 +27,20 @@ from consolidation_pipeline.store.engine import (
     upgrade,
     with_driver,
 )
+from consolidation_pipeline.store.graph import load_neighbors, load_nodes
+from consolidation_pipeline.store.memories import save_embeddings
+from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.schema import SCHEMA, metadata
+from consolidation_pipeline.store.vectors_io import to_ids
+from consolidation_pipeline_tests.store.planting import (
+    MODEL,
+    contents,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+    unit_vector,
+)
 
 UPGRADE = """
 import sys
@@ -89,6 +104,62 @@ def test_downgrade_to_base_leaves_nothing_and_upgrade_brings_it_back(engine: Eng
         check_schema(engine)
     upgrade(engine)
     assert _relations(engine) == before
+
+
+PAIR = (
+    f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity{{}}) "
+    f"SELECT project_id, embedding_model, min(id::text)::uuid, max(id::text)::uuid, 0.9{{}} "
+    f"FROM {SCHEMA}.task_memories WHERE embedding_model IS NOT NULL GROUP BY 1, 2"
+)
+
+
+def _plant_garden(connection: Connection) -> None:
+    """Two embedded memories that were compared, the memory they were merged to, and a calibration."""
+    project = plant_project(connection)
+    raw = plant_memories(connection, project, [new_memory(key) for key in "ab"])
+    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(2)]), MODEL)
+    plant_merged(connection, project, "ab", raw)
+    append_calibration(connection, project.id, MODEL, Calibration(1, unit_vector(1), {"t_merge": 0.9}, 2))
+    connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET graph_version = 1"))
+    connection.execute(text(PAIR.format(", verdict", ", 2")))
+
+
+def test_the_graph_of_an_older_schema_is_forgotten_and_nothing_else(engine: Engine) -> None:
+    with engine.begin() as connection:
+        _plant_garden(connection)
+        before = contents(connection)
+    downgrade(engine, "0001")
+    with engine.begin() as connection:
+        assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_neighbors")).scalar_one() == 0
+        compared = "SELECT count(*) FROM {}.{} WHERE graph_version IS NOT NULL"
+        for table in ("task_memories", "consolidated_memories"):
+            assert connection.execute(text(compared.format(SCHEMA, table))).scalar_one() == 0
+            connection.execute(text(f"UPDATE {SCHEMA}.{table} SET graph_version = 1"))
+        connection.execute(text(PAIR.format("", "")))
+    with pytest.raises(SchemaOutOfDateError):
+        check_schema(engine)
+    upgrade(engine)
+    check_schema(engine)
+    with engine.connect() as connection:
+        project = get_project(connection, "garden")
+        assert contents(connection) == before
+        assert len(load_neighbors(connection, project.id, MODEL, 0.0)) == 0
+        nodes = load_nodes(connection, project.id, MODEL)
+        held = load_calibration(connection, project.id, MODEL)
+    assert len(nodes) == 2
+    assert held is not None
+    # The next run takes a new one, as these are not its options, and with it everything counts as not compared.
+    assert (held.version, held.options, held.report) == (1, {}, {})
+
+
+def test_deleting_a_project_by_cascade_works_again_after_a_downgrade(engine: Engine) -> None:
+    with engine.begin() as connection:
+        _plant_garden(connection)
+    downgrade(engine, "0001")
+    with engine.begin() as connection:
+        connection.execute(text(PAIR.format("", "")))
+        connection.execute(text(f"DELETE FROM {SCHEMA}.projects"))
+        assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_neighbors")).scalar_one() == 0
 
 
 def test_the_migrated_schema_is_the_one_that_code_queries(engine: Engine) -> None:

@@ -32,7 +32,7 @@ from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import Member
+from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
 from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.knowledge import MergedMemory, load_sources, write_merged
 from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
@@ -54,7 +54,7 @@ from consolidation_pipeline_tests.store.planting import (
 BOOKKEEPING = {
     "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
     "last_accessed_at is_consolidated is_archived content_tsv",
-    "consolidated_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at "
+    "consolidated_memories": "embedding embedding_model embedding_dim relevance_score relevance_at "
     "reuse_count last_accessed_at content_tsv",
     "playbook_entries": "embedding embedding_model embedding_dim",
     "memory_relations": "",
@@ -134,7 +134,7 @@ class World:
         archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
         update_rows(connection, author(self.project), task_memories, archive, operation="archive")
         self.job = append_job(connection, self.project.id, **JOB)
-        connection.execute(text(f"CREATE TABLE {SCRATCH} (id uuid, embedding vector, a uuid, b uuid, similarity real)"))
+        connection.execute(text(f"CREATE TABLE {SCRATCH} (id uuid, embedding vector)"))
         self.by_parameter: dict[str, Any] = JOB | {
             "project": self.project,
             "project_id": self.project.id,
@@ -170,9 +170,6 @@ class World:
             "config": {},
             "consolidation_enabled": True,
             "parameters": {},
-            "a": to_ids([min(self.raw)]),
-            "b": to_ids([max(self.raw)]),
-            "similarity": np.array([0.9], np.float32),
             "vectors": vectors,
             "scores": np.ones(8),
             "relevance": np.ones(8),
@@ -181,20 +178,22 @@ class World:
             "reason": "test",
             "operation": "edit",
         }
+        ends = to_ids([min(self.raw)]), to_ids([max(self.raw)])
+        pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
         self.by_function: dict[str, dict[str, Any]] = {
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "append_job": {"project_id": plant_project(connection, "other").id},
+            "append_neighbors": {"found": [pair]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
             "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
-            "copy_pairs": {"target": f"{SCRATCH} (a, b, similarity)"},
             "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
             "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
             "create_project": {"slug": "new"},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
-            "load_pairs": {"query": f"SELECT a, b, similarity FROM {SCHEMA}.memory_neighbors"},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
+            "mark_compared": {"ids": to_ids(self.raw)},
             "lock_rows": {"condition": "true"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.graph import TOPIC, Neighbors, append_neighbors, load_neighbors
 from consolidation_pipeline.store.jobs import append_event, append_job
 from consolidation_pipeline.store.ledger import Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import (
@@ -22,7 +24,9 @@ from consolidation_pipeline.store.projects import (
     list_projects,
 )
 from consolidation_pipeline.store.schema import SCHEMA, metadata, playbook_entries, task_memories
+from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
+    MODEL,
     author,
     new_memory,
     plant_memories,
@@ -106,6 +110,10 @@ def test_deleting_leaves_the_ledger_and_what_outlives_a_project(engine: Engine) 
         columns = "project_id, purpose, model, prompt_hash, status"
         call = f"INSERT INTO {SCHEMA}.llm_calls ({columns}) VALUES (:project, '', '', '', 'failed')"
         connection.execute(text(call), {"project": gone.id})
+        low, high = (to_ids([id_]) for id_ in sorted(raw))
+        pair = Neighbors(low, high, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
+        for project in (kept, gone):
+            append_neighbors(connection, project.id, MODEL, [pair])
     with engine.begin() as connection:
         delete_project(connection, gone)
     with engine.connect() as connection:
@@ -121,4 +129,5 @@ def test_deleting_leaves_the_ledger_and_what_outlives_a_project(engine: Engine) 
         }
         assert left["consolidation_changes"] == 4
         assert [project.slug for project in list_projects(connection)] == ["kept"]
+        assert len(load_neighbors(connection, kept.id, MODEL, 0.0)) == 1
         assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_files")).scalar_one() == 1

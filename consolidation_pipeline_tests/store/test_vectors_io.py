@@ -1,4 +1,4 @@
-"""Vectors and pairs travel between NumPy and Postgres bit by bit, and what no similarity can use does not travel."""
+"""Vectors and columns travel between NumPy and Postgres bit by bit, and what no similarity can use does not travel."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from consolidation_pipeline.store.vectors_io import (
     Ids,
     Vectors,
     copy_columns,
-    copy_pairs,
     copy_vectors,
     load_columns,
-    load_pairs,
     load_vectors,
     to_ids,
     to_uuids,
@@ -32,9 +30,8 @@ TRAILING_ZEROS = [UUID(int=0), UUID(int=1 << 64), UUID("ffffffff-ffff-4fff-bfff-
 
 @pytest.fixture
 def tables(connection: Connection) -> Connection:
-    """A connection with a table of vectors and one of pairs."""
+    """A connection with a table of vectors."""
     connection.execute(text("CREATE TEMP TABLE v (n serial, id uuid, embedding vector) ON COMMIT DROP"))
-    connection.execute(text("CREATE TEMP TABLE p (a uuid, b uuid, similarity real) ON COMMIT DROP"))
     return connection
 
 
@@ -122,17 +119,6 @@ def test_a_query_takes_its_parameters(tables: Connection) -> None:
     assert sorted(to_uuids(ids)) == sorted(wanted)
 
 
-@pytest.mark.parametrize("n", [0, 1, 70_000])
-def test_pairs_come_back_as_they_went(tables: Connection, n: int) -> None:
-    a, b = _ids(n), to_ids([UUID(int=(i << 16) + 5) for i in range(n)])
-    similarity = np.random.default_rng(3).random(n).astype(np.float32)
-    copy_pairs(tables, "p (a, b, similarity)", a, b, similarity)
-    back = load_pairs(tables, "SELECT a, b, similarity FROM p ORDER BY a", {})
-    assert np.array_equal(back[0], a)
-    assert np.array_equal(back[1], b)
-    assert back[2].tobytes() == similarity.tobytes()
-
-
 def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
     copy_vectors(tables, "v (id, embedding)", _ids(2), np.ones((2, 2), np.float32))
     ids, vectors = _load(tables, 2)
@@ -141,20 +127,21 @@ def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
     assert vectors.flags.c_contiguous
 
 
-@pytest.mark.parametrize("n", [0, 1, 5])
+@pytest.mark.parametrize("n", [0, 1, 5, 70_000])
 def test_columns_of_every_kind_come_back_as_they_went(tables: Connection, n: int) -> None:
-    tables.execute(text("CREATE TEMP TABLE c (id uuid, r real, d float8, i integer, b bigint) ON COMMIT DROP"))
-    values = np.array([0.1, -1e30, np.nan, np.inf, 3.0][:n])
+    tables.execute(text("CREATE TEMP TABLE c (id uuid, r real, d float8, s int2, i int4, b bigint) ON COMMIT DROP"))
+    values = np.resize([0.1, -1e30, np.nan, np.inf, 3.0], n)
     given = {
         "id": _ids(n),
         "r": values.astype(np.float32),
         "d": values,
+        "s": (np.arange(n) % 7 - 3).astype(np.int16),
         "i": np.arange(n, dtype=np.int32) - 2,
         "b": np.arange(n, dtype=np.int64) << 40,
     }
-    copy_columns(tables, "c (id, r, d, i, b)", given)
-    kinds = {"id": "S16", "r": ">f4", "d": ">f8", "i": ">i4", "b": ">i8"}
-    loaded = load_columns(tables, "SELECT id, r, d, i, b FROM c ORDER BY id", {}, kinds)
+    copy_columns(tables, "c (id, r, d, s, i, b)", given)
+    kinds = {"id": "S16", "r": ">f4", "d": ">f8", "s": ">i2", "i": ">i4", "b": ">i8"}
+    loaded = load_columns(tables, "SELECT id, r, d, s, i, b FROM c ORDER BY id", {}, kinds)
     for name, column in zip(given, loaded, strict=True):
         assert column.dtype == given[name].dtype
         assert column.tobytes() == given[name].tobytes()
