@@ -160,7 +160,7 @@ def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
 
     x = prepared.centered
     spread = measure_spread(x, np.unique(prepared.repeat, return_index=True)[1])
-    own = pattern_threshold(spread, t_suggest=0.52) if spread else 0.45
+    own = pattern_threshold(spread) if spread else 0.45
     pairs = similarity_join(x, min(own, 0.45))
     methods = {f"{method}, 0.60": (method, 0.60) for method in ("components", "average")}
     methods |= {"average, 0.45": ("average", 0.45), "average, own": ("average", own), "hdbscan": ("hdbscan", 0.60)}

@@ -131,14 +131,14 @@ def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> Spread
     return Spread(_quantile(counts, 0.5), _floored(float(np.median(nearest))), _bound(counts, len(x)), len(sample))
 
 
-def pattern_threshold(spread: Spread, *, t_suggest: float) -> float:
+def pattern_threshold(spread: Spread) -> float:
     """Cosine at and above which memories are on one topic, to three decimals.
 
     Between the median of all pairs and that of nearest neighbours (``PATTERN_POSITION``), but high enough for the graph
-    to stay sparse; at least ``LOWEST_PATTERN`` and never above ``t_suggest``.
+    to stay sparse, and at least ``LOWEST_PATTERN``.
     """
     rule = spread.median + PATTERN_POSITION * (spread.nearest - spread.median)
-    return min(round(max(rule, spread.bound, LOWEST_PATTERN), 3), t_suggest)
+    return round(max(rule, spread.bound, LOWEST_PATTERN), 3)
 
 
 def wilson(count: int, total: int) -> Share:

@@ -141,24 +141,26 @@ def resolve_thresholds(
     """The thresholds in force: those ``given``; where one is ``auto`` or missing what is ``recommended``, else the
     profile's.
 
-    A tier that was not given follows the one above it down, so that t_merge >= t_suggest >= t_pattern always holds. An
-    automatic t_merge is never below the profile's.
+    A tier that was not given follows the one that was: the one below it down, the one above it up, so that
+    t_merge >= t_suggest >= t_pattern always holds. An automatic t_merge is never below the profile's.
 
     Raises:
-        InvalidOptionError: a given threshold is above the value of the tier over it.
+        InvalidOptionError: a given threshold is above the one given for the tier over it.
     """
     profile = find_profile(model, centered=centered).thresholds()
     defaults = profile | dict(recommended or {})
     defaults["t_merge"] = max(defaults["t_merge"], profile["t_merge"])
     chosen = {name: value for name, value in given.items() if name in profile and not isinstance(value, str)}
     resolved = {name: float(chosen.get(name, default)) for name, default in defaults.items()}
-    for upper, lower in (("t_merge", "t_suggest"), ("t_suggest", "t_pattern")):
-        if lower not in chosen:
-            resolved[lower] = min(resolved[lower], resolved[upper])
-        elif resolved[lower] > resolved[upper]:
+    for upper, lower in (("t_suggest", "t_pattern"), ("t_merge", "t_suggest"), ("t_merge", "t_pattern")):
+        if lower in chosen and upper not in chosen:
+            resolved[upper] = max(resolved[upper], resolved[lower])
+        elif lower in chosen and resolved[lower] > resolved[upper]:
             raise InvalidOptionError(
-                f"{lower} = {resolved[lower]} is above {upper} = {resolved[upper]} of {model}: set {upper} as well"
+                f"{lower} = {resolved[lower]} is above {upper} = {resolved[upper]}: set one that is not above the other"
             )
+    for upper, lower in (("t_merge", "t_suggest"), ("t_suggest", "t_pattern")):
+        resolved[lower] = min(resolved[lower], resolved[upper])
     return resolved
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,17 +18,19 @@ from consolidation_pipeline.core.similarity import SimilarPairs
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.units import Contents, Units, Verdicts, form_units, load_contents, pair_units
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import ASK, Member, replace_clusters
+from consolidation_pipeline.store.graph import ASK, Member, load_group_details, replace_clusters
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_uuids
 
 # Pairs listed per group that a person decides on: enough to show why, whatever the size of the group.
-_SHOWN_PAIRS = 10
+_SHOWN_PAIRS = 3
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """What was found: groups and units per tier, pairs that a veto kept apart, and a map of the project (SVG)."""
+    """What was found: groups and units per tier, pairs at ``t_merge`` that a veto or their shortness kept apart, and a
+    map of the project (SVG).
+    """
 
     contents: int
     groups: dict[str, int]
@@ -112,7 +114,7 @@ def _merge_details(contents: Contents, units: Units) -> list[dict[str, Any]]:
         mean = total / found
     unlinked = found < sizes * (sizes - 1) // 2
     first = np.unique(contents.of_row, return_index=True)[1]
-    for rows in clustering.members_of(np.where(unlinked[of_content], of_content, -1)):
+    for rows in clustering.members_of(clustering.numbered(np.where(unlinked[of_content], of_content, -1), 1)):
         cohesion = clustering.cohesion(contents.x, first[rows])
         mean[of_content[rows[0]]], lowest[of_content[rows[0]]] = cohesion
     return [
@@ -134,13 +136,21 @@ def _suggest_members(
 ) -> Iterator[Member]:
     close = judged.pairs.select(judged.verdict >= ASK)
     labels = clustering.complete_linkage(len(units), close, run.thresholds["t_suggest"])
-    reasons = _veto_reasons(connection, contents, units, labels, judged)
-    return _unit_members("suggest", contents.x, units, labels, [{"vetoes": listed} for listed in reasons])
+    told = load_group_details(connection, run.project.id, "suggest")
+    keys = [cluster_key(to_uuids(units.ids[members]), ALGORITHM_VERSION) for members in clustering.members_of(labels)]
+    # Texts do not change: what was told of a group of the same members holds while the calibration does.
+    version = run.calibration.version if run.calibration else 0
+    told = {key: details for key, details in told.items() if details.get("calibration") == version}
+    known = np.array([number for number, key in enumerate(keys) if key in told], dtype=np.int64)
+    fresh = _veto_reasons(connection, contents, units, np.where(np.isin(labels, known), -1, labels), judged)
+    reasons = [told[key]["vetoes"] if key in told else fresh.get(number, []) for number, key in enumerate(keys)]
+    details = [{"vetoes": listed, "calibration": version} for listed in reasons]
+    return _unit_members("suggest", contents.x, units, labels, details)
 
 
 def _veto_reasons(
     connection: Connection, contents: Contents, units: Units, labels: Labels, judged: _Judged
-) -> list[list[dict[str, Any]]]:
+) -> dict[int, list[dict[str, Any]]]:
     """Per group the pairs that a person decides on, most similar first, at most ``_SHOWN_PAIRS``, and why."""
     pairs = judged.pairs.select(judged.verdict == ASK)
     inside = pairs.select((labels[pairs.i] >= 0) & (labels[pairs.i] == labels[pairs.j]))
@@ -148,13 +158,15 @@ def _veto_reasons(
     order = np.lexsort((inside.j, inside.i, -inside.similarity, group))
     place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
     shown = inside.select(order[place < _SHOWN_PAIRS])
-    names, sources = to_uuids(units.ids), to_uuids(contents.nodes.ids[units.representatives])
-    texts = load_texts(connection, [sources[unit] for unit in np.unique([shown.i, shown.j]).tolist()])
-    reasons: list[list[dict[str, Any]]] = [[] for _ in range(int(labels.max(initial=-1)) + 1)]
+    named = np.unique([shown.i, shown.j]).tolist()
+    names = dict(zip(named, to_uuids(units.ids[named]), strict=True))
+    sources = dict(zip(named, to_uuids(contents.nodes.ids[units.representatives[named]]), strict=True))
+    texts = load_texts(connection, list(sources.values()))
+    reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for i, j, similarity in zip(shown.i.tolist(), shown.j.tolist(), shown.similarity.tolist(), strict=True):
         found = conflicts(texts[sources[i]], texts[sources[j]])
         told = {"a": str(names[i]), "b": str(names[j]), "similarity": round(similarity, 4)}
-        reasons[labels[i]].append({**told, "conflicts": [str(conflict) for conflict in found]})
+        reasons[int(labels[i])].append({**told, "conflicts": [str(conflict) for conflict in found]})
     return reasons
 
 

@@ -147,13 +147,14 @@ def _with_thresholds(run: Subject, draft: Calibration, spread: Spread | None, pa
 
 
 def _recommended(profile: Profile, advice: Recommendation, spread: Spread | None) -> dict[str, float]:
-    """All four; principles keep the profile's distance below patterns."""
-    t_pattern = min(profile.t_pattern, advice.t_suggest)
-    if spread is not None:
-        t_pattern = pattern_threshold(spread, t_suggest=advice.t_suggest)
+    """All four. In a project so dense that topics need a higher cosine than merging, asking and merging follow:
+    memories that dozens of others are near to were made from one form. Principles keep the profile's distance.
+    """
+    t_pattern = min(profile.t_pattern, advice.t_suggest) if spread is None else pattern_threshold(spread)
+    t_suggest = max(advice.t_suggest, t_pattern)
+    t_merge = max(advice.t_merge, t_suggest)
     t_principle = round(t_pattern - (profile.t_pattern - profile.t_principle), 3)
-    tiers = (advice.t_merge, advice.t_suggest, t_pattern, t_principle)
-    return dict(zip(TIERS, tiers, strict=True))
+    return dict(zip(TIERS, (t_merge, t_suggest, t_pattern, t_principle), strict=True))
 
 
 def _as_merged(run: Subject, pairs: LabelledPairs) -> LabelledPairs:

@@ -1,4 +1,4 @@
-"""What is in force and what is wrong: the database, the schema, the model, Dagster's storage, projects and jobs."""
+"""What is in force and what is wrong: the database, the schema, model and join, Dagster's storage, projects, jobs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from consolidation_pipeline.core.planning import why_no_kernel
 from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
 from consolidation_pipeline.errors import ConsolidationError, SchemaOutOfDateError
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
@@ -51,6 +52,7 @@ def diagnose(settings: Settings) -> Iterator[Finding]:
     checks: list[tuple[str, Callable[[Settings], Iterator[Finding]]]] = [
         ("database", _check_database),
         ("embedding model", _check_model),
+        ("similarity join", _check_join),
         ("Dagster storage", _check_dagster_storage),
         ("Dagster files", _check_dagster_files),
         ("disk", _check_disk),
@@ -113,6 +115,12 @@ def _check_model(settings: Settings) -> Iterator[Finding]:
         return
     dimension = embedder.embed(["Does the model load?"]).shape[1]
     yield Finding("embedding model", "ok", f"{embedder.name}, {dimension} dimensions, inside the package")
+
+
+def _check_join(settings: Settings) -> Iterator[Finding]:
+    del settings
+    reason = why_no_kernel()
+    yield Finding("similarity join", "ok", "compiled for this processor" if reason is None else f"NumPy: {reason}")
 
 
 def _check_dagster_storage(settings: Settings) -> Iterator[Finding]:

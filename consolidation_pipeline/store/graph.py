@@ -17,7 +17,7 @@ from consolidation_pipeline.errors import TooManyPairsError
 from consolidation_pipeline.store.ledger import copy_rows
 from consolidation_pipeline.store.memories import lock_rows
 from consolidation_pipeline.store.schema import SCHEMA
-from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_columns, load_columns, load_vectors
+from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_columns, load_columns, load_packed, load_vectors
 
 # What may become of a pair: it is on one topic at most, a person decides whether it is the same, or it may merge.
 TOPIC, ASK, MERGE = 0, 1, 2
@@ -150,7 +150,7 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
     """Store pairs, block by block; returns how many.
 
     Raises:
-        TooManyPairsError: there are more than ``MOST_PAIRS``; the caller's transaction undoes those before.
+        TooManyPairsError: there are more than ``MOST_PAIRS`` at once; the caller's transaction undoes those before.
     """
     connection.execute(
         text("CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP")
@@ -196,10 +196,11 @@ def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
 def load_neighbors(connection: Connection, project_id: UUID, model: str, threshold: float) -> Neighbors:
     """The pairs at or above ``threshold``, in no order."""
     return Neighbors(
-        *load_columns(
+        *load_packed(
             connection,
-            f"SELECT a, b, similarity, verdict FROM {SCHEMA}.memory_neighbors WHERE project_id = %(project)s "
-            "AND embedding_model = %(model)s AND similarity >= %(threshold)s",
+            "SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '') "
+            f"FROM {SCHEMA}.memory_neighbors WHERE project_id = %(project)s AND embedding_model = %(model)s "
+            "AND similarity >= %(threshold)s GROUP BY get_byte(uuid_send(a), 15)",
             {"project": project_id, "model": model, "threshold": threshold},
             {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"},
         )
@@ -255,6 +256,18 @@ def replace_clusters(connection: Connection, project_id: UUID, job_id: UUID | No
         {"project": project_id},
     )
     connection.execute(text("DROP TABLE formed"))
+
+
+def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
+    """What is told about each group of a tier, by its cluster key."""
+    rows = connection.execute(
+        text(
+            f"SELECT cluster_key, details FROM {SCHEMA}.memory_clusters "
+            "WHERE project_id = :project AND tier = :tier AND is_representative"
+        ),
+        {"project": project_id, "tier": tier},
+    )
+    return {row.cluster_key: row.details for row in rows}
 
 
 def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[str, list[Member]]:

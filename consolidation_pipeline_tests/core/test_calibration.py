@@ -63,7 +63,8 @@ def test_the_spread_is_that_of_all_pairs_when_all_are_sampled() -> None:
     np.fill_diagonal(cosines, -1.0)
     assert found.median == pytest.approx(np.median(off), abs=2e-4)
     assert found.nearest == pytest.approx(np.median(cosines.max(axis=1)), abs=2e-4)
-    assert (found.sampled, found.bound) == (200, -1.0)
+    assert found.bound == pytest.approx(np.quantile(off, 1 - 2 * MOST_PAIRS_PER_MEMORY / 199), abs=1e-3)
+    assert found.sampled == 200
 
 
 @settings(deadline=None, max_examples=15)
@@ -86,6 +87,12 @@ def test_a_sample_is_compared_with_all_rows_in_blocks(monkeypatch: pytest.Monkey
     assert part.sampled == 50
 
 
+def test_few_rows_may_all_be_pairs() -> None:
+    found = measure_spread(rows(2 * MOST_PAIRS_PER_MEMORY + 1), np.arange(2 * MOST_PAIRS_PER_MEMORY + 1))
+    assert found is not None
+    assert found.bound == -1.0
+
+
 @pytest.mark.parametrize("n", [0, 1])
 def test_fewer_than_two_rows_have_no_spread(n: int) -> None:
     assert measure_spread(rows(n), np.arange(n)) is None
@@ -95,22 +102,22 @@ def test_the_graph_of_a_large_project_stays_sparse() -> None:
     x = normalize(rows(600) + 0.6)
     found = measure_spread(x, np.arange(600))
     assert found is not None
-    t_pattern = pattern_threshold(found, t_suggest=0.99)
+    t_pattern = pattern_threshold(found)
     assert len(similarity_join(x, t_pattern)) <= MOST_PAIRS_PER_MEMORY * len(x) * 1.02
     assert len(similarity_join(x, found.bound - 0.02)) > MOST_PAIRS_PER_MEMORY * len(x)
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1), st.floats(LOWEST_PATTERN, 0.99))
-def test_the_topic_threshold_is_bounded(median: float, nearest: float, bound: float, t_suggest: float) -> None:
-    found = pattern_threshold(Spread(median, nearest, bound, 100), t_suggest=t_suggest)
-    assert min(LOWEST_PATTERN, t_suggest) <= found <= t_suggest
+@given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
+def test_the_topic_threshold_is_bounded(median: float, nearest: float, bound: float) -> None:
+    found = pattern_threshold(Spread(median, nearest, bound, 100))
+    assert max(LOWEST_PATTERN, bound) - 1e-3 <= found <= max(LOWEST_PATTERN, bound, nearest, median) + 1e-3
 
 
 def test_the_topic_threshold_lies_between_all_pairs_and_the_nearest() -> None:
-    assert pattern_threshold(Spread(0.0, 0.8, -1.0, 100), t_suggest=0.6) == 0.368
-    assert pattern_threshold(Spread(0.0, 0.8, 0.45, 100), t_suggest=0.6) == 0.45
-    assert pattern_threshold(Spread(0.0, 0.1, -1.0, 100), t_suggest=0.6) == LOWEST_PATTERN
+    assert pattern_threshold(Spread(0.1, 0.9, -1.0, 100)) == 0.468
+    assert pattern_threshold(Spread(0.1, 0.9, 0.5, 100)) == 0.5
+    assert pattern_threshold(Spread(0.0, 0.1, -1.0, 100)) == LOWEST_PATTERN
 
 
 @pytest.mark.parametrize(

@@ -59,9 +59,9 @@ def test_a_given_threshold_wins_over_the_recommended_one() -> None:
     recommended = {"t_merge": 0.7, "t_suggest": 0.6, "t_pattern": 0.35, "t_principle": 0.3}
     assert resolve_thresholds(LOCAL, {"t_merge": "auto"}, recommended=recommended) == recommended
     assert resolve_thresholds(LOCAL, {"t_merge": 0.9}, recommended=recommended)["t_merge"] == 0.9
-    assert resolve_thresholds(LOCAL, {"t_merge": 0.55}, recommended=recommended) == {
-        "t_merge": 0.55,
-        "t_suggest": 0.55,
+    assert resolve_thresholds(LOCAL, {"t_merge": 0.5}, recommended=recommended) == {
+        "t_merge": 0.5,
+        "t_suggest": 0.5,
         "t_pattern": 0.35,
         "t_principle": 0.3,
     }
@@ -73,8 +73,8 @@ def test_an_automatic_merge_threshold_is_never_below_the_profile() -> None:
 
 
 def test_a_given_tier_above_the_one_over_it_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match=rf"t_suggest = 0\.7 is above t_merge = {WORDLLAMA.t_merge}"):
-        resolve_thresholds(LOCAL, {"t_suggest": 0.7})
+    with pytest.raises(InvalidOptionError, match=r"t_pattern = 0\.8 is above t_suggest = 0\.7"):
+        resolve_thresholds(LOCAL, {"t_suggest": 0.7, "t_pattern": 0.8})
 
 
 @settings(deadline=None)

@@ -7,19 +7,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+# Long enough that a word more or less does not matter: short texts must be nearly equal to be merged.
 LESSONS = (
-    "Run the database migrations before deploying the web service, otherwise the health check fails on the new column.",
-    "The payments worker must be restarted after rotating the Stripe webhook secret, since it caches the old one.",
-    "Flaky browser tests in the checkout suite come from animations; disable transitions in the test stylesheet.",
-    "Never call the geocoding provider inside a request handler, queue it, because its latency blocks the thread pool.",
-    "Redis evicts session keys under memory pressure, so sessions belong in their own instance with noeviction.",
-    "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs from the accounting export.",
-    "Terraform state for staging lives in its own bucket; applying with the production backend destroys the cluster.",
-    "The nightly export times out when the reporting replica lags; check replication delay before starting it.",
-    "Feature flags are read once at start-up, therefore toggling one needs a rolling restart of the API pods.",
-    "Large CSV uploads must be streamed to object storage, as reading them into memory kills the container.",
-    "The search index needs the German analyzer for product names, or compound words are never found.",
-    "Keep the OpenAPI client generated from the same commit as the server, mismatched models drop fields silently.",
+    "Run the database migrations before deploying the web service, otherwise the health check fails on the new column "
+    "and the orchestrator rolls the whole release back to the previous image.",
+    "The payments worker must be restarted after rotating the Stripe webhook secret, since it caches the old one and "
+    "rejects every signed event until somebody notices the growing dead letter queue.",
+    "Flaky browser tests in the checkout suite come from animations; disable transitions in the test stylesheet and "
+    "wait for the cart total to settle instead of sleeping between clicks.",
+    "Never call the geocoding provider inside a request handler, queue it, because its latency blocks the thread pool "
+    "and customers see timeouts on pages that have nothing to do with addresses.",
+    "Redis evicts session keys under memory pressure, so sessions belong in their own instance with noeviction, apart "
+    "from rendered fragments and rate limit counters which may disappear at any moment.",
+    "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs from the accounting export "
+    "and the tax office asks the bookkeepers for a corrected statement.",
+    "Terraform state for staging lives in its own bucket; applying with the production backend destroys the cluster "
+    "together with its volumes, peering routes and certificates before anybody can cancel the plan.",
+    "The nightly export times out when the reporting replica lags; check replication delay before starting it and "
+    "pause the heavy dashboards of the analysts while the snapshot is being written.",
+    "Feature flags are read once at start-up, therefore toggling one needs a rolling restart of the API pods, which "
+    "should be announced in the operations channel during office hours.",
+    "Large CSV uploads must be streamed to object storage, as reading them into memory kills the container and "
+    "leaves half imported rows behind that support staff have to clean by hand.",
+    "The search index needs the German analyzer for product names, or compound words are never found and shoppers "
+    "believe that the catalogue lacks items which are in stock at every warehouse.",
+    "Keep the OpenAPI client generated from the same commit as the server, mismatched models drop fields silently "
+    "and mobile releases then show empty screens where profile details ought to appear.",
 )
 
 # Ways in which the same lesson is noted again; none adds a number, a name or a negation.

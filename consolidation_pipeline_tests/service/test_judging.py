@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 
 from consolidation_pipeline.embed import LOCAL_MODEL, Embedder
-from consolidation_pipeline.service import deriving
+from consolidation_pipeline.service import deriving, graph
 from consolidation_pipeline.store.graph import ASK, MERGE, TOPIC
-from consolidation_pipeline_tests.service.lessons import LESSONS, corpus, note, reworded
+from consolidation_pipeline_tests.service.lessons import LESSONS, alone, corpus, note, reworded
 from consolidation_pipeline_tests.service.running import Outcome, Pipeline
 from consolidation_pipeline_tests.service.words import VOCABULARY, WordEmbedder
 
@@ -110,11 +110,18 @@ def test_most_of_the_words_in_common_are_enough(pipeline: Pipeline) -> None:
     assert (verdict(pipeline, "a", "c"), verdict(pipeline, "b", "c")) == (TOPIC, MERGE)
 
 
-def test_a_short_pair_merges_in_a_small_project(pipeline: Pipeline) -> None:
-    pipeline.add(corpus())
+def test_a_short_pair_that_is_nearly_the_same_merges_in_a_small_project(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
     judge(pipeline, SHORT)
     assert verdict(pipeline) == MERGE
     assert tiers(pipeline) == {"merge"}
+
+
+def test_a_short_pair_that_is_less_alike_waits_for_a_person_in_a_small_project_too(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    judge(pipeline, [SHORT[0], "After rotating the webhook secret, restart the payments worker please."])
+    assert verdict(pipeline) == ASK
+    assert tiers(pipeline) == {"suggest"}
 
 
 @pytest.mark.usefixtures("measured")
@@ -155,3 +162,17 @@ def test_pairs_of_different_types_are_judged_like_others(pipeline: Pipeline) -> 
     pipeline.run()
     assert verdict(pipeline) == MERGE
     assert tiers(pipeline) == set()
+
+
+def test_pairs_are_judged_in_blocks(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    query = "SELECT a, b, similarity, verdict FROM {s}.memory_neighbors ORDER BY a, b"
+    pipeline.configure_new(t_merge=0.95, t_suggest=0.9, t_pattern=0.5)
+    pipeline.add(corpus())
+    pipeline.run()
+    whole = pipeline.rows(query)
+    pipeline.write("DELETE FROM {s}.memory_neighbors")
+    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
+    monkeypatch.setattr(graph, "JUDGED_TOGETHER", 5)
+    pipeline.run()
+    assert pipeline.rows(query) == whole
+    assert {row.verdict for row in whole} >= {ASK, MERGE}

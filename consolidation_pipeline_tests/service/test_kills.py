@@ -25,7 +25,6 @@ POINTS = (
     ("merged_memories", 2, "after"),
     ("merged_memories", 4, "before"),
     ("merged_memories", 4, "after"),
-    ("merged_memories", 5, "after"),
     ("decay_scores", 1, "before"),
     ("decay_scores", 1, "after"),
     ("consolidation_report", 1, "before"),

@@ -221,7 +221,7 @@ DETAILS = (
 @settings(deadline=None, max_examples=10)
 @given(
     added=st.lists(st.sets(st.sampled_from(DETAILS), max_size=3), min_size=2, max_size=4),
-    cap=st.sampled_from([200, 8000]),
+    cap=st.sampled_from([400, 8000]),
 )
 def test_every_literal_of_every_source_stands_in_the_merged_memory(
     shared: Pipeline, added: list[set[str]], cap: int
@@ -244,12 +244,12 @@ def test_every_literal_of_every_source_stands_in_the_merged_memory(
 
 
 def test_what_does_not_fit_is_cut_by_whole_sentences_and_listed(pipeline: Pipeline) -> None:
-    pipeline.configure_new(merge_max_chars=200)
+    pipeline.configure_new(merge_max_chars=400)
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")])
     pipeline.run()
     (row,) = merged(pipeline)
     sentences = {normalize_text(part) for part in [*split_sentences(row.content), *row.details["dropped"]]}
-    assert len(row.content) <= 200
+    assert len(row.content) <= 400
     assert {normalize_text(text) for text in (LESSON, f"Note to self: {LESSON}", "Seen again today.")} == sentences
 
 

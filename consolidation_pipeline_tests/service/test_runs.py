@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service import runs
+from consolidation_pipeline.service import recovery, runs
 from consolidation_pipeline.service.recovery import finish_dead_jobs, settle_dead_jobs
 from consolidation_pipeline.service.runs import PHASES, find_unchanged
 from consolidation_pipeline.store import jobs
@@ -171,7 +171,7 @@ def test_the_next_run_marks_the_job_of_a_killed_one_failed_and_goes_on(pipeline:
     done = pipeline.run()
     assert (done.embedded.computed, done.graph.compared, done.merging.created) == (0, 0, len(LESSONS))
     row = job(pipeline, dead_job)
-    assert (row.status, row.error_message) == ("failed", runs.DIED)
+    assert (row.status, row.error_message) == ("failed", recovery.DIED)
     assert row.completed_at is not None
     assert "consolidation.failed" in events(pipeline)
 

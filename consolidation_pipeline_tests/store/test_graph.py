@@ -143,7 +143,8 @@ def test_neighbors_are_those_at_the_threshold_or_above(
     _connect(connection, project, raw)
     found = load_neighbors(connection, project.id, MODEL, float(np.float32(0.9)))
     assert _rows(found) == [(raw[2], raw[3], float(np.float32(0.9)), MERGE)]
-    assert (found.similarity.dtype, found.verdict.dtype) == (np.float32, np.int16)
+    assert found.similarity.dtype == np.float32
+    assert found.verdict.dtype == np.int16
     found = load_neighbors(connection, project.id, MODEL, 0.0)
     assert _rows(found) == _rows(_all_pairs(raw))
     assert set(found.verdict.tolist()) == {TOPIC, ASK, MERGE}

@@ -192,6 +192,7 @@ class World:
             "create_project": {"slug": "new"},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
+            "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "mark_compared": {"ids": to_ids(self.raw)},
             "lock_rows": {"condition": "true"},

@@ -63,8 +63,9 @@ def upgrade() -> None:
         schema="consolidation",
         comment="Vectors for grouping of memories that hold boilerplate; search uses the plain ones.",
     )
-    # The graph is a cache: the next run rebuilds it, as it finds no calibration under its options.
+    # The graph is a cache: the next run rebuilds it.
     op.execute("TRUNCATE consolidation.memory_neighbors")
+    op.execute("UPDATE consolidation.task_memories SET graph_version = NULL")
     op.add_column(
         "memory_neighbors",
         sa.Column(
