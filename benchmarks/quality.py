@@ -139,7 +139,7 @@ def prepare(corpus: Corpus) -> Prepared:
 def merge_methods(prepared: Prepared) -> dict[str, Labels]:
     """Groups of near-duplicates by the simple methods."""
     from consolidation_pipeline.core.clustering import numbered
-    from consolidation_pipeline.core.linkage import complete_linkage
+    from consolidation_pipeline.core.grouping.linkage import complete_linkage
     from consolidation_pipeline.core.similarity import similarity_join
 
     n = len(prepared.repeat)

@@ -71,8 +71,8 @@ def blocks(n: int) -> Iterator[slice]:
 
 
 def join_by(*forms: str) -> Callable[[np.ndarray, float], int]:
-    from consolidation_pipeline.core import planning
-    from consolidation_pipeline.core.products import Join
+    from consolidation_pipeline.core.joining import planning
+    from consolidation_pipeline.core.joining.products import Join
     from consolidation_pipeline.core.similarity import SLACK, _checked
 
     if "compiled" in forms and (reason := planning.why_no_kernel()):

@@ -11,17 +11,17 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.cohesion import (
+from consolidation_pipeline.core.grouping.cohesion import (
     Cohesion,
     GroupSummary,
     cohesion,
     mean_similarities,
     summarize_groups,
 )
-from consolidation_pipeline.core.components import connected_components, strong_pairs
-from consolidation_pipeline.core.labels import Labels, members_of, numbered
-from consolidation_pipeline.core.linkage import average_linkage, complete_linkage
-from consolidation_pipeline.core.representatives import (
+from consolidation_pipeline.core.grouping.components import connected_components, strong_pairs
+from consolidation_pipeline.core.grouping.labels import Labels, members_of, numbered
+from consolidation_pipeline.core.grouping.linkage import average_linkage, complete_linkage
+from consolidation_pipeline.core.grouping.representatives import (
     choose_representative,
     choose_representatives,
     similarities_to,

@@ -9,12 +9,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from consolidation_pipeline.core.clause_reader import read_clauses
-from consolidation_pipeline.core.clauses import Clause
 from consolidation_pipeline.core.memories import normalize_text
-from consolidation_pipeline.core.negation import negations
-from consolidation_pipeline.core.polarity import disputes
-from consolidation_pipeline.core.scanning import Literal, scan
+from consolidation_pipeline.core.vetoes.clause_reader import read_clauses
+from consolidation_pipeline.core.vetoes.clauses import Clause
+from consolidation_pipeline.core.vetoes.negation import negations
+from consolidation_pipeline.core.vetoes.polarity import disputes
+from consolidation_pipeline.core.vetoes.scanning import Literal, scan
 
 __all__ = [
     "EXACT_KINDS",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from consolidation_pipeline.core.literals import Literal, literals, stands_in
 from consolidation_pipeline.core.memories import normalize_text
-from consolidation_pipeline.core.notation import CODE, QUOTED
+from consolidation_pipeline.core.vetoes.notation import CODE, QUOTED
 
 # A sentence and the white space between it and the one before.
 _Piece = tuple[str, str]

@@ -17,7 +17,7 @@ from consolidation_pipeline.core import phrasing
 from consolidation_pipeline.core.literals import conflicts, literals
 from consolidation_pipeline.core.memories import normalize_text
 from consolidation_pipeline.core.merging import split_sentences
-from consolidation_pipeline.core.scanning import Literal, scan
+from consolidation_pipeline.core.vetoes.scanning import Literal, scan
 
 # Longer texts are not varied: an embedding model might cut them off, and what was changed with the end.
 LONGEST = 4_000

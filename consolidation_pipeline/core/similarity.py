@@ -7,8 +7,8 @@ from math import isfinite
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.planning import find_pairs
-from consolidation_pipeline.core.products import Join
+from consolidation_pipeline.core.joining.planning import find_pairs
+from consolidation_pipeline.core.joining.products import Join
 from consolidation_pipeline.core.vectors import as_matrix
 
 # Thresholds are inclusive. float32 rows carry a rounding error of about 1e-7, so without this slack two equal rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from consolidation_pipeline.core.planning import why_no_kernel
+from consolidation_pipeline.core.joining.planning import why_no_kernel
 from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
 from consolidation_pipeline.errors import ConsolidationError, SchemaOutOfDateError
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings

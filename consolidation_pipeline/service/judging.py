@@ -8,8 +8,8 @@ import numpy.typing as npt
 from consolidation_pipeline.core.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.overlap import read_words
 from consolidation_pipeline.core.profiles import LEAST_ROOM, LEAST_ROOM_OF_FEW, find_profile, required_similarity
-from consolidation_pipeline.core.screening import find_conflicting
 from consolidation_pipeline.core.similarity import SimilarPairs, reaches
+from consolidation_pipeline.core.vetoes.screening import find_conflicting
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.graph import ASK, MERGE, TOPIC, Nodes

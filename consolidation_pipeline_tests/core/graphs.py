@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.labels import members_of
+from consolidation_pipeline.core.grouping.labels import members_of
 from consolidation_pipeline.core.similarity import SimilarPairs
 from consolidation_pipeline.core.vectors import normalize
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from consolidation_pipeline.core.clustering import connected_components, group, members_of
-from consolidation_pipeline.core.labels import Labels, numbered
+from consolidation_pipeline.core.grouping.labels import Labels, numbered
 from consolidation_pipeline.core.similarity import SLACK, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.graphs import clustered, on_a_ring, pairs_from

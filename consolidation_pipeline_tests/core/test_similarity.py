@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from consolidation_pipeline.core.planning import find_pairs
-from consolidation_pipeline.core.products import Join
+from consolidation_pipeline.core.joining.planning import find_pairs
+from consolidation_pipeline.core.joining.products import Join
 from consolidation_pipeline.core.similarity import SLACK, SimilarPairs, iter_similar_pairs, reaches, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 

@@ -1,0 +1,1 @@
+"""How ``core.clustering`` forms groups: linkages on the sparse graph, components, cohesion and representatives."""

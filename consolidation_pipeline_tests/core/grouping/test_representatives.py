@@ -1,0 +1,92 @@
+"""Who stands for a group, one group or all at once."""
+
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.representatives import (
+    choose_representative,
+    choose_representatives,
+    similarities_to,
+    similarity_to,
+)
+from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline_tests.core.graphs import clustered
+
+
+def test_similarity_to_the_representative():
+    x = normalize([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0], [-1.0, 0.0]])
+    similarity = similarity_to(x, [0, 1, 3], 0)
+    assert similarity.dtype == np.float32
+    assert similarity == pytest.approx([1.0, np.sqrt(0.5), -1.0])
+
+
+@pytest.mark.parametrize(
+    ("reused", "similar", "ids", "expected"),
+    [
+        ([1, 3, 2], [0.9, 0.1, 0.9], ["a", "b", "c"], 1),
+        ([3, 3, 1], [0.8, 0.9, 1.0], ["a", "b", "c"], 1),
+        ([3, 3, 3], [0.9, 0.9, 0.8], ["z", "b", "a"], 1),
+        ([0, 0], [0.9 + 1e-9, 0.9], ["b", "a"], 1),
+        ([0], [np.nan], ["a"], 0),
+    ],
+)
+def test_the_representative_is_most_reused_then_most_similar_then_first(reused, similar, ids, expected):
+    assert choose_representative(reused, similar, ids) == expected
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([0.8, 0.9]), st.uuids()), min_size=1, unique_by=lambda m: m[2]
+    )
+)
+def test_the_representative_does_not_depend_on_the_order_of_members(members):
+    def chosen(rows: list[tuple[int, float, UUID]]) -> UUID:
+        reused, similar, ids = zip(*rows, strict=True)
+        return ids[choose_representative(reused, similar, ids)]
+
+    assert chosen(members) == chosen(members[::-1]) == chosen(sorted(members))
+
+
+@pytest.mark.parametrize(
+    ("reused", "similar", "ids"), [([], [], []), ([1], [0.5, 0.6], ["a"]), ([1, 2], [0.5, 0.6], ["a"])]
+)
+def test_a_representative_needs_members_described_alike(reused, similar, ids):
+    with pytest.raises(ValueError, match="one of each per member"):
+        choose_representative(reused, similar, ids)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.integers(1, 6), st.integers(0, 999))
+def test_all_groups_at_once_choose_as_each_by_itself(n, groups, seed):
+    rng = np.random.default_rng(seed)
+    labels = np.unique(np.r_[-1, rng.integers(-1, groups, n)], return_inverse=True)[1][1:] - 1
+    reused, similar = rng.integers(0, 3, n), rng.choice([0.8, 0.9, np.nan], n)
+    ids = [UUID(int=int(at)) for at in rng.permutation(n)]
+    found = choose_representatives(labels, reused, similar, np.array([id_.bytes for id_ in ids], dtype="S16"))
+    expected = [
+        members[choose_representative(reused[members], similar[members], [ids[at] for at in members])]
+        for members in members_of(labels)
+    ]
+    assert found.tolist() == expected
+
+
+def test_similarity_of_every_row_to_who_stands_for_its_group():
+    x = clustered(30, 6, 0)
+    labels = np.arange(30) % 4 - 1
+    found = similarities_to(x, labels, np.array([1, 6, 11]))
+    assert found.dtype == np.float32
+    assert np.isnan(found[labels < 0]).all()
+    for number, representative in enumerate([1, 6, 11]):
+        members = np.flatnonzero(labels == number)
+        assert (found[members] == similarity_to(x, members, representative)).all()
+
+
+def test_representatives_need_one_of_each_per_row():
+    with pytest.raises(ValueError, match=r"have lengths \(2, 1, 2, 2\)"):
+        choose_representatives(np.zeros(2, dtype=np.int64), [1], [0.5, 0.6], np.array(["a", "b"]))
