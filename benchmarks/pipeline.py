@@ -76,14 +76,17 @@ PARTS: dict[str, dict[str, str]] = {
     "import": {},
     "embedding_matrix": {},
     "- save vectors": {"consolidation_pipeline.service.embedding": "save_embeddings"},
+    "threshold_calibration": {},
     "similarity_graph": {},
-    "- join, the merged too": {"consolidation_pipeline.service.graph": "similarity_join"},
-    "- write pairs, the merged too": {"consolidation_pipeline.store.graph": "append_neighbors"},
+    "- load": {"consolidation_pipeline.service.graph": "load_graph_nodes"},
+    "- join": {"consolidation_pipeline.service.graph": "iter_similar_pairs"},
+    "- judge pairs": {"consolidation_pipeline.service.graph": "judge_pairs"},
     "clusters": {},
+    "- load nodes and pairs": {"consolidation_pipeline.service.clusters": "load_contents"},
+    "- form units": {"consolidation_pipeline.service.clusters": "form_units"},
     "- write groups": {"consolidation_pipeline.service.clusters": "replace_clusters"},
     "merged_memories": {},
     "- write merges": {"consolidation_pipeline.service.merging": "write_merged"},
-    "- graph of the merged": {"consolidation_pipeline.service.merging": "update_similarity_graph"},
     "decay_scores": {},
     "consolidation_report": {},
     "checks": {"consolidation_pipeline.store.invariants": "find_"},
@@ -163,11 +166,23 @@ def timed(function: Callable[..., Any], step: str, spent: defaultdict[str, float
     def call(*args: Any, **kwargs: Any) -> Any:
         began = time.perf_counter()
         try:
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
         finally:
             spent[step] += time.perf_counter() - began
+        return timed_items(result, step, spent) if isinstance(result, Iterator) else result
 
     return call
+
+
+def timed_items(items: Iterator[Any], step: str, spent: defaultdict[str, float]) -> Iterator[Any]:
+    """``items``, adding the seconds it takes to make them to ``spent[step]``."""
+    while True:
+        began = time.perf_counter()
+        item = next(items, None)
+        spent[step] += time.perf_counter() - began
+        if item is None:
+            return
+        yield item
 
 
 def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple[dict[str, float], int]:

@@ -21,10 +21,13 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.core.similarity import SimilarPairs
 
 SEED = 7
 CONTEXT_CHARS = 1_000
@@ -137,19 +140,35 @@ def prepare(corpus: Corpus) -> Prepared:
 
 
 def merge_methods(prepared: Prepared) -> dict[str, Labels]:
-    """Groups of near-duplicates by the simple methods."""
-    from consolidation_pipeline.core.clustering import numbered
-    from consolidation_pipeline.core.grouping.linkage import complete_linkage
+    """Groups of near-duplicates by the simple methods, and by the project's rules without its vetoes."""
+    from consolidation_pipeline.core.clustering import complete_linkage, numbered
     from consolidation_pipeline.core.similarity import similarity_join
+    from consolidation_pipeline.core.vetoes.screening import find_conflicting
 
-    n = len(prepared.repeat)
+    n, texts = len(prepared.repeat), prepared.corpus.texts
     close = similarity_join(prepared.centered, 0.82)
+    agreeing = close.select(~find_conflicting(texts, close.i, close.j))
     return {
         "exact repeats": numbered(prepared.repeat, 2),
         "greedy leader, plain, 0.95": greedy_leader(prepared.plain, 0.95),
         "complete linkage, plain, 0.95": complete_linkage(n, similarity_join(prepared.plain, 0.95), 0.95),
         "complete linkage, centred, 0.82": complete_linkage(n, close, 0.82),
+        "the same with vetoes": complete_linkage(n, agreeing, 0.82),
+        "calibrated, without vetoes": complete_linkage(n, calibrated_pairs(prepared), 0.5),
     }
+
+
+def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
+    """Pairs that the local model's profile lets merge if no veto is found: cosine by length, words in common."""
+    from consolidation_pipeline.core.overlap import read_words
+    from consolidation_pipeline.core.profiles import WORDLLAMA, required_similarity
+    from consolidation_pipeline.core.similarity import reaches, similarity_join
+
+    pairs = similarity_join(prepared.centered, WORDLLAMA.t_merge)
+    words = read_words(prepared.corpus.texts)
+    shorter = np.minimum(words.distinct[pairs.i], words.distinct[pairs.j])
+    near = reaches(pairs.similarity, required_similarity(WORDLLAMA.t_merge, shorter))
+    return pairs.select(near & (words.shared(pairs.i, pairs.j) >= WORDLLAMA.shared_words))
 
 
 def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
