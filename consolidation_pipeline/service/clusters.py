@@ -22,6 +22,9 @@ from consolidation_pipeline.store.graph import ASK, Member, load_group_details, 
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_uuids
 
+# Why a pair without a veto waits for a person.
+_SHORT = "length: too few words to be sure at this similarity"
+
 # Pairs listed per group that a person decides on: enough to show why, whatever the size of the group.
 _SHOWN_PAIRS = 3
 
@@ -164,9 +167,9 @@ def _veto_reasons(
     texts = load_texts(connection, list(sources.values()))
     reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for i, j, similarity in zip(shown.i.tolist(), shown.j.tolist(), shown.similarity.tolist(), strict=True):
-        found = conflicts(texts[sources[i]], texts[sources[j]])
+        found = [str(conflict) for conflict in conflicts(texts[sources[i]], texts[sources[j]])] or [_SHORT]
         told = {"a": str(names[i]), "b": str(names[j]), "similarity": round(similarity, 4)}
-        reasons[int(labels[i])].append({**told, "conflicts": [str(conflict) for conflict in found]})
+        reasons[int(labels[i])].append({**told, "conflicts": found})
     return reasons
 
 
