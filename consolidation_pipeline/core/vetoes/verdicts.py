@@ -135,7 +135,7 @@ def _differ(x: int, y: int, r: Readings) -> bool:
             ours, theirs = r.flags[at], r.flags[place]
             opposite += ((ours & LOW) * (theirs & HIGH) | (ours & HIGH) * (theirs & LOW)) != 0
             crossed += (ours ^ theirs) & LEFT != 0
-            same += (ours ^ theirs) & LEFT == 0 and ours & BEFORE == 0
+            same += (ours ^ theirs) & LEFT == 0 and (ours & LEFT != 0 or ours & BEFORE == 0)
     if crossed > same and _has(x, LEFT, r) and _has(y, LEFT, r):
         opposite += 1
     if (low < _ASKED) == (high < _ASKED):

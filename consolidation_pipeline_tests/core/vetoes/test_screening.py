@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.literals import conflicts
@@ -57,6 +57,7 @@ def test_bulk_and_pairwise_agree_on_any_texts(given_texts: list[str]) -> None:
 
 @settings(deadline=None, max_examples=200)
 @given(sentences, st.sampled_from(WORDS), st.integers(0, 14))
+@example("the before cache before", "before", 0)
 def test_bulk_and_pairwise_agree_on_texts_one_word_apart(text: str, word: str, at: int) -> None:
     words = text.split()
     other = " ".join([*words[:at], word, *words[at + 1 :]])
