@@ -161,14 +161,19 @@ def merge_methods(prepared: Prepared) -> dict[str, Labels]:
 def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
     """Pairs that the local model's profile lets merge if no veto is found: cosine by length, words in common."""
     from consolidation_pipeline.core.overlap import read_words
-    from consolidation_pipeline.core.profiles import WORDLLAMA, required_similarity
-    from consolidation_pipeline.core.similarity import reaches, similarity_join
+    from consolidation_pipeline.core.profiles import WORDLLAMA, are_near_duplicates
+    from consolidation_pipeline.core.similarity import similarity_join
 
     pairs = similarity_join(prepared.centered, WORDLLAMA.t_merge)
     words = read_words(prepared.corpus.texts)
-    shorter = np.minimum(words.distinct[pairs.i], words.distinct[pairs.j])
-    near = reaches(pairs.similarity, required_similarity(WORDLLAMA.t_merge, shorter))
-    return pairs.select(near & (words.shared(pairs.i, pairs.j) >= WORDLLAMA.shared_words))
+    near = are_near_duplicates(
+        pairs.similarity,
+        WORDLLAMA.t_merge,
+        words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
+        shared=words.shared(pairs.i, pairs.j),
+        least_shared=WORDLLAMA.shared_words,
+    )
+    return pairs.select(near)
 
 
 def pattern_methods(prepared: Prepared) -> dict[str, Labels]:

@@ -13,8 +13,7 @@ from math import floor, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.profiles import Profile, required_similarity
-from consolidation_pipeline.core.similarity import SLACK
+from consolidation_pipeline.core.profiles import Profile, are_near_duplicates
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -97,8 +96,10 @@ class LabelledPairs:
 
     def merged(self, threshold: float) -> Mask:
         """Which of them a merge threshold lets through (n,), given that they must share ``least_shared``."""
-        enough = self.similarity >= required_similarity(threshold, self.words) - SLACK
-        return np.asarray(enough & (self.shared >= self.least_shared) & ~self.vetoed)
+        near = are_near_duplicates(
+            self.similarity, threshold, words=self.words, shared=self.shared, least_shared=self.least_shared
+        )
+        return np.asarray(near & ~self.vetoed)
 
 
 @dataclass(frozen=True)

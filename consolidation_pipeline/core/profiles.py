@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.similarity import reaches
 from consolidation_pipeline.errors import InvalidOptionError
 
 TIERS = ("t_merge", "t_suggest", "t_pattern", "t_principle")
@@ -174,3 +175,21 @@ def required_similarity(t_merge: float, words: ArrayLike, *, least_room: float =
     part = np.clip((np.asarray(words, dtype=np.float64) - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS), 0.0, 1.0)
     required: NDArray[np.float64] = 1.0 - np.maximum(least_room, (1.0 - t_merge) * part)
     return np.maximum(required, t_merge)
+
+
+def are_near_duplicates(
+    similarity: ArrayLike,
+    t_merge: float,
+    *,
+    words: ArrayLike,
+    shared: ArrayLike,
+    least_shared: float,
+    least_room: float = LEAST_ROOM,
+) -> NDArray[np.bool_]:
+    """Which pairs (m,) merge if no veto speaks against it: similar enough for their length, with words in common.
+
+    ``words`` and ``least_room``: as in ``required_similarity``; ``shared``: as from ``overlap.WordSets``, of which at
+    least ``least_shared`` is needed.
+    """
+    enough = reaches(similarity, required_similarity(t_merge, words, least_room=least_room))
+    return np.asarray(enough & (np.asarray(shared) >= least_shared))

@@ -37,7 +37,7 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
     """Compare what was not compared yet with everything, in one transaction. The result is that of a rebuild.
 
     Everything counts as not compared after the calibration was renewed. It is not renewed here, but taken where there
-    is none yet; memories that came since, merged ones too, are held against its boilerplate before they are compared.
+    is none yet; memories that came since are held against its boilerplate before they are compared.
     """
     done = calibrate_thresholds(run, renew=False)
     snapshot = done.snapshot

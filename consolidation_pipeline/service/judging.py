@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from consolidation_pipeline.core.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.overlap import read_words
-from consolidation_pipeline.core.profiles import LEAST_ROOM, LEAST_ROOM_OF_FEW, find_profile, required_similarity
+from consolidation_pipeline.core.profiles import LEAST_ROOM, LEAST_ROOM_OF_FEW, are_near_duplicates, find_profile
 from consolidation_pipeline.core.similarity import SimilarPairs, reaches
 from consolidation_pipeline.core.vetoes.screening import find_conflicting
 from consolidation_pipeline.service.runs import ProjectRun
@@ -43,10 +43,16 @@ def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask
     sentences = frozenset(held.boilerplate) if held else frozenset()
     words = read_words([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
     profile = find_profile(run.embedder.name, centered=held is not None and held.center is not None)
-    alike = words.shared(pairs.i, pairs.j) >= profile.shared_words
-    shorter = np.minimum(words.distinct[pairs.i], words.distinct[pairs.j])
-    room = LEAST_ROOM if held is not None and held.is_measured else LEAST_ROOM_OF_FEW
-    merge = reaches(pairs.similarity, required_similarity(t_merge, shorter, least_room=room)) & alike
-    if run.options.t_merge != "auto":
+    shared = words.shared(pairs.i, pairs.j)
+    if run.options.t_merge == "auto":
+        merge = are_near_duplicates(
+            pairs.similarity,
+            t_merge,
+            words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
+            shared=shared,
+            least_shared=profile.shared_words,
+            least_room=LEAST_ROOM if held is not None and held.is_measured else LEAST_ROOM_OF_FEW,
+        )
+    else:
         merge = reaches(pairs.similarity, t_merge)
-    return alike if run.options.t_suggest == "auto" else np.ones_like(alike), merge
+    return (shared >= profile.shared_words) | (run.options.t_suggest != "auto"), merge

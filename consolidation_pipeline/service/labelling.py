@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from uuid import UUID
 
@@ -13,7 +12,7 @@ import numpy.typing as npt
 from consolidation_pipeline.core.calibration import LabelledPairs
 from consolidation_pipeline.core.literals import conflicts
 from consolidation_pipeline.core.overlap import read_words
-from consolidation_pipeline.core.planting import plant_pairs
+from consolidation_pipeline.core.planting import PlantedPair, plant_pairs
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed import Embedder
 from consolidation_pipeline.store.vectors_io import Vectors
@@ -30,14 +29,6 @@ _MOST_OF_GROUP = 6
 Decision = tuple[Sequence[UUID], bool]
 
 
-@dataclass(frozen=True)
-class _Pair:
-    kind: str
-    same: bool
-    a: str
-    b: str
-
-
 def label_pairs(
     embedder: Embedder, texts: Sequence[str], mean: Vectors | None, *, decided: Sequence[tuple[str, str, bool]] = ()
 ) -> LabelledPairs:
@@ -48,9 +39,8 @@ def label_pairs(
     Raises:
         EmbeddingError: the model gave no usable vector for a text.
     """
-    planted = plant_pairs(texts[:MOST_TEXTS], seed=SEED, per_kind=PER_KIND)
-    pairs = [_Pair(p.kind, p.same, p.a, p.b) for p in planted]
-    pairs += [_Pair("decided", same, a, b) for a, b, same in decided]
+    pairs = plant_pairs(texts[:MOST_TEXTS], seed=SEED, per_kind=PER_KIND)
+    pairs += [PlantedPair("decided", same, a, b) for a, b, same in decided]
     distinct = sorted({text for pair in pairs for text in (pair.a, pair.b)})
     at = {text: row for row, text in enumerate(distinct)}
     a, b = (np.array([at[getattr(pair, side)] for pair in pairs], dtype=np.int64) for side in ("a", "b"))
