@@ -80,6 +80,9 @@ class ConsolidationOptions(BaseModel):
 
     archive_stale_days: int = Field(90, ge=30, le=365, description="Days without access after which a memory is stale.")
     archive_min_reuse: int = Field(3, ge=0, le=10, description="Reuses that keep a memory from going stale.")
+    archive_max_share: float = Field(
+        0.5, ge=0, le=1, description="Largest share of a project's units that a run archives without being asked to."
+    )
     forget_threshold: float = Field(0.01, ge=0, le=1, description="Relevance below which forgetting may archive.")
     sample_size: int = Field(20, ge=0, le=1000, description="Memories drawn for associations; 0 = all pairs.")
     decay_rate: float = Field(0.1, ge=0, le=10, description="Relevance lost with age, per day (exponent).")
@@ -113,7 +116,9 @@ class ConsolidationOptions(BaseModel):
         description="Longest a run may take before it is stopped.",
     )
     rollback_days: int = Field(7, ge=1, le=365, description="Days for which a change can be rolled back.")
-    audit_days: int = Field(90, ge=90, le=36_500, description="Days the ledger is kept.")
+    audit_days: int = Field(
+        90, ge=90, le=36_500, description="Days the ledger is kept, or rollback_days if those are more."
+    )
 
     llm_model: str | None = Field(None, description="litellm model for patterns and rewrites; none = extractive.")
     embedding_model: str = Field("local", min_length=1, description="`local` or a litellm embedding model.")

@@ -2,10 +2,9 @@
 
 import dagster as dg
 
+from consolidation_pipeline.defs.archived_memories import archived_memories
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
-from consolidation_pipeline.defs.decay_scores import decay_scores
-from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.report import write_report
@@ -14,7 +13,7 @@ from consolidation_pipeline.store.invariants import find_miscounted
 
 @dg.asset(
     partitions_def=projects,
-    deps=[merged_memories, decay_scores],
+    deps=[archived_memories],
     group_name="lifecycle",
     kinds={"python", "markdown"},
     owners=["team:memory"],

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import dagster as dg
 
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, ProjectRun, open_run
+from consolidation_pipeline.service.runs import ALL_PHASES, JOB_PHASES, PHASES, ProjectRun, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, open_engine
 
@@ -37,6 +37,7 @@ class ProjectRuns:
                     self._engine,
                     slug,
                     settings=Settings(),
+                    job=self._run.job_name,
                     planned=self._planned(),
                     trigger_type=self._run.tags.get(TRIGGER_TAG, "manual"),
                     triggered_by=self._run.tags.get(TRIGGERED_BY_TAG, "dagster"),
@@ -51,7 +52,7 @@ class ProjectRuns:
 
     def _planned(self) -> tuple[str, ...]:
         chosen = {key.to_user_string() for key in self._run.asset_selection or ()}
-        return tuple(name for name in PHASES if name in chosen) or JOB_PHASES.get(self._run.job_name, PHASES)
+        return tuple(name for name in ALL_PHASES if name in chosen) or JOB_PHASES.get(self._run.job_name, PHASES)
 
 
 @dg.resource(required_resource_keys={"store"})

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from consolidation_pipeline.service.archiving import how_to_archive
 from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.jobs import get_job
 from consolidation_pipeline.store.statistics import ProjectCounts, count_project
 
@@ -24,9 +27,20 @@ def write_report(run: ProjectRun) -> Report:
     with run.engine.connect() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
-    absorbed = 0 if job is None else int(job.memories_merged)
-    metrics = describe_counts(counts) | {"memories_merged": absorbed}
-    return Report(counts, metrics, _markdown(run.project.slug, counts, absorbed, run.options.schedule))
+    own = _describe_run(job)
+    markdown = _markdown(run.project.slug, counts, own, run.options.schedule)
+    return Report(counts, describe_counts(counts) | own, markdown)
+
+
+def _describe_run(job: Row[Any] | None) -> dict[str, int]:
+    """What the run itself did so far; zeros when its job is gone."""
+    if job is None:
+        return dict.fromkeys(("memories_merged", "memories_archived", "held_back"), 0)
+    return {
+        "memories_merged": job.memories_merged,
+        "memories_archived": job.memories_archived,
+        "held_back": job.metrics.get("archived_memories", {}).get("held_back", 0),
+    }
 
 
 def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
@@ -49,9 +63,10 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
     }
 
 
-def _markdown(slug: str, counts: ProjectCounts, absorbed: int, schedule: str) -> str:
+def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, int], schedule: str) -> str:
     reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
     types = "\n".join(f"| {name} | {number} |" for name, number in counts.by_type.items()) or "| none | 0 |"
+    held_back = f"{own['held_back']}: {how_to_archive(slug)}" if own["held_back"] else "0"
     return f"""## {slug}
 
 | | |
@@ -61,7 +76,9 @@ def _markdown(slug: str, counts: ProjectCounts, absorbed: int, schedule: str) ->
 | merged memories, standing for {counts.consolidated} | {counts.merged} |
 | archived | {counts.archived} |
 | reduction | {reduction} |
-| absorbed by this run | {absorbed} |
+| absorbed by this run | {own["memories_merged"]} |
+| archived by this run | {own["memories_archived"]} |
+| held back, too many to be archived unasked | {held_back} |
 | groups a person should look at | {counts.suggest_groups} |
 | groups on one topic | {counts.pattern_groups} |
 | spent on models | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |

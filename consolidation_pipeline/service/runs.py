@@ -40,11 +40,19 @@ PHASES = (
     "clusters",
     "merged_memories",
     "decay_scores",
+    "archived_memories",
     "consolidation_report",
 )
 
-# What a pending job asks for, by the ``job`` of its scope.
-JOB_PHASES: Mapping[str, tuple[str, ...]] = {"consolidate": PHASES, "decay": ("decay_scores",)}
+# What a job of each name runs, as the ``job`` of a pending job's scope asks for it.
+JOB_PHASES: Mapping[str, tuple[str, ...]] = {
+    "consolidate": PHASES,
+    "decay": ("decay_scores",),
+    "associate": ("associations",),
+    "forget": ("decay_scores", "archived_memories"),
+}
+# In an order that agrees with every job's.
+ALL_PHASES = ("associations", *PHASES)
 
 OVERTAKEN = "another run of the project began first; the run that was asked for has a job of its own when it begins"
 LOCK_WAIT_SECONDS = 10.0
@@ -58,17 +66,29 @@ class Phase:
     counters: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Decisions:
+    """What a plan decided, as of an instant: the digest of each merge and the policy of each archiving, by id."""
+
+    as_of: datetime
+    merges: Mapping[str, str]
+    archives: Mapping[str, str]
+
+
 @dataclass
 class ProjectRun:
     """One run under way. ``now`` is its instant: ages are taken as of it, so a run is one pure function of it.
 
-    ``raw_counts``: memories in all and archived ones, at the start.
+    ``job``: name of the job that runs, of which ``planned`` are the phases. ``raw_counts``: memories in all and
+    archived ones, at the start; ``archived``: how many more are archived by the run itself. ``plan``: the decisions it
+    carries out, and no others; None = all that it finds.
     """
 
     engine: Engine
     project: Project
     options: ConsolidationOptions
     job_id: UUID
+    job: str
     planned: Sequence[str]
     now: datetime
     triggered_by: str
@@ -76,6 +96,13 @@ class ProjectRun:
     completed: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
     cancelled: bool = False
+    archived: int = 0
+    plan: Decisions | None = None
+
+    @property
+    def as_of(self) -> datetime:
+        """The instant by which it is decided what is old: the plan's, else the run's own."""
+        return self.now if self.plan is None else self.plan.as_of
 
     @cached_property
     def embedder(self) -> Embedder:
@@ -155,6 +182,7 @@ def open_run(
     slug: str,
     *,
     settings: Settings,
+    job: str = "consolidate",
     planned: Sequence[str] = PHASES,
     trigger_type: str = "manual",
     triggered_by: str = "system",
@@ -171,11 +199,12 @@ def open_run(
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
             _settle_live_job(connection, project, planned)
-            job_id = _begin_job(
+            job_id, plan = _begin_job(
                 connection, project, options, trigger_type=trigger_type, triggered_by=triggered_by, run_id=run_id
             )
             counts = _count_raw(connection, project)
-        run = ProjectRun(engine, project, options, job_id, planned, datetime.now(UTC), triggered_by, counts)
+        now = datetime.now(UTC)
+        run = ProjectRun(engine, project, options, job_id, job, planned, now, triggered_by, counts, plan=plan)
         try:
             yield run
         except Exception as error:
@@ -185,6 +214,20 @@ def open_run(
             _end(run, "cancelled", "the run was interrupted")
             raise
         _end(run, *run.outcome())
+
+
+def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
+    """A run that is only thought through: without lock and job row, on transactions that the database lets read only.
+
+    Raises:
+        NotFoundError: no such project.
+    """
+    reading = engine.execution_options(postgresql_readonly=True)
+    with reading.connect() as connection:
+        project = get_project(connection, slug)
+        counts = _count_raw(connection, project)
+    options, now = effective_options(project, settings), datetime.now(UTC)
+    return ProjectRun(reading, project, options, UUID(int=0), "consolidate", PHASES, now, "plan", counts)
 
 
 def check_runnable(engine: Engine, slug: str) -> Project:
@@ -223,13 +266,15 @@ def _begin_job(
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
-) -> UUID:
-    """Claim the pending job, or make one."""
+) -> tuple[UUID, Decisions | None]:
+    """Claim the pending job, or make one; the plan it is to carry out, if any."""
     snapshot = options.model_dump(mode="json")
     pending = jobs.find_live_job(connection, project.id)
+    plan = None
     job_id: UUID
     if pending is not None:
         job_id = pending.id
+        plan = read_decisions(pending.scope)
     else:
         job_id = jobs.append_job(
             connection, project.id, trigger_type=trigger_type, triggered_by=triggered_by, options=snapshot
@@ -237,7 +282,15 @@ def _begin_job(
     if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
         raise ConflictError(f"job {job_id} was ended while the run began", (str(job_id),))
     jobs.append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
-    return job_id
+    return job_id, plan
+
+
+def read_decisions(scope: Mapping[str, Any]) -> Decisions | None:
+    """The plan that a job's scope holds."""
+    plan = scope.get("plan")
+    if plan is None:
+        return None
+    return Decisions(datetime.fromisoformat(plan["as_of"]), plan["merges"], plan["archives"])
 
 
 def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
@@ -246,11 +299,12 @@ def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
 
 
 def _end(run: ProjectRun, status: str, error: str | None) -> None:
-    whole = status == "completed" and tuple(run.planned) == PHASES
+    whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None
     try:
         with run.engine.begin() as connection:
             # What came while the run went on may have missed its phases: then the next run has something to do.
-            seen_all = whole and _count_raw(connection, run.project) == run.raw_counts
+            memories, archived = run.raw_counts
+            seen_all = whole and _count_raw(connection, run.project) == (memories, archived + run.archived)
             metrics = {"state": _state(connection, run.project, run.options, run.now)} if seen_all else {}
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -28,7 +28,7 @@ MOST_PAIRS = 100_000_000
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the graph compares: every raw memory that is not archived.
+    """What the graph compares: every raw memory that is not archived, itself or with the merged memory it is in.
 
     Memories that were merged stay nodes, so that a newcomer can be held against each source of a merged memory; merged
     memories are none, for their sources stand for them. Arrays of shape (n,), sorted by id: ids ``S16``; memory_type;
@@ -51,15 +51,21 @@ class Nodes:
         return Nodes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
-def load_nodes(connection: Connection, project_id: UUID, model: str) -> Nodes:
-    """All nodes of a project that have a vector of ``model``."""
+# Raw memories ``t`` that are nodes. The sources of an archived merged memory rest with it.
+IS_NODE = f"""NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories archived
+    WHERE archived.id = t.consolidated_into_id AND archived.retired_at IS NOT NULL)"""
+
+
+def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> Nodes:
+    """All nodes of a project that have a vector of ``model``; None: those without a vector too."""
     types = "array_position(ARRAY[{}], memory_type)".format(", ".join(f"'{name}'" for name in MEMORY_TYPES))
     # An id of zeros reads as empty, as numpy drops closing zero bytes; 32 digits of a hash tell texts apart.
     query = f"""
         SELECT id, {types} - 1, left(normalized_hash, 32)::uuid, coalesce(graph_version, -1),
             coalesce(consolidated_into_id, '{UUID(int=0)}'), reused_count
-        FROM {SCHEMA}.task_memories
-        WHERE project_id = %(project)s AND NOT is_archived AND embedding_model = %(model)s ORDER BY id
+        FROM {SCHEMA}.task_memories t
+        WHERE project_id = %(project)s AND {IS_NODE}
+            AND (%(model)s::text IS NULL OR embedding_model = %(model)s) ORDER BY id
     """
     kinds = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
     ids, types_at, repeats, versions, into, reused = load_columns(
@@ -95,7 +101,7 @@ def load_node_vectors(
     return load_vectors(
         connection,
         f"SELECT t.id, {embedding} FROM {SCHEMA}.task_memories t{own} WHERE t.project_id = %(project)s "
-        "AND NOT t.is_archived AND t.embedding_model = %(model)s ORDER BY t.id",
+        f"AND t.embedding_model = %(model)s AND {IS_NODE} ORDER BY t.id",
         {"project": project_id, "model": model},
         dimension=dimension,
     )
@@ -144,6 +150,17 @@ class Neighbors:
 
     def __len__(self) -> int:
         return len(self.a)
+
+    def select(self, rows: npt.NDArray[Any]) -> Neighbors:
+        """The pairs at ``rows`` (indices or mask)."""
+        return Neighbors(self.a[rows], self.b[rows], self.similarity[rows], self.verdict[rows])
+
+
+def concatenate_neighbors(parts: Sequence[Neighbors]) -> Neighbors:
+    """All pairs, in the order of the parts."""
+    empty = Neighbors(*(np.empty(0, dtype=kind) for kind in ("S16", "S16", np.float32, np.int16)))
+    every = (empty, *parts)
+    return Neighbors(*(np.concatenate([getattr(p, name) for p in every]) for name in Neighbors.__dataclass_fields__))
 
 
 def append_neighbors(connection: Connection, project_id: UUID, model: str, found: Iterable[Neighbors]) -> int:

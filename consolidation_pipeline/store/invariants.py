@@ -6,6 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.literals import literals
 from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
@@ -103,17 +104,18 @@ def find_shared_members(connection: Connection, project_id: UUID) -> list[str]:
 
 
 def find_abandoned(connection: Connection, project_id: UUID) -> list[str]:
-    """Consolidated memories without a successor that is active, or superseded, at last, by one that is."""
+    """Consolidated memories without a successor that is active or archived, or superseded, at last, by such a one."""
     query = """
         WITH RECURSIVE carriers AS (
-            SELECT m.id AS memory, c.id, c.retired_at, c.superseded_by_id
+            SELECT m.id AS memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
             FROM {s}.task_memories m LEFT JOIN {s}.consolidated_memories c ON c.id = m.consolidated_into_id
             WHERE m.project_id = :project AND m.is_consolidated
             UNION
-            SELECT r.memory, c.id, c.retired_at, c.superseded_by_id
+            SELECT r.memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
             FROM carriers r JOIN {s}.consolidated_memories c ON c.id = r.superseded_by_id
             WHERE r.retired_at IS NOT NULL)
-        SELECT memory FROM carriers GROUP BY memory HAVING NOT bool_or(id IS NOT NULL AND retired_at IS NULL)
+        SELECT memory FROM carriers GROUP BY memory
+        HAVING NOT bool_or(id IS NOT NULL AND (retired_at IS NULL OR archive_reason IS NOT NULL))
     """
     return _ids(connection, project_id, query)
 
@@ -196,4 +198,102 @@ def find_miscounted(connection: Connection, project_id: UUID) -> list[str]:
         WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
             AND (source_count <> coalesce(hidden, 0) OR source_count <> cardinality(source_memory_ids))
     """
+    return _ids(connection, project_id, query)
+
+
+def find_dangling_relations(connection: Connection, project_id: UUID) -> list[str]:
+    """Relations of a memory to itself, or with an end that the project does not have."""
+    query = """
+        SELECT r.id, ends.id FROM {s}.memory_relations r, LATERAL (VALUES (r.a_id), (r.b_id)) AS ends(id)
+        WHERE r.project_id = :project AND (r.a_id = r.b_id OR NOT EXISTS (
+            SELECT 1 FROM {s}.task_memories m WHERE m.id = ends.id AND m.project_id = :project UNION ALL
+            SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = ends.id AND m.project_id = :project))
+    """
+    return _ids(connection, project_id, query)
+
+
+def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[str]:
+    """Relations that only a person may confirm, and that count without one, within the time the ledger is kept."""
+    return _ids(
+        connection,
+        project_id,
+        "SELECT id, relation_type FROM {s}.memory_relations r WHERE project_id = :project AND status = 'confirmed' "
+        "AND relation_type = ANY(:by_hand) AND created_at > now() - interval '90 days' AND NOT EXISTS ("
+        "SELECT 1 FROM {s}.consolidation_changes c WHERE c.entity_id = r.id AND c.operation = 'review' "
+        "AND c.new_state ->> 'status' = 'confirmed')",
+        by_hand=list(CANDIDATE_TYPES),
+    )
+
+
+# What is archived, raw or merged, as the row says now.
+_ARCHIVED = """(
+    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, archived_at, archive_reason
+    FROM {s}.task_memories WHERE project_id = :project AND is_archived UNION ALL
+    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, retired_at, archive_reason
+    FROM {s}.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL) t"""
+# How the ledger tells that row t was archived; nothing when that is longer ago than the ledger is kept.
+_ARCHIVING = """
+    SELECT a.seq, a.job_id FROM {s}.consolidation_changes a WHERE a.entity_id = t.id AND a.operation = 'archive'
+        AND a.new_state ->> 'archive_reason' = t.archive_reason ORDER BY a.seq DESC LIMIT 1"""
+# The row's value is that of then: a person may change an archived memory, which breaks no rule.
+_NOT_EDITED = f"""
+    EXISTS (SELECT 1 FROM ({_ARCHIVING}) a WHERE NOT EXISTS (SELECT 1 FROM {{s}}.consolidation_changes e
+        WHERE e.entity_id = t.id AND e.seq > a.seq AND e.previous_state ? '%s'))"""
+
+
+def find_forgotten_types(connection: Connection, project_id: UUID) -> list[str]:
+    """Decisions and discoveries that were forgotten."""
+    query = (
+        f"SELECT id, memory_type FROM {_ARCHIVED} "
+        "WHERE archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')"
+    )
+    return _ids(connection, project_id, query)
+
+
+def find_forgotten_young(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories that were forgotten before they were 90 days old."""
+    query = (
+        f"SELECT id, archived_at - learned_at FROM {_ARCHIVED} "
+        "WHERE archive_reason = 'forgotten' AND archived_at - learned_at < interval '90 days'"
+    )
+    return _ids(connection, project_id, query)
+
+
+def find_forgotten_important(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories that were forgotten although their importance was 0.7 or more."""
+    query = (
+        f"SELECT id, importance FROM {_ARCHIVED} "
+        f"WHERE archive_reason = 'forgotten' AND importance >= 0.7 AND {_NOT_EDITED % 'importance'}"
+    )
+    return _ids(connection, project_id, query)
+
+
+def find_forgotten_relevant(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories that were forgotten although their relevance was not below the threshold their job had."""
+    # A score of later than that is of a time in which the memory was active again.
+    query = (
+        f"SELECT t.id, relevance_score, j.options ->> 'forget_threshold' FROM {_ARCHIVED}, "
+        f"LATERAL ({_ARCHIVING}) a JOIN {{s}}.consolidation_jobs j ON j.id = a.job_id "
+        "WHERE archive_reason = 'forgotten' AND relevance_at <= archived_at "
+        "AND relevance_score >= (j.options ->> 'forget_threshold')::float8"
+    )
+    return _ids(connection, project_id, query)
+
+
+def find_archived_pinned(connection: Connection, project_id: UUID) -> list[str]:
+    """Pinned memories that a policy archived."""
+    query = (
+        f"SELECT id, archive_reason FROM {_ARCHIVED} "
+        f"WHERE archive_reason IN ('staleness', 'forgotten') AND pinned AND {_NOT_EDITED % 'pinned'}"
+    )
+    return _ids(connection, project_id, query)
+
+
+def find_unexplained_archives(connection: Connection, project_id: UUID) -> list[str]:
+    """Archived memories without a reason, and active ones that have one."""
+    query = (
+        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND is_archived = (archive_reason IS NULL) "
+        "UNION ALL SELECT id FROM {s}.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
+        "AND (retired_at IS NOT NULL AND superseded_by_id IS NULL) = (archive_reason IS NULL)"
+    )
     return _ids(connection, project_id, query)

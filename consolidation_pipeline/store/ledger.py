@@ -127,6 +127,8 @@ def update_rows(
         )
     )
     _write_parts(connection, table, parts, replace=True)
+    if table is consolidated_memories and "archive_reason" in columns:
+        forget_comparisons(connection, "SELECT id FROM staged")
     count = _append(
         connection,
         author,
@@ -138,6 +140,17 @@ def update_rows(
     )
     connection.execute(text("DROP TABLE before"))
     return count
+
+
+def forget_comparisons(connection: Connection, merged: str) -> None:
+    """Have the sources of merged memories, whose ids the query ``merged`` selects, compared anew.
+
+    They leave and enter the similarity graph with the merged memory when that is archived and restored.
+    """
+    sources = f"FROM {task_memories} WHERE consolidated_into_id IN ({merged}) ORDER BY id FOR NO KEY UPDATE"
+    connection.execute(
+        text(f"UPDATE {task_memories} SET graph_version = NULL WHERE id IN (SELECT id FROM (SELECT id {sources}) s)")
+    )
 
 
 def _next_version(entity: str, at_least: str) -> str:
@@ -226,9 +239,9 @@ def _lock_rows(connection: Connection, table: Table) -> None:
     )
 
 
-def refuse(connection: Connection, query: str, what: str) -> None:
+def refuse(connection: Connection, query: str, what: str, **parameters: Any) -> None:
     """Raise ConflictError naming the rows that ``query`` selects, if any."""
-    rows = [str(row[0]) for row in connection.execute(text(query + f" LIMIT {_SHOWN_CONFLICTS}"))]
+    rows = [str(row[0]) for row in connection.execute(text(query + f" LIMIT {_SHOWN_CONFLICTS}"), parameters)]
     if rows:
         raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), tuple(rows))
 

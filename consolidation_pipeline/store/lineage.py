@@ -35,8 +35,9 @@ def find_memories(connection: Connection, first: UUID, last: UUID, *, limit: int
             "SELECT id, project_id, 'raw' AS kind, 0 AS level, memory_type, CASE WHEN is_archived THEN 'archived' "
             "WHEN is_consolidated THEN 'merged' ELSE 'active' END AS status, execution_summary AS content, learned_at "
             f"FROM {SCHEMA}.task_memories WHERE id BETWEEN :first AND :last UNION ALL "
-            "SELECT id, project_id, kind, abstraction_level, memory_type, CASE WHEN superseded_by_id IS NOT NULL "
-            "THEN 'superseded' WHEN retired_at IS NOT NULL THEN 'retired' ELSE 'active' END, content, learned_at "
+            "SELECT id, project_id, kind, abstraction_level, memory_type, "
+            "CASE WHEN superseded_by_id IS NOT NULL THEN 'superseded' WHEN archive_reason IS NOT NULL THEN 'archived' "
+            "WHEN retired_at IS NOT NULL THEN 'retired' ELSE 'active' END, content, learned_at "
             f"FROM {SCHEMA}.consolidated_memories WHERE id BETWEEN :first AND :last) m "
             f"JOIN {SCHEMA}.projects p ON p.id = m.project_id ORDER BY m.id LIMIT :limit"
         ),

@@ -30,6 +30,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL, REGCONFIG, TSVECTOR
 
+from consolidation_pipeline.core.associations import RELATION_TYPES
+from consolidation_pipeline.core.associations import STATUSES as RELATION_STATUSES
 from consolidation_pipeline.core.memories import MEMORY_TYPES
 
 SCHEMA = "consolidation"
@@ -49,7 +51,6 @@ KINDS = ("merged", "pattern", "summary", "principle", "procedural")
 PATTERN_TYPES = ("success", "failure", "decision", "workflow", "gotcha")
 METHODS = ("llm", "heuristic", "hybrid")
 TIERS = ("merge", "suggest", "pattern")
-RELATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
 JOB_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 LIVE_JOB_STATUSES = ("pending", "running")
 TRIGGER_TYPES = ("scheduled", "manual", "threshold")
@@ -65,6 +66,7 @@ OPERATIONS = (
     "edit",
     "review",
     "rollback",
+    "retention",
 )
 
 _NOW = text("now()")
@@ -262,6 +264,11 @@ consolidated_memories = Table(
         ForeignKey(f"{SCHEMA}.consolidated_memories.id", deferrable=True, initially="DEFERRED"),
     ),
     _optional_time("retired_at", "When it stopped being active; null = active."),
+    _optional(
+        "archive_reason",
+        Text,
+        "Why it was archived: staleness, forgotten or a person's words; null = active or superseded.",
+    ),
     _time("learned_at", "Earliest learned_at of its sources; age counts from here."),
     _time("created_at", "When it was first made."),
     _time("updated_at", "When its content last changed."),
@@ -275,6 +282,7 @@ consolidated_memories = Table(
     _unit_interval("confidence_score"),
     _unit_interval("llm_confidence"),
     CheckConstraint("num_nonnulls(embedding, embedding_model, embedding_dim) IN (0, 3)", name="embedding"),
+    CheckConstraint("archive_reason IS NULL OR retired_at IS NOT NULL", name="archive_reason"),
     CheckConstraint(
         "abstraction_level = CASE kind WHEN 'merged' THEN 1 WHEN 'pattern' THEN 2 WHEN 'summary' THEN 2 ELSE 3 END",
         name="abstraction_level",
@@ -401,7 +409,7 @@ memory_relations = Table(
     _time("created_at", "When it was found."),
     _version(),
     _one_of("relation_type", RELATION_TYPES),
-    _one_of("status", ("candidate", "confirmed", "rejected")),
+    _one_of("status", RELATION_STATUSES),
     _unit_interval("confidence"),
     CheckConstraint("a_id <> b_id", name="distinct"),
     Index(
@@ -538,7 +546,9 @@ consolidation_changes = Table(
     _column("changed_by", Text, "Who: a person, a key or the pipeline.", server_default=text("'system'")),
     _time("changed_at", "When."),
     _optional("reverts_change_id", Uuid, "Change that this one undoes."),
+    _optional("reverts_scope", Text, "Of a rollback, what it was asked to undo: group or job."),
     _one_of("operation", OPERATIONS),
+    _one_of("reverts_scope", ("group", "job")),
     CheckConstraint("num_nonnulls(previous_state, new_state) > 0", name="images"),
     Index("consolidation_changes_job_id_idx", "job_id"),
     Index("consolidation_changes_group_id_idx", "group_id"),

@@ -64,12 +64,19 @@ def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
 
 
 def count_raw(connection: Connection, project_id: UUID) -> Row[Any]:
-    """Raw memories of a project: ``memories`` in all, ``active``, ``consolidated`` and ``archived`` ones."""
-    query = (
-        "SELECT count(*) AS memories, count(*) FILTER (WHERE NOT is_archived AND NOT is_consolidated) AS active, "
-        "count(*) FILTER (WHERE is_consolidated AND NOT is_archived) AS consolidated, "
-        f"count(*) FILTER (WHERE is_archived) AS archived FROM {SCHEMA}.task_memories WHERE project_id = :project"
-    )
+    """Raw memories of a project: ``memories`` in all, ``active``, ``consolidated`` and ``archived`` ones.
+
+    The sources of an archived merged memory are archived with it.
+    """
+    query = f"""
+        SELECT count(*) AS memories, count(*) FILTER (WHERE state = 'active') AS active,
+            count(*) FILTER (WHERE state = 'consolidated') AS consolidated,
+            count(*) FILTER (WHERE state = 'archived') AS archived
+        FROM (SELECT CASE WHEN t.is_archived OR c.archive_reason IS NOT NULL THEN 'archived'
+                WHEN t.is_consolidated THEN 'consolidated' ELSE 'active' END AS state
+            FROM {SCHEMA}.task_memories t LEFT JOIN {SCHEMA}.consolidated_memories c ON c.id = t.consolidated_into_id
+            WHERE t.project_id = :project) AS raw
+    """
     return connection.execute(text(query), {"project": project_id}).one()
 
 
@@ -108,7 +115,8 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
     parts = {
         "task_memories": "id, version, content_hash, importance, reused_count, last_accessed_at, embedding_model, "
         "graph_version, consolidated_into_id, archived_at",
-        "consolidated_memories": "id, version, content_hash, importance, reuse_count, embedding_model",
+        "consolidated_memories": "id, version, content_hash, importance, reuse_count, last_accessed_at, "
+        "embedding_model",
         "memory_relations": "id, version, status, confidence",
         "memory_clusters": "tier, cluster_key, member_id",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 import numpy as np
@@ -14,10 +14,11 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.store import invariants
 from consolidation_pipeline.store.calibrations import Calibration, append_calibration
 from consolidation_pipeline.store.graph import MERGE, Member, Neighbors, append_neighbors, replace_clusters
+from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings, save_relevance
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.schema import SCHEMA, task_memories
+from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
     MODEL,
@@ -36,6 +37,8 @@ FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("f
 # Check -> statements that break what it watches over, and text that stands in what it finds.
 RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
 NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
+RELATIONS, RELATION = f"{SCHEMA}.memory_relations", "project_id, a_id, b_id, relation_type, confidence, status"
+FORGOTTEN = "archive_reason = 'forgotten' WHERE id = :o"
 VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
     (
@@ -62,6 +65,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = CASE id WHEN :m THEN CAST(:n AS uuid) END",
         "{a}",
     ),
+    ("find_abandoned", f"UPDATE {MERGED} SET archive_reason = NULL WHERE id = :o", "{e}"),
     ("find_orphan_lineage", f"UPDATE {LINEAGE} SET parent_id = gen_random_uuid() WHERE parent_id = :a", "{m}"),
     ("find_orphan_lineage", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
     ("find_repeated_facts", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
@@ -72,22 +76,71 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 'Infinity' WHERE id = :m", "{m}"),
     ("find_unbalanced_ledger", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
     ("find_miscounted", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
+    ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'decision' WHERE id = :d", "{d} decision"),
+    ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'discovery' WHERE id = :d", "{d} discovery"),
+    ("find_forgotten_types", f"UPDATE {MERGED} SET memory_type = 'decision', {FORGOTTEN}", "{o}"),
+    ("find_forgotten_young", f"UPDATE {RAW} SET learned_at = learned_at + interval '1 second' WHERE id = :d", "{d}"),
+    ("find_forgotten_young", f"UPDATE {MERGED} SET learned_at = retired_at - interval '89 days', {FORGOTTEN}", "{o}"),
+    ("find_forgotten_important", f"UPDATE {RAW} SET importance = 0.7 WHERE id = :d", "{d} 0.7"),
+    ("find_forgotten_relevant", f"UPDATE {RAW} SET relevance_score = 0.01 WHERE id = :d", "{d} 0.01"),
+    ("find_archived_pinned", f"UPDATE {RAW} SET pinned = true WHERE id = :d", "{d} forgotten"),
+    ("find_archived_pinned", f"UPDATE {MERGED} SET pinned = true WHERE id = :o", "{o} staleness"),
+    ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = NULL WHERE id = :d", "{d}"),
+    ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = 'staleness' WHERE id = :c", "{c}"),
+    ("find_unexplained_archives", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :n", "{n}"),
+    (
+        "find_dangling_relations",
+        f"INSERT INTO {RELATIONS} ({RELATION}) SELECT project_id, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff', "
+        f"'explains', 0.7, 'confirmed' FROM {RAW} WHERE id = :a",
+        "ffffffff",
+    ),
+    (
+        "find_dangling_relations",
+        f"DO $$ BEGIN ALTER TABLE {RELATIONS} DROP CONSTRAINT memory_relations_distinct_check; INSERT INTO {RELATIONS} "
+        f"({RELATION}) SELECT project_id, id, id, 'explains', 0.7, 'confirmed' FROM {RAW}; END $$",
+        "{a}",
+    ),
+    (
+        "find_unreviewed_relations",
+        f"INSERT INTO {RELATIONS} ({RELATION}) "
+        f"SELECT project_id, id, :c, 'contradicts', 0.6, 'confirmed' FROM {RAW} WHERE id = :a",
+        "contradicts",
+    ),
 ]
 
 
 @pytest.fixture
 def ids(connection: Connection, project: Project) -> dict[str, UUID]:
-    """A healthy project: ``a`` and ``b`` stand behind ``m``, ``c`` is active, ``d`` archived, ``n`` holds nothing."""
-    bodies = {"a": "Retry after 30 seconds.", "b": "Retry after 30 seconds!", "c": "Use v2.", "d": "Old."}
-    raw = plant_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in bodies.items()])
-    save_embeddings(connection, "task_memories", to_ids(raw[:3]), np.stack([unit_vector(n) for n in range(3)]), MODEL)
+    """A healthy project: ``a`` and ``b`` stand behind ``m``, ``c`` is active, ``n`` holds nothing.
+
+    ``d`` is forgotten, just old enough; ``e`` stands behind ``o``, which is stale.
+    """
+    bodies = {
+        "a": "Retry after 30 seconds.",
+        "b": "Retry after 30 seconds!",
+        "c": "Use v2.",
+        "d": "Old.",
+        "e": "Unused.",
+    }
+    times = {"d": {"learned_at": NOW - timedelta(days=90)}}
+    rows = [new_memory(key, execution_summary=body, **times.get(key, {})) for key, body in bodies.items()]
+    raw = plant_memories(connection, project, rows)
+    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(5)]), MODEL)
     m = plant_merged(connection, project, "Retry after 30 seconds.", raw[:2], seed=4)
     n = plant_merged(connection, project, "Alone.", [], seed=5)
-    hide = [Change(id_, uuid4(), {"consolidated_into_id": m}, 1) for id_ in raw[:2]]
+    o = plant_merged(connection, project, "Unused.", [raw[4]], seed=6)
+    behind = {raw[0]: m, raw[1]: m, raw[4]: o}
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": into}, 1) for id_, into in behind.items()]
     update_rows(connection, author(project), task_memories, hide, operation="merge")
-    archive = [Change(raw[3], uuid4(), {"archived_at": NOW}, 1)]
-    update_rows(connection, author(project), task_memories, archive, operation="archive")
-    save_relevance(connection, "task_memories", to_ids(raw[2:3]), np.array([0.5]), NOW)
+    job = append_job(
+        connection, project.id, trigger_type="manual", triggered_by="test", options={"forget_threshold": 0.01}
+    )
+    by = author(project, job)
+    forgotten = {"archived_at": NOW, "archive_reason": "forgotten"}
+    update_rows(connection, by, task_memories, [Change(raw[3], uuid4(), forgotten, 1)], operation="archive")
+    stale = {"retired_at": NOW, "archive_reason": "staleness"}
+    update_rows(connection, by, consolidated_memories, [Change(o, uuid4(), stale, 1)], operation="archive")
+    save_relevance(connection, "task_memories", to_ids(raw[2:4]), np.array([0.5, 0.005]), NOW)
     save_relevance(connection, "consolidated_memories", to_ids([m, n]), np.array([0.5, 2.0]), NOW)
     low, high = sorted(raw[:2])
     pair = Neighbors(to_ids([low]), to_ids([high]), np.array([0.97], np.float32), np.array([MERGE], np.int16))
@@ -96,7 +149,7 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
     details = {"weakest_new_pair": 0.95}
     members = [Member("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]
     replace_clusters(connection, project.id, None, members)
-    return dict(zip("abcd", raw, strict=True)) | {"m": m, "n": n}
+    return dict(zip("abcde", raw, strict=True)) | {"m": m, "n": n, "o": o}
 
 
 @pytest.mark.usefixtures("ids")
@@ -147,3 +200,43 @@ def test_a_superseded_memory_with_an_active_successor_is_not_abandoned(
     assert FINDERS["find_abandoned"](connection, project.id) == []
     connection.execute(text(statement), {"id": ids["n"], "by": third})
     assert FINDERS["find_abandoned"](connection, project.id) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "statement"),
+    [
+        ("find_forgotten_important", {"importance": 0.9}, f"UPDATE {RAW} SET importance = 0.9 WHERE id = :d"),
+        ("find_archived_pinned", {"pinned": True}, f"UPDATE {RAW} SET pinned = true WHERE id = :d"),
+    ],
+)
+def test_what_a_person_changed_on_an_archived_memory_is_no_fault_of_the_policy(
+    connection: Connection, project: Project, ids: dict[str, UUID], name: str, values: dict[str, object], statement: str
+) -> None:
+    """Nor is it one when the ledger of then is gone."""
+    find = FINDERS[name]
+    with connection.begin_nested() as unedited:
+        connection.execute(text(statement), {"d": ids["d"]})
+        assert find(connection, project.id) != []
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(f"DELETE FROM {SCHEMA}.consolidation_changes"))
+        assert find(connection, project.id) == []
+        unedited.rollback()
+    update_rows(connection, author(project), task_memories, [Change(ids["d"], uuid4(), values, 2)], operation="edit")
+    assert find(connection, project.id) == []
+
+
+def test_a_relevance_of_later_than_the_archiving_tells_nothing_about_it(
+    connection: Connection, project: Project, ids: dict[str, UUID]
+) -> None:
+    for later, found in ((timedelta(0), 1), (timedelta(seconds=1), 0)):
+        save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.5]), NOW + later)
+        assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == found
+
+
+def test_the_threshold_is_that_of_the_job_that_forgot(
+    connection: Connection, project: Project, ids: dict[str, UUID]
+) -> None:
+    save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.3]), NOW)
+    assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == 1
+    connection.execute(text(f"UPDATE {SCHEMA}.consolidation_jobs SET options = '{{\"forget_threshold\": 0.31}}'"))
+    assert FINDERS["find_forgotten_relevant"](connection, project.id) == []

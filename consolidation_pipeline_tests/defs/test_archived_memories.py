@@ -1,0 +1,75 @@
+"""Archiving as Dagster does it: numbers, checks, and the job row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from consolidation_pipeline.defs.archived_memories import archived_memories
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline_tests.defs.test_runs import materialize
+from consolidation_pipeline_tests.service.lessons import note
+from consolidation_pipeline_tests.service.running import Pipeline
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
+def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
+    """Two memories that nobody used for 100 days, one of them a decision, and a fresh one."""
+    pipeline = Pipeline(engine, settings, tmp_path)
+    pipeline.configure_new("alpha", forgetting=True)
+    old = {
+        "created_at": (datetime.now(UTC) - timedelta(days=100)).isoformat(),
+        "last_accessed_at": None,
+        "reused_count": 0,
+        "importance": 0.5,
+    }
+    rows = [note("old", "One.", **old), note("decision", "Two.", **old, memory_type="decision"), note("new", "Three.")]
+    pipeline.add(rows, "alpha")
+    return pipeline
+
+
+def of_phase(result: dg.ExecuteInProcessResult) -> dict[str, object]:
+    """Numbers of the asset's materialization."""
+    (event,) = result.asset_materializations_for_node("archived_memories")
+    return {name: value.value for name, value in event.metadata.items()}
+
+
+@pytest.mark.parametrize(("job", "forgotten"), [("consolidate", 0), ("forget", 1)])
+def test_a_job_archives_and_says_what_it_did(
+    pipeline: Pipeline, instance: dg.DagsterInstance, job: str, forgotten: int
+) -> None:
+    result = materialize(instance, "alpha", job=job)
+    assert result.success
+    told = of_phase(result)
+    assert (told["memories_archived"], told["archived_forgotten"], told["archived_stale"]) == (
+        2,
+        forgotten,
+        2 - forgotten,
+    )
+    assert (told["merged_archived"], told["held_back"], told["active_after"]) == (0, 0, 1)
+    checks = [e for e in result.get_asset_check_evaluations() if e.asset_key == archived_memories.key]
+    assert len(checks) == 7
+    assert all(check.passed for check in checks)
+    assert pipeline.rows("SELECT status, memories_archived FROM {s}.consolidation_jobs") == [("completed", 2)]
+
+
+@pytest.mark.breaks_rules
+def test_a_forgotten_decision_stops_the_run_before_its_report(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    assert materialize(instance, "alpha", job="forget").success
+    pipeline.write("UPDATE {s}.task_memories SET archive_reason = 'forgotten' WHERE memory_type = 'decision'")
+    result = materialize(instance, "alpha")
+    assert not result.success
+    failed = [e.check_name for e in result.get_asset_check_evaluations() if not e.passed]
+    assert failed == ["no_decision_is_forgotten"]
+    assert not result.asset_materializations_for_node("consolidation_report")
