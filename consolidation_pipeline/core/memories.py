@@ -126,6 +126,12 @@ def consolidated_id(project_slug: str, kind: str, source_ids: Iterable[UUID | st
     return _uuid("consolidated", project_slug, kind, sorted({str(id_) for id_ in source_ids}), str(algorithm_version))
 
 
+def relation_id(project_slug: str, relation_type: str, a_id: UUID, b_id: UUID) -> UUID:
+    """The id of a relation from ``a_id`` to ``b_id``; where it has no direction, both ways have one id."""
+    ends = [str(a_id), str(b_id)]
+    return _uuid("relation", project_slug, relation_type, ends if relation_type == "explains" else sorted(ends))
+
+
 def _uuid(*parts: object) -> UUID:
     # JSON keeps ("a", "bc") and ("ab", "c") apart, which joining would not.
     return uuid5(ID_NAMESPACE, json.dumps(parts, ensure_ascii=False))

@@ -116,3 +116,11 @@ def _largest_entry(block: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _or_one(divisor: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(divisor == 0.0, 1.0, divisor)
+
+
+def positions_of(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
+    """Where each of ``wanted`` (m,) stands in ``ordered`` (n,), ascending without repeats; -1 = nowhere."""
+    if not len(ordered):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[at] == wanted, at, -1).astype(np.int64)

@@ -1,13 +1,16 @@
 """How relevant each memory still is."""
 
+from itertools import pairwise
+
 import dagster as dg
 
+from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.decay import score_relevance
+from consolidation_pipeline.service.decay import BINS, Decay, score_relevance
 from consolidation_pipeline.store.invariants import find_unscored
 
 _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
@@ -15,7 +18,7 @@ _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", 
 
 @dg.asset(
     partitions_def=projects,
-    deps=[merged_memories],
+    deps=[merged_memories, associations],
     group_name="lifecycle",
     kinds={"python", "postgres"},
     owners=["team:memory"],
@@ -30,7 +33,16 @@ def decay_scores(
     with run.phase("decay_scores") as phase:
         done = score_relevance(run)
         phase.metrics = {"memories_in": done.scored, **dict(zip(_SPREAD, done.spread or (), strict=False))}
-    return dg.MaterializeResult(metadata={**phase.metrics, "as_of": done.as_of.isoformat()})
+    histogram = dg.MetadataValue.md(_histogram(done))
+    return dg.MaterializeResult(
+        metadata={**phase.metrics, "as_of": done.as_of.isoformat(), "relevance_histogram": histogram}
+    )
+
+
+def _histogram(done: Decay) -> str:
+    ranges = [*(f"{low:g} to {high:g}" for low, high in pairwise(BINS)), f"{BINS[-1]:g} and more"]
+    lines = [f"| {name} | {count} |" for name, count in zip(ranges, done.histogram, strict=True)]
+    return "\n".join(["| relevance | memories |", "|---|---|", *lines])
 
 
 relevance_is_positive = project_check(

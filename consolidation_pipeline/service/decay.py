@@ -14,15 +14,21 @@ from consolidation_pipeline.store.memories import load_decaying, save_relevance
 _TABLES = ("task_memories", "consolidated_memories")
 # Quantiles of the spread that is shown.
 _SHOWN = (0.0, 0.25, 0.5, 0.75, 1.0)
+# Lower edges of the histogram's bins; the last one is open. Below the second, forgetting may archive by default.
+BINS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
 class Decay:
-    """Memories scored and the spread of their relevance: minimum, quartiles and maximum (None without memories)."""
+    """Memories scored and the spread of their relevance: minimum, quartiles and maximum (None without memories).
+
+    ``histogram``: how many lie in each of ``BINS``, lower edges included.
+    """
 
     scored: int
     as_of: datetime
     spread: tuple[float, ...] | None
+    histogram: tuple[int, ...]
 
 
 def score_relevance(run: ProjectRun) -> Decay:
@@ -42,4 +48,5 @@ def score_relevance(run: ProjectRun) -> Decay:
             scores.append(score.reshape(-1))
     every = np.concatenate(scores)
     spread = tuple(round(float(q), 6) for q in np.quantile(every, _SHOWN)) if every.size else None
-    return Decay(len(every), run.now, spread)
+    bins = np.histogram(every, [*BINS, np.inf])[0].tolist()
+    return Decay(len(every), run.now, spread, tuple(bins))

@@ -17,6 +17,7 @@ from consolidation_pipeline.core.memories import NewMemory, content_hash, embedd
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.ledger import copy_rows
+from consolidation_pipeline.store.links import ACTIVE, links
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.vectors_io import (
     Ids,
@@ -24,6 +25,7 @@ from consolidation_pipeline.store.vectors_io import (
     copy_columns,
     copy_vectors,
     load_columns,
+    load_vectors,
     to_ids,
     to_uuids,
     vector_text,
@@ -179,25 +181,40 @@ def count_embedded(connection: Connection, project_id: UUID, table: str, model: 
 
 def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model: str) -> int:
     """Take vectors over from rows of any project and table that hold the same content in the same model."""
-    _, live = _EMBEDDED[table]
+    reset = ", graph_version = NULL" if table == "task_memories" else ""
+    lock_rows(connection, table, _waiting(table), {"project": project_id, "model": model})
+    return connection.execute(
+        text(
+            f"UPDATE {SCHEMA}.{table} t SET embedding = r.embedding, embedding_model = :model, "
+            f"embedding_dim = r.embedding_dim{reset} FROM ({_reusable(table)}) r WHERE t.id = r.id"
+        ),
+        {"project": project_id, "model": model},
+    ).rowcount
+
+
+def load_reusable(connection: Connection, project_id: UUID, model: str, dimension: int) -> tuple[Ids, Vectors]:
+    """Ids ``S16`` (n,) of raw memories and the vectors (n, dimension) that ``reuse_embeddings`` would give them."""
+    query = f"SELECT id, embedding FROM ({_reusable('task_memories')}) r ORDER BY id"
+    named = query.replace(":project", "%(project)s").replace(":model", "%(model)s")
+    return load_vectors(connection, named, {"project": project_id, "model": model}, dimension=dimension)
+
+
+def _waiting(table: str) -> str:
+    return f"project_id = :project AND {_EMBEDDED[table][1]} AND embedding_model IS DISTINCT FROM :model"
+
+
+def _reusable(table: str) -> str:
+    """SQL of the rows of ``table`` that wait for a vector while their content has one: id, embedding, its length."""
     sources = " UNION ALL ".join(
         f"SELECT content_hash, embedding, embedding_dim FROM {SCHEMA}.{name} WHERE embedding_model = :model "
         "AND content_hash IN (SELECT content_hash FROM wanted)"
         for name in EMBEDDED_TABLES
     )
-    reset = ", graph_version = NULL" if table == "task_memories" else ""
-    waiting = f"project_id = :project AND {live} AND embedding_model IS DISTINCT FROM :model"
-    lock_rows(connection, table, waiting, {"project": project_id, "model": model})
-    return connection.execute(
-        text(
-            f"WITH wanted AS (SELECT id, content_hash FROM {SCHEMA}.{table} WHERE {waiting}), "
-            f"cached AS (SELECT DISTINCT ON (content_hash) * FROM ({sources}) s) "
-            f"UPDATE {SCHEMA}.{table} t SET embedding = c.embedding, embedding_model = :model, "
-            f"embedding_dim = c.embedding_dim{reset} "
-            "FROM wanted w JOIN cached c USING (content_hash) WHERE t.id = w.id"
-        ),
-        {"project": project_id, "model": model},
-    ).rowcount
+    return (
+        f"WITH wanted AS (SELECT id, content_hash FROM {SCHEMA}.{table} WHERE {_waiting(table)}), "
+        f"cached AS (SELECT DISTINCT ON (content_hash) * FROM ({sources}) s) "
+        "SELECT w.id, c.embedding, c.embedding_dim FROM wanted w JOIN cached c USING (content_hash)"
+    )
 
 
 def list_unembedded(connection: Connection, project_id: UUID, table: str, model: str) -> Ids:
@@ -258,24 +275,21 @@ class Decaying:
     confidence: npt.NDArray[np.float64]
 
 
-_ACTIVE = {
-    "task_memories": "NOT t.is_archived AND NOT t.is_consolidated",
-    "consolidated_memories": "t.retired_at IS NULL",
-}
-
-
 def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: datetime) -> Decaying:
-    """Active rows of ``table`` with their ages and confirmed relations as of an instant."""
+    """Active rows of ``table`` with their ages and links as of an instant.
+
+    A link is a confirmed relation that existed then, between two units that are active: one that was archived or
+    retired lifts nobody any more. Relations of a memory that was merged count for its merged memory, those between two
+    sources of one merged memory for none; several to one other unit count once per type, with the highest confidence.
+    """
+    existing = "r.project_id = %(project)s AND r.status = 'confirmed' AND r.created_at <= %(as_of)s"
     query = f"""
-        WITH ends AS (
-            SELECT side.id, confidence FROM {SCHEMA}.memory_relations, unnest(ARRAY[a_id, b_id]) AS side(id)
-            WHERE project_id = %(project)s AND status = 'confirmed' AND created_at <= %(as_of)s),
-        links AS (SELECT id, count(*) AS relations, avg(confidence) AS confidence FROM ends GROUP BY id)
+        WITH RECURSIVE {links(existing)}
         SELECT t.id, extract(epoch FROM %(as_of)s - t.learned_at)::float8 / 86400,
             coalesce(extract(epoch FROM %(as_of)s - t.last_accessed_at)::float8 / 86400, 'NaN'), t.importance,
             coalesce(l.relations, 0), coalesce(l.confidence, 0.5)
         FROM {SCHEMA}.{table} t LEFT JOIN links l ON l.id = t.id
-        WHERE t.project_id = %(project)s AND {_ACTIVE[table]} ORDER BY t.id
+        WHERE t.project_id = %(project)s AND {ACTIVE[table]} ORDER BY t.id
     """
     kinds = {"id": "S16", "age": ">f8", "access": ">f8", "importance": ">f8", "relations": ">i8", "confidence": ">f8"}
     return Decaying(*load_columns(connection, query, {"project": project_id, "as_of": as_of}, kinds))

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.core.relevance import relevance
-from consolidation_pipeline.service.decay import score_relevance
+from consolidation_pipeline.service.decay import BINS, score_relevance
+from consolidation_pipeline.service.relations import decide_relations
+from consolidation_pipeline.store.memories import load_decaying
+from consolidation_pipeline.store.vectors_io import to_uuids
 from consolidation_pipeline_tests.service.dumps import dump
 from consolidation_pipeline_tests.service.lessons import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline
@@ -122,6 +126,7 @@ def test_merged_memories_are_scored_from_their_own_inputs_and_their_sources_no_m
     assert pipeline.rows("SELECT DISTINCT relevance_score FROM {s}.task_memories")[0][0] is None
 
 
+@pytest.mark.breaks_rules
 def test_archived_memories_are_not_scored(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One."), note("b", "Two.")])
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
@@ -139,3 +144,114 @@ def test_the_spread_is_that_of_the_scores(pipeline: Pipeline) -> None:
     stored = sorted(row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories"))
     assert done.spread == tuple(round(value, 6) for value in stored)
     assert (done.scored, done.as_of) == (5, NOW)
+
+
+def links(pipeline: Pipeline, table: str = "task_memories") -> dict[str, tuple[int, float]]:
+    """Relations that count and their mean confidence, by external id, or by content of merged memories."""
+    name = "external_id" if table == "task_memories" else "content"
+    names = dict(pipeline.rows(f"SELECT id, {name} FROM {{s}}.{table}"))
+    with pipeline.engine.connect() as connection:
+        rows = load_decaying(connection, pipeline.project().id, table, NOW)
+    pairs = zip(rows.relations.tolist(), rows.confidence.tolist(), strict=True)
+    return {names[id_]: pair for id_, pair in zip(to_uuids(rows.ids), pairs, strict=True)}
+
+
+def merge(pipeline: Pipeline, content: str, *sources: str) -> UUID:
+    """A merged memory in place of these sources."""
+    into = uuid4()
+    pipeline.write(
+        "INSERT INTO {s}.consolidated_memories (id, project_id, kind, abstraction_level, memory_type, content, "
+        "content_hash, normalized_hash) SELECT :id, id, 'merged', 1, 'learning', :content, 'h', 'h' FROM {s}.projects",
+        id=into,
+        content=content,
+    )
+    pipeline.write(
+        "UPDATE {s}.task_memories SET consolidated_into_id = :into WHERE external_id = ANY(:sources)",
+        into=into,
+        sources=list(sources),
+    )
+    return into
+
+
+@pytest.mark.breaks_rules
+def test_relations_of_sources_count_for_their_merged_memory_once(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.") for name in "abcde"])
+    relate(pipeline, "a", "d", 0.75)
+    relate(pipeline, "b", "d", 0.5)
+    relate(pipeline, "d", "c", 0.7, type="explains")
+    relate(pipeline, "a", "b", 0.9)
+    relate(pipeline, "c", "e", 0.25)
+    assert links(pipeline)["d"] == (3, pytest.approx(0.65))
+    merge(pipeline, "abc", "a", "b", "c")
+    assert links(pipeline) == {"d": (2, pytest.approx(0.725)), "e": (1, 0.25)}
+    assert links(pipeline, "consolidated_memories") == {"abc": (3, pytest.approx((0.75 + 0.7 + 0.25) / 3))}
+
+
+@pytest.mark.breaks_rules
+def test_relations_follow_a_merged_memory_to_its_successor(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.") for name in "abc"])
+    relate(pipeline, "a", "c", 0.75)
+    first, last = merge(pipeline, "first", "a"), merge(pipeline, "last")
+    retired = "UPDATE {s}.consolidated_memories SET retired_at = now(), superseded_by_id = :last WHERE id = :first"
+    pipeline.write(retired, first=first, last=last)
+    assert links(pipeline, "consolidated_memories") == {"last": (1, 0.75)}
+    assert links(pipeline)["c"] == (1, 0.75)
+
+
+@pytest.mark.breaks_rules
+def test_what_is_archived_lifts_nobody_until_it_is_restored(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.") for name in "abcd"])
+    relate(pipeline, "a", "b", 0.75)
+    relate(pipeline, "a", "c", 0.5)
+    relate(pipeline, "a", "nobody", 0.9)
+    merged = merge(pipeline, "merged", "c")
+    assert links(pipeline)["a"] == (2, 0.625)
+    archived = "UPDATE {s}.consolidated_memories SET retired_at = now(), archive_reason = 'staleness' WHERE id = :m"
+    pipeline.write(archived, m=merged)
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
+    assert links(pipeline) == {"a": (0, 0.5), "d": (0, 0.5)}
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = NULL")
+    assert links(pipeline)["a"] == (1, 0.75)
+
+
+def test_candidates_count_when_a_person_confirms_them_and_no_longer(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.", created_at=ago(1), last_accessed_at=None) for name in "ab"])
+    relate(pipeline, "a", "b", 0.6, status="candidate", type="contradicts")
+    (relation,) = pipeline.rows("SELECT id FROM {s}.memory_relations")[0]
+    alone = score(pipeline)["a"]
+    groups = decide_relations(pipeline.engine, [relation], "confirmed", changed_by="tester")
+    linked = score(pipeline)["a"]
+    assert linked / alone == pytest.approx((1 + 0.3 * math.log(2)) * (0.7 + 0.3 * 0.6) / 0.85)
+    pipeline.roll_back(groups[relation])
+    assert score(pipeline)["a"] == alone
+    decide_relations(pipeline.engine, [relation], "rejected", changed_by="tester")
+    assert score(pipeline)["a"] == alone
+    decide_relations(pipeline.engine, [relation], "confirmed", changed_by="tester")
+    assert score(pipeline)["a"] == linked
+
+
+def test_scoring_every_hour_does_not_drift(pipeline: Pipeline) -> None:
+    pipeline.add([note(f"n{days}", f"Memory {days}.", created_at=ago(days * 1.7)) for days in range(6)])
+    relate(pipeline, "n0", "n5", 0.8)
+    for hour in range(1, 24):
+        score(pipeline, NOW + timedelta(hours=hour))
+    often = score(pipeline, NOW + timedelta(days=1))
+    pipeline.write("UPDATE {s}.task_memories SET relevance_score = NULL, relevance_at = NULL")
+    assert score(pipeline, NOW + timedelta(days=1)) == often
+
+
+def test_the_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
+    ages = [0, 0, 5, 20, 60, 400]
+    pipeline.add(
+        [note(f"n{n}", f"Memory {n}.", created_at=ago(days), last_accessed_at=None, importance=1.0)
+         for n, days in enumerate(ages)]
+    )  # fmt: skip
+    pipeline.write("UPDATE {s}.task_memories SET importance = 2.5 WHERE external_id = 'n0'")
+    with pipeline.open() as run:
+        run.now = NOW
+        done = score_relevance(run)
+    stored = [row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories")]
+    edges = [*BINS, math.inf]
+    counted = [sum(low <= value < high for value in stored) for low, high in pairwise(edges)]
+    assert done.histogram == tuple(counted)
+    assert (sum(done.histogram), done.histogram[0], done.histogram[-1]) == (6, 2, 1)

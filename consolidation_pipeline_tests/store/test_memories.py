@@ -287,8 +287,8 @@ def test_decay_reads_ages_and_confirmed_relations_as_of_an_instant(connection: C
     assert (rows.age_days[at[a]], rows.access_days[at[a]], rows.importance[at[a]]) == (10, 0.5, 0.9)
     assert rows.age_days[at[b]] == -1
     assert np.isnan(rows.access_days[at[b]])
-    assert (rows.relations[at[a]], rows.relations[at[b]]) == (2, 1)
-    assert (rows.confidence[at[a]], rows.confidence[at[b]]) == (pytest.approx(0.6), 0.4)
+    assert (rows.relations[at[a]], rows.relations[at[b]]) == (1, 1)
+    assert (rows.confidence[at[a]], rows.confidence[at[b]]) == (0.4, 0.4)
 
     earlier = load_decaying(connection, project.id, "task_memories", NOW - timedelta(days=2))
     assert earlier.relations.tolist() == [0, 0]

@@ -1,0 +1,74 @@
+"""``consolidation relations``: list, confirm, reject."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say, short
+
+app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
+
+Relations = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Relations, as `relations list` shows them.")]
+Reason = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
+
+_TEXT_WIDTH = 100
+
+
+@app.command(name="list")
+def list_(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    status: Annotated[str | None, typer.Option(help="Only these: candidate, confirmed or rejected.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest so many.")] = 50,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show how memories relate to each other, newest first. Candidates wait for your word and do not count yet."""
+    from rich.table import Table
+
+    from consolidation_pipeline.service.relations import list_relations
+
+    engine, _ = open_store()
+    found = list_relations(engine, project, limit=limit, status=status)
+    if as_json:
+        print_json(found)
+        return
+    table = Table(title=f"{project}: {say(found['totals'])}", title_justify="left", show_header=False, box=None)
+    for relation in found["relations"]:
+        table.add_row(_told(relation), style="dim" if relation["status"] == "rejected" else None)
+    console().print(table if found["relations"] else f"{project} has no such relations")
+
+
+def _told(relation: Mapping[str, Any]) -> str:
+    how = f"{relation['relation_type']} ({relation['status']}, confidence {relation['confidence']:.2f})"
+    why = relation["reason"] or "no reason given"
+    ends = [f"  {end}: {short(relation[f'{end}_text'] or 'gone', _TEXT_WIDTH)}" for end in ("a", "b")]
+    return "\n".join([f"{relation['id']}  {how}", f"  {why}", *ends])
+
+
+@app.command()
+def confirm(relations: Relations, reason: Reason = None, as_json: JsonFlag = False) -> None:
+    """Confirm relations: from the next scoring on they count for relevance. All or none."""
+    _decide(relations, "confirmed", reason, as_json=as_json)
+
+
+@app.command()
+def reject(relations: Relations, reason: Reason = None, as_json: JsonFlag = False) -> None:
+    """Reject relations: they do not count and are not found again. All or none."""
+    _decide(relations, "rejected", reason, as_json=as_json)
+
+
+def _decide(relations: list[UUID], status: str, reason: str | None, *, as_json: bool) -> None:
+    from consolidation_pipeline.service.relations import decide_relations
+
+    engine, _ = open_store()
+    groups = decide_relations(engine, relations, status, changed_by=who(), reason=reason)
+    if as_json:
+        decided = [{"id": id_, "group_id": group} for id_, group in groups.items()]
+        print_json({"status": status, "relations": decided})
+        return
+    for id_, group in groups.items():
+        print(f"relation {id_} {status}; undo: consolidation rollback {group}")

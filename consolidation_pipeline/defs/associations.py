@@ -1,0 +1,54 @@
+"""What memories have to do with each other."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.similarity_graph import similarity_graph
+from consolidation_pipeline.service.associations import associate_memories
+from consolidation_pipeline.store.invariants import find_dangling_relations, find_unreviewed_relations
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[similarity_graph],
+    group_name="lifecycle",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("memory_relations"),
+)
+def associations(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Typed, scored relations between memories, found by four rules; a person confirms where these are no proof."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("associations") as phase:
+        done = associate_memories(run)
+        phase.metrics = {
+            "memories_in": done.memories,
+            "relations_found": sum(done.found.values()),
+            **done.found,
+            "relations_added": done.added,
+            "embeddings_failed": done.missing,
+            **({"skipped": done.skipped} if done.skipped else {}),
+        }
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+relations_have_two_ends = project_check(
+    "relations_have_two_ends",
+    associations,
+    find_dangling_relations,
+    description="Every relation links two different memories of its project.",
+    blocking=False,
+)
+
+candidates_do_not_count = project_check(
+    "candidates_do_not_count",
+    associations,
+    find_unreviewed_relations,
+    description="No contradiction and no parallel context counts without a person's word.",
+)

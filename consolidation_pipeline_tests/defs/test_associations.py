@@ -1,0 +1,91 @@
+"""The asset `associations`: it runs alone, says what it found, and its checks hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import dagster as dg
+from sqlalchemy import text
+
+from consolidation_pipeline.defs.associations import associations, candidates_do_not_count, relations_have_two_ends
+from consolidation_pipeline.defs.decay_scores import decay_scores, relevance_is_positive
+from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.defs.resources import project_runs, store
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import configure_project
+from consolidation_pipeline_tests.defs.test_runs import instance, sample
+
+__all__ = ["instance", "sample"]
+
+COUNTS = {"contradicts", "explains", "shares_theme", "parallel_context"}
+
+
+def materialize(instance: dg.DagsterInstance, slug: str, *assets: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
+    """Run these assets with their checks, as a job over them would."""
+    checks = [relations_have_two_ends, candidates_do_not_count, relevance_is_positive]
+    job = dg.define_asset_job("associate", selection=dg.AssetSelection.assets(*assets))
+    definitions = dg.Definitions(
+        assets=[associations, decay_scores],
+        asset_checks=checks,
+        jobs=[job],
+        resources={"store": store, "project_runs": project_runs},
+        executor=dg.in_process_executor,
+    )
+    instance.add_dynamic_partitions(PROJECTS, [slug])
+    return definitions.resolve_job_def("associate").execute_in_process(
+        partition_key=slug, instance=instance, raise_on_error=False
+    )
+
+
+def metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, object]:
+    (event,) = [e for e in result.get_asset_materialization_events() if e.asset_key == dg.AssetKey(asset)]
+    return {name: value.value for name, value in event.materialization.metadata.items()}
+
+
+def test_the_asset_says_what_it_found_and_its_checks_hold(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 60)
+    result = materialize(instance, "alpha", associations)
+    assert result.success
+    told = metadata(result, "associations")
+    assert {"memories_in", "relations_found", "relations_added", "embeddings_failed"} | COUNTS == set(told)
+    assert told["memories_in"] == 20
+    assert told["relations_added"] == told["relations_found"] == sum(int(str(told[name])) for name in COUNTS) > 0
+    checks = {check.check_name: check.passed for check in result.get_asset_check_evaluations()}
+    assert checks == {"relations_have_two_ends": True, "candidates_do_not_count": True}
+    assert metadata(materialize(instance, "alpha", associations), "associations")["relations_added"] == 0
+    with engine.connect() as connection:
+        jobs = connection.execute(
+            text("SELECT status, phases_completed, metrics FROM consolidation.consolidation_jobs ORDER BY created_at")
+        ).all()
+    assert [(job.status, job.phases_completed) for job in jobs] == [("completed", ["associations"])] * 2
+    assert jobs[0].metrics["associations"]["relations_added"] == told["relations_added"]
+
+
+def test_relations_are_found_before_relevance_is_scored(
+    sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 30)
+    result = materialize(instance, "alpha", associations, decay_scores)
+    assert result.success
+    order = [event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key]
+    assert order == ["associations", "decay_scores"]
+    histogram = str(metadata(result, "decay_scores")["relevance_histogram"])
+    assert histogram.startswith("| relevance | memories |\n|---|---|\n| 0 to 0.01 | ")
+    counted = [int(line.split("|")[2]) for line in histogram.splitlines()[2:]]
+    assert sum(counted) == metadata(result, "decay_scores")["memories_in"] == 30
+
+
+def test_without_a_model_the_asset_says_so_and_succeeds(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 10)
+    with engine.begin() as connection:
+        options = {"embedding_model": "no-such-provider/model"}
+        configure_project(connection, "alpha", config=options, consolidation_enabled=True)
+    result = materialize(instance, "alpha", associations)
+    assert result.success
+    told = metadata(result, "associations")
+    assert "no-such-provider/model cannot be loaded or reached" in str(told["skipped"])
+    assert (told["memories_in"], told["relations_added"], told["embeddings_failed"]) == (0, 0, 10)
