@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from uuid import UUID
 
 import typer
@@ -10,14 +10,20 @@ import typer
 from consolidation_pipeline.cli.opening import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json
 
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.rollback import Rollback
+
 
 def rollback(
-    target: Annotated[UUID, typer.Argument(metavar="ID", help="A job, a group of changes, or a change.")],
+    target: Annotated[UUID, typer.Argument(metavar="ID", help="A job, a group of changes, or a change of a group.")],
     reason: Annotated[str | None, typer.Option(help="Why; stands in the ledger.")] = None,
     cascade: Annotated[bool, typer.Option("--cascade", help="Undo what was built on it too.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Undo a job, a group or a change, exactly. Refused, with exit code 3, when something changed since."""
+    """Undo a job or a group, exactly; a change is undone with its group.
+
+    Refused, with exit code 3, when something changed since.
+    """
     from consolidation_pipeline.service.rollback import roll_back
 
     engine, settings = open_store()
@@ -30,10 +36,20 @@ def rollback(
         "rows restored": done.memories_restored,
         "rows deleted": done.memories_deleted,
         "rows brought back": done.memories_recreated or None,
-        "redo": f"consolidation rollback {done.rollback_id}",
-        "note": "the next run would merge the same memories again: change t_merge, or merge=false, before it",
+        "undo" if done.redone else "redo": f"consolidation rollback {done.rollback_id}",
+        "note": _note(done),
     }
     console().print(facts(f"{done.scope} {target}: rolled back", rows))
+
+
+def _note(done: Rollback) -> str | None:
+    """What later runs will do with what was undone; nothing to say where it is in force again."""
+    if done.kept_apart:
+        merges = "1 merge" if done.kept_apart == 1 else f"{done.kept_apart} merges"
+        return f"later runs keep the memories of {merges} apart; the redo lets them merge again"
+    if done.redone:
+        return None
+    return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
 
 
 COMMANDS = (rollback,)

@@ -1,24 +1,35 @@
-"""Undo a change, a group or a whole job: atomic, newest first, refused when something changed since."""
+"""Undo a group of changes or a whole job: atomic, newest first, refused when something changed since."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
-from consolidation_pipeline.store.changes import Scope, find_scope, list_dependents
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.apart import count_kept_apart
+from consolidation_pipeline.store.changes import Scope, find_scope, is_undoing, list_dependents
+from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.references import refuse_twins
 from consolidation_pipeline.store.reverting import revert_changes
+
+_SHOWN_GROUPS = 5
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """What a rollback did. ``rollback_id`` is the group of its own changes: rolling that back is the redo."""
+    """What a rollback did. ``rollback_id`` is the group of its own changes: rolling that back is the redo.
+
+    ``scope``: group or job; a change is undone with its group, and a rollback has the scope of what it undid.
+    ``redone``: what was undone was a rollback, so that something is in force again. ``kept_apart``: merges that later
+    runs do not make again, for they were undone as groups and not with their job.
+    """
 
     rollback_id: UUID
     scope: str
@@ -26,6 +37,8 @@ class Rollback:
     memories_restored: int
     memories_deleted: int
     memories_recreated: int
+    redone: bool
+    kept_apart: int
 
 
 def roll_back(
@@ -37,11 +50,13 @@ def roll_back(
     reason: str | None = None,
     cascade: bool = False,
 ) -> Rollback:
-    """Undo the change, group or job with id ``target``; with ``cascade`` what was derived from it too.
+    """Undo the job or group with id ``target``, or the group of that change; with ``cascade`` what stands on it too.
 
     Raises:
         NotFoundError: there is no such id, or nothing under it. ConflictError: it was rolled back before, is older than
-        ``rollback_days``, a row changed since, or something derived from it is alive. Nothing is changed then.
+        ``rollback_days``, a row changed since, something that stands on it is alive, or another merged memory says the
+        same by now; ``conflicts`` are the rows or changes. ProjectBusyError: a run or another rollback holds the
+        project. Nothing is changed then.
     """
     with engine.connect() as connection:
         scope = find_scope(connection, target)
@@ -52,32 +67,57 @@ def roll_back(
         engine.begin() as connection,
     ):
         scope = find_scope(connection, target) or scope
-        _check_age(scope, effective_options(scope.project, settings).rollback_days)
-        changes = list(scope.changes)
-        dependents = list_dependents(connection, changes)
+        _check(scope, target, effective_options(scope.project, settings).rollback_days)
+        dependents = list_dependents(connection, scope.changes)
         if dependents and not cascade:
-            raise ConflictError(
-                f"{len(dependents)} later changes stand on it: roll them back first, or use --cascade",
-                tuple(str(change.id) for change in dependents),
-            )
-        author = Author(scope.project.id, None, changed_by)
-        group_id = uuid4()
-        done = revert_changes(
-            connection, author, [*changes, *(change.seq for change in dependents)], group_id=group_id, reason=reason
+            _refuse(dependents)
+        changes = [*scope.changes, *(change.seq for change in dependents)]
+        return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
+
+
+def _check(scope: Scope, target: UUID, days: int) -> None:
+    if "retention" in scope.operations:
+        raise ConflictError(f"{target} records what audit retention removed: that cannot be brought back")
+    if scope.undone_by:
+        undone_by = tuple(map(str, scope.undone_by))
+        redo = f"`consolidation rollback {undone_by[0]}` redoes it"
+        raise ConflictError(f"{target} was rolled back before, by {', '.join(undone_by)}; {redo}", undone_by)
+    if scope.age > timedelta(days=days):
+        raise ConflictError(
+            f"{target} is {scope.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
         )
-        jobs.append_event(
-            connection,
-            scope.project.id,
-            "consolidation.rolled_back",
-            {"rollback_id": str(group_id), "target": str(target), "scope": scope.kind},
-        )
-    return Rollback(
-        group_id, scope.kind, len(changes) + len(dependents), done["restored"], done["deleted"], done["recreated"]
+
+
+def _refuse(dependents: Sequence[Row[Any]]) -> None:
+    """Name the groups in the way, newest first, which is the order in which they can be undone one by one."""
+    groups = {row.group_id: row for row in reversed(dependents)}
+    told = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
+    more = f"; and {len(told) - _SHOWN_GROUPS} more groups" if len(told) > _SHOWN_GROUPS else ""
+    raise ConflictError(
+        f"{len(dependents)} later changes stand on it: {'; '.join(told[:_SHOWN_GROUPS])}{more}; "
+        "roll those back first, or use --cascade",
+        tuple(str(row.id) for row in dependents),
     )
 
 
-def _check_age(scope: Scope, days: int) -> None:
-    if scope.age > timedelta(days=days):
-        raise ConflictError(
-            f"it is {scope.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
-        )
+def _revert(
+    connection: Connection, scope: Scope, changes: Sequence[int], *, target: UUID, changed_by: str, reason: str | None
+) -> Rollback:
+    project, rollback_id = scope.project, uuid4()
+    redone = is_undoing(connection, scope.changes[0])
+    author = Author(project.id, None, changed_by)
+    why = reason or f"{'redoes what was undone by' if redone else 'undoes'} {scope.kind} {target}"
+    done = revert_changes(connection, author, changes, group_id=rollback_id, reason=why, scope=scope.kind)
+    refuse_twins(connection, rollback_id)
+    payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": scope.kind}
+    jobs.append_event(connection, project.id, "consolidation.rolled_back", payload)
+    return Rollback(
+        rollback_id,
+        scope.kind,
+        len(changes),
+        done["restored"],
+        done["deleted"],
+        done["recreated"],
+        redone,
+        count_kept_apart(connection, project.id, rollback_id),
+    )

@@ -12,14 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core import clustering
+from consolidation_pipeline.core.apart import KeptApart
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, Labels
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
+from consolidation_pipeline.core.vectors import positions_of
 from consolidation_pipeline.service.nodes import content_keys, load_grouping_nodes
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
+from consolidation_pipeline.store.apart import load_kept_apart
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import MERGE, Nodes
+from consolidation_pipeline.store.graph import ASK, MERGE, Neighbors, Nodes
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_ids, to_uuids
 
 Mask = npt.NDArray[np.bool_]
@@ -68,16 +71,21 @@ class Units:
 def load_contents(connection: Connection, run: ProjectRun) -> Contents:
     """The raw memories and the stored graph between their contents."""
     nodes, x = load_grouping_nodes(connection, run)
-    of_row = content_keys(nodes)
-    pairs, verdict = _load_pairs(connection, run, nodes, of_row)
-    return Contents(nodes, x, of_row, pairs, verdict)
-
-
-def _load_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, of_row: Labels) -> tuple[SimilarPairs, Verdicts]:
-    """Two contents are as similar as their most similar variants, and merge where any two of these would."""
     lowest = run.thresholds["t_pattern"] - SLACK
     found = graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
-    one, other = _rows_of(nodes.ids, found.a), _rows_of(nodes.ids, found.b)
+    return form_contents(run, nodes, x, found, apart=load_kept_apart(connection, run.project.id))
+
+
+def form_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, apart: KeptApart) -> Contents:
+    """The contents of ``nodes``, whose vectors for grouping are ``x`` (n, d), and the pairs ``found`` between them.
+
+    Two contents are as similar as their most similar variants, and merge where any two of these would, unless a person
+    wants them ``apart``: then it is for a person to decide.
+    """
+    apart = apart.among(nodes.ids)
+    rows = positions_of(nodes.ids, apart.ids)
+    of_row = _split_repeats(content_keys(nodes), rows, apart)
+    one, other = positions_of(nodes.ids, found.a), positions_of(nodes.ids, found.b)
     kept = (one >= 0) & (other >= 0)
     if not run.options.cross_type:
         kept &= nodes.memory_type[one] == nodes.memory_type[other]
@@ -89,15 +97,24 @@ def _load_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, of_row: L
     first = np.flatnonzero((np.diff(low, prepend=-1) != 0) | (np.diff(high, prepend=-1) != 0))
     similarity, verdict = found.similarity[kept][order][first], found.verdict[kept][order]
     pairs = SimilarPairs(low[first].astype(np.int32), high[first].astype(np.int32), similarity)
-    return pairs, np.maximum.reduceat(verdict, first) if first.size else verdict
+    if first.size:
+        verdict = np.maximum.reduceat(verdict, first)
+        forbidden = KeptApart(of_row[rows], apart.merges, apart.parts).forbids(pairs.i, pairs.j)
+        verdict[forbidden] = np.minimum(verdict[forbidden], ASK)
+    return Contents(nodes, x, of_row, pairs, verdict)
 
 
-def _rows_of(ids: Ids, wanted: Ids) -> Labels:
-    """Position of each of ``wanted`` in the sorted ``ids``; -1 = not among them."""
-    if not len(ids):
-        return np.full(len(wanted), -1, dtype=np.int64)
-    at = np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)
-    return np.where(ids[at] == wanted, at, -1).astype(np.int64)
+def _split_repeats(of_row: Labels, rows: Labels, apart: KeptApart) -> Labels:
+    """Contents (n,) in which exact repeats that are kept apart, ``rows`` of the nodes, are contents of their own."""
+    if not len(rows):
+        return of_row
+    split = of_row.copy()
+    sides = np.stack([apart.merges, of_row[rows], apart.parts], axis=1)
+    distinct, side = np.unique(sides, axis=0, return_inverse=True)
+    later = np.r_[False, (np.diff(distinct[:, :2], axis=0) == 0).all(axis=1)]
+    number = np.where(later, of_row.max() + np.cumsum(later), -1)[side.reshape(-1)]
+    split[rows[number >= 0]] = number[number >= 0]
+    return np.unique(split, return_inverse=True)[1].reshape(-1)
 
 
 def form_units(run: ProjectRun, contents: Contents) -> Units:

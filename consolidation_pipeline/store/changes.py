@@ -11,6 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.references import REFERENCES
 from consolidation_pipeline.store.schema import SCHEMA
 
 _CHANGES = f"{SCHEMA}.consolidation_changes"
@@ -18,38 +19,65 @@ _CHANGES = f"{SCHEMA}.consolidation_changes"
 
 @dataclass(frozen=True)
 class Scope:
-    """Changes under one id: ``kind`` change, group or job; ``changes`` by seq; ``age`` of the newest."""
+    """What an id names: the ``changes`` under it that are in force, by seq, and the ``age`` of the newest.
+
+    ``kind``: group or job; that of a rollback is the kind of what it undid. ``operations``: what was done. Where
+    nothing is in force any more, ``undone_by`` are the rollbacks that undid it.
+    """
 
     kind: str
     project: Project
+    operations: Sequence[str]
     changes: Sequence[int]
+    undone_by: Sequence[UUID]
     age: timedelta
 
 
+# A change alone would leave half a merge behind, so it stands for its group.
+_NAMED = {
+    "group": f"c.group_id IN (SELECT group_id FROM {_CHANGES} WHERE id = :target UNION ALL SELECT :target)",
+    "job": "c.job_id = :target",
+}
+
+
 def find_scope(connection: Connection, target: UUID) -> Scope | None:
-    """The changes that ``target`` names and that are in force: as a change, as a group, or as a job.
+    """The changes that ``target`` names and that are in force: as a change's group, as a group, or as a job.
 
     For a change that was rolled back and redone, the redoing one is given: undoing that undoes it again.
-    Changes that were all rolled back before are given nevertheless, so that the caller can say so.
     """
-    for kind, column in (("change", "id"), ("group", "group_id"), ("job", "job_id")):
+    for kind, named in _NAMED.items():
         query = f"""
             WITH RECURSIVE fate AS (
-                SELECT c.seq AS origin, c.id, c.seq, 0 AS turns FROM {_CHANGES} c WHERE c.{column} = :target
+                SELECT c.seq AS origin, c.id, c.seq, c.group_id, 0 AS turns FROM {_CHANGES} c WHERE {named}
                 UNION ALL
-                SELECT f.origin, r.id, r.seq, f.turns + 1
+                SELECT f.origin, r.id, r.seq, r.group_id, f.turns + 1
                 FROM fate f JOIN {_CHANGES} r ON r.reverts_change_id = f.id),
-            newest AS (SELECT DISTINCT ON (origin) origin, seq, turns FROM fate ORDER BY origin, turns DESC)
+            newest AS (SELECT DISTINCT ON (origin) origin, seq, group_id, turns FROM fate ORDER BY origin, turns DESC)
             SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age,
-                array_agg(c.seq ORDER BY c.seq) AS every,
-                array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS open
+                min(c.reverts_scope) AS reverts_scope, array_agg(DISTINCT c.operation) AS operations,
+                array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS open,
+                array_agg(DISTINCT n.group_id) FILTER (WHERE n.turns % 2 = 1) AS undone_by
             FROM newest n JOIN {_CHANGES} c ON c.seq = n.origin JOIN {SCHEMA}.projects p ON p.id = c.project_id
             GROUP BY p.id
         """
         row = connection.execute(text(query), {"target": target}).one_or_none()
         if row is not None:
-            return Scope(kind, Project(*row[:4]), row.open or row.every, row.age)
+            undone_by = [] if row.open else row.undone_by
+            kind = row.reverts_scope or kind
+            return Scope(kind, Project(*row[:4]), row.operations, row.open or [], undone_by, row.age)
     return None
+
+
+def is_undoing(connection: Connection, seq: int) -> bool:
+    """Whether a change is a rollback of what was in force, so that undoing it redoes something."""
+    query = f"""
+        WITH RECURSIVE undone AS (
+            SELECT reverts_change_id AS id FROM {_CHANGES} WHERE seq = :seq
+            UNION ALL
+            SELECT c.reverts_change_id FROM {_CHANGES} c JOIN undone ON c.id = undone.id)
+        SELECT count(id) % 2 = 1 FROM undone
+    """
+    return bool(connection.execute(text(query), {"seq": seq}).scalar_one())
 
 
 # Undoing an undoing redoes: a change is undone when the chain of changes that undo it is of odd length.
@@ -70,51 +98,56 @@ _STANDS = f"""
 
 
 # Rows whose later changes matter, each with the seq after which they do: rows that are, by their version, no longer in
-# the state the changes left them in, and rows derived from what the changes touched.
+# the state the changes left them in, and rows that name a memory which the changes made or reworded, unless they are in
+# the state they were in when it was.
 _REACHED = f"""
-    WITH RECURSIVE chosen AS (
+    WITH chosen AS (
         SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
-            lead(version_before) OVER w AS next_before
-        FROM {_CHANGES} WHERE seq = ANY(:changes) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
-    base AS (
-        SELECT c.entity_id AS id, min(c.seq) AS seq, bool_or(c.version_after IS DISTINCT FROM
-            CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END) AS has_moved
-        FROM chosen c, LATERAL (SELECT version_after FROM {_CHANGES}
+            lead(version_before) OVER w AS next_before,
+            entity_type = 'consolidated_memories' AND new_state ? 'content' AS has_text
+        FROM {_CHANGES} WHERE seq = ANY(:known) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
+    moved AS (
+        SELECT c.entity_id, min(c.seq) FROM chosen c, LATERAL (SELECT version_after FROM {_CHANGES}
             WHERE entity_id = c.entity_id ORDER BY seq DESC LIMIT 1) n
-        GROUP BY c.entity_id),
-    reached AS (
-        SELECT id FROM base
-        UNION
-        SELECT l.child_id FROM {SCHEMA}.memory_lineage l JOIN reached ON l.parent_id = reached.id
-            WHERE EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories m WHERE m.id = l.parent_id))
-    SELECT reached.id, coalesce(base.seq, (SELECT min(seq) FROM base)) AS seq
-    FROM reached LEFT JOIN base ON base.id = reached.id WHERE coalesce(base.has_moved, true)
+        GROUP BY c.entity_id HAVING bool_or(
+            c.version_after IS DISTINCT FROM CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END)),
+    told AS MATERIALIZED (SELECT entity_id AS id, min(seq) AS seq FROM chosen WHERE has_text GROUP BY 1),
+    naming AS MATERIALIZED (SELECT r.id, told.seq FROM ({REFERENCES}) r JOIN told ON told.id = r.named)
+    SELECT * FROM moved UNION SELECT id, seq FROM naming n WHERE
+        (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id AND seq < n.seq ORDER BY seq DESC LIMIT 1)
+        IS DISTINCT FROM
+        (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id ORDER BY seq DESC LIMIT 1)
 """
 _LATER = f"""
-    SELECT c.seq, c.group_id FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS reached(id, seq)
-        JOIN {_CHANGES} c ON c.entity_id = reached.id AND c.seq > reached.seq WHERE {_STANDS}
+    SELECT DISTINCT c.group_id FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS reached(id, seq)
+        JOIN {_CHANGES} c ON c.entity_id = reached.id AND c.seq > reached.seq
+    WHERE c.seq <> ALL(CAST(:known AS bigint[])) AND {_STANDS}
+"""
+_STANDING = f"""
+    SELECT c.id, c.seq, c.group_id, c.operation, c.changed_at FROM {_CHANGES} c
+    WHERE c.group_id = ANY(CAST(:groups AS uuid[])) AND c.seq <> ALL(CAST(:known AS bigint[])) AND {_STANDS}
 """
 
 
 def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[Any]]:
-    """Later changes that stand on what ``changes`` did, by seq: to the same rows, or to rows derived from them.
+    """Later changes that stand on what ``changes`` did, by seq: to the same rows, or to rows that name them.
 
-    Whole groups, and what stands on those in turn, so that undoing all of it is consistent. Nothing stands on a row
-    that is, by its version, in the state the changes left it in, whatever was done and undone since.
+    Rows name a merged memory, pattern or the like by lineage, as a relation, as the source or evidence of a playbook
+    entry, as original or result of a suggestion, or as their successor. Whole groups, and what stands on those in turn,
+    so that undoing all of it is consistent. Nothing stands on a row that is, by its version, in the state the changes
+    left it in, and no row stands on them that is in the state they found it in, whatever was done and undone since.
     """
-    known, found = set(changes), dict[int, Row[Any]]()
+    known, found = list(changes), list[Row[Any]]()
     while True:
-        reached = connection.execute(text(_REACHED), {"changes": list(known)}).all()
-        parameters = {"ids": [row.id for row in reached], "seqs": [row.seq for row in reached]}
-        later = connection.execute(text(_LATER), parameters)
-        groups = {row.group_id for row in later if row.seq not in known}
-        query = f"SELECT c.id, c.seq FROM {_CHANGES} c WHERE c.group_id = ANY(CAST(:groups AS uuid[])) AND {_STANDS}"
-        rows = connection.execute(text(query), {"groups": list(groups)})
-        new = {row.seq: row for row in rows if row.seq not in known}
+        reached = connection.execute(text(_REACHED), {"known": known}).tuples().all()
+        ids, seqs = zip(*reached, strict=True) if reached else ((), ())
+        parameters = {"ids": list(ids), "seqs": list(seqs), "known": known}
+        groups = connection.scalars(text(_LATER), parameters).all()
+        new = connection.execute(text(_STANDING), {"groups": groups, "known": known}).all()
         if not new:
-            return [found[seq] for seq in sorted(found)]
-        found |= new
-        known |= new.keys()
+            return sorted(found, key=lambda row: row.seq)
+        found += new
+        known += [row.seq for row in new]
 
 
 # What a reader may narrow the ledger down to; null = everything.
@@ -132,7 +165,7 @@ def list_changes(
         text(
             "SELECT c.seq, c.id, c.job_id, c.group_id, c.operation, c.entity_type, c.entity_id, c.previous_state, "
             "c.new_state, c.version_before, c.version_after, c.reason, c.confidence, c.changed_by, c.changed_at, "
-            f"c.reverts_change_id FROM {_CHANGES} c WHERE {_CHOSEN} ORDER BY seq DESC LIMIT :limit"
+            f"c.reverts_change_id, c.reverts_scope FROM {_CHANGES} c WHERE {_CHOSEN} ORDER BY seq DESC LIMIT :limit"
         ),
         {"project": project_id, "limit": limit, "operation": operation, "job": job_id},
     ).all()

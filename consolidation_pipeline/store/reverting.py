@@ -2,31 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.store.ledger import CACHES, LEDGERED, MOVES_IN_GRAPH, Author, lineage_insert, refuse
+from consolidation_pipeline.store.ledger import (
+    CACHES,
+    LEDGERED,
+    MOVES_IN_GRAPH,
+    Author,
+    forget_comparisons,
+    lineage_insert,
+    refuse,
+)
+from consolidation_pipeline.store.references import refuse_dangling
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories
 
 
 def revert_changes(
-    connection: Connection, author: Author, changes: Sequence[int], *, group_id: UUID, reason: str | None
+    connection: Connection,
+    author: Author,
+    changes: Sequence[int],
+    *,
+    group_id: UUID,
+    reason: str | None,
+    scope: str = "group",
 ) -> dict[str, int]:
     """Undo the changes with these ``seq`` numbers, newest first, and record that as changes of operation rollback.
 
-    Returns rows per effect: ``restored``, ``deleted``, ``recreated``.
+    ``scope`` is what was to be undone, a group or a job. Returns rows per effect: ``restored``, ``deleted``,
+    ``recreated``.
 
     Raises:
-        ConflictError: a change was undone before, or its row has changed since; nothing is written then.
+        ConflictError: a change was undone before, its row has changed since, or what it was made from is gone; nothing
+        is written then.
     """
+    recorded = {"group_id": group_id, "reason": reason, "scope": scope}
     done = {"restored": 0, "deleted": 0, "recreated": 0}
     try:
         with connection.begin_nested():
-            _revert_waves(connection, author, changes, group_id=group_id, reason=reason, done=done)
+            _revert_waves(connection, author, changes, recorded, done=done)
             # What still refers to a row that is gone now must come to light here, not at commit.
             connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
             connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
@@ -39,9 +57,8 @@ def _revert_waves(
     connection: Connection,
     author: Author,
     changes: Sequence[int],
+    recorded: Mapping[str, object],
     *,
-    group_id: UUID,
-    reason: str | None,
     done: dict[str, int],
 ) -> None:
     """Newest first, in as few turns as there can be when a turn holds no row twice."""
@@ -62,7 +79,8 @@ def _revert_waves(
             )
             _revert_wave(connection, table, done)
             connection.execute(text("DROP TABLE wave"))
-        _append_rollback(connection, author, turn, group_id=group_id, reason=reason)
+        _append_rollback(connection, author, turn, recorded)
+    refuse_dangling(connection, "reverting")
     connection.execute(text("DROP TABLE reverting"))
 
 
@@ -98,23 +116,17 @@ def _recreate(table: Table, columns: Sequence[str]) -> str:
     )
 
 
-def _append_rollback(connection: Connection, author: Author, turn: int, *, group_id: UUID, reason: str | None) -> None:
+def _append_rollback(connection: Connection, author: Author, turn: int, recorded: Mapping[str, object]) -> None:
     connection.execute(
         text(
             f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
             "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by, "
-            "reverts_change_id) "
+            "reverts_change_id, reverts_scope) "
             "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
-            "version_after, version_before, :reason, confidence, :changed_by, id "
+            "version_after, version_before, :reason, confidence, :changed_by, id, :scope "
             "FROM reverting WHERE turn = :turn ORDER BY seq DESC"
         ),
-        {
-            "job_id": author.job_id,
-            "group_id": group_id,
-            "reason": reason,
-            "changed_by": author.changed_by,
-            "turn": turn,
-        },
+        {"job_id": author.job_id, "changed_by": author.changed_by, "turn": turn, **recorded},
     )
 
 
@@ -131,6 +143,7 @@ def _stage_changes(connection: Connection, changes: Sequence[int]) -> int:
         ),
         {"seqs": [row.seq for row in rows], "turns": turns},
     )
+    connection.execute(text("ANALYZE reverting (entity_id, turn)"))
     return max(turns, default=0)
 
 
@@ -167,6 +180,9 @@ def _revert_parts(connection: Connection, table: Table) -> None:
     )
     if table is not consolidated_memories:
         return
+    forget_comparisons(
+        connection, "SELECT entity_id FROM wave WHERE previous_state ? 'archive_reason' AND new_state IS NOT NULL"
+    )
     connection.execute(
         text(
             f"DELETE FROM {SCHEMA}.memory_lineage l USING wave w "

@@ -26,24 +26,52 @@ def test_a_job_is_undone_and_redone(cli: Cli, consolidated: dict[str, Any]) -> N
     assert cli("metrics", "notes", "--json").json["merged"] == 1
 
 
-def test_undoing_twice_is_a_conflict(cli: Cli, consolidated: dict[str, Any]) -> None:
-    assert cli("rollback", consolidated["job_id"]).code == 0
+def test_a_change_is_undone_with_its_group(cli: Cli) -> None:
+    changes = cli("history", "notes", "--json").json["changes"]
+    undone = cli("rollback", changes[0]["id"], "--json").json
+    assert (undone["scope"], undone["changes"], undone["kept_apart"], undone["redone"]) == ("group", 4, 1, False)
+    assert cli("metrics", "notes", "--json").json["consolidated"] == 0
+
+
+def test_the_note_says_what_later_runs_will_do(cli: Cli, consolidated: dict[str, Any]) -> None:
+    group = cli("history", "notes", "--json").json["changes"][0]["group_id"]
+    of_job = cli("rollback", consolidated["job_id"], "--json").json
+    redo = cli("rollback", of_job["rollback_id"])
+    assert "later runs" not in redo.out
+    assert "next run" not in redo.out
+    assert "undo" in redo.out
+    of_group = cli("rollback", group)
+    assert "later runs keep the memories of 1 merge apart" in of_group.out
+    assert "next run" not in of_group.out
+
+
+def test_the_note_after_a_job_says_that_it_would_be_done_again(cli: Cli, consolidated: dict[str, Any]) -> None:
+    said = cli("rollback", consolidated["job_id"]).out
+    assert "the next run would do the same again" in said
+    assert "apart" not in said
+
+
+def test_undoing_twice_is_a_conflict_that_names_the_first_rollback(cli: Cli, consolidated: dict[str, Any]) -> None:
+    first = cli("rollback", consolidated["job_id"], "--json").json["rollback_id"]
     again = cli("rollback", consolidated["job_id"], "--json")
-    assert (again.code, again.json["error"]) == (3, "conflict")
+    assert (again.code, again.json["error"], again.json["conflicts"]) == (3, "conflict", [first])
     assert "rolled back before" in again.err
+    assert f"`consolidation rollback {first}` redoes it" in again.err
 
 
 def test_what_was_built_on_is_undone_only_with_cascade(
     cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]
 ) -> None:
-    row = {"id": "n9", "content": LESSONS[1], "created_at": "2026-02-01"}
+    row = {"id": "n9", "content": LESSONS[1]}
     cli("import", write(row), "--project", "notes", "--source", "test")
     later = cli("run", "notes", "--json").json
     assert later["merged_extended"] == 1
     refused = cli("rollback", consolidated["job_id"], "--json")
     assert (refused.code, refused.json["error"]) == (3, "conflict")
-    assert refused.json["conflicts"]
+    changes = cli("history", "notes", "--job", later["job_id"], "--json").json["changes"]
+    assert set(refused.json["conflicts"]) == {change["id"] for change in changes}
     assert "--cascade" in refused.err
+    assert f"group {changes[0]['group_id']}" in refused.err
     assert cli("metrics", "notes", "--json").json["consolidated"] == 4
     assert cli("rollback", consolidated["job_id"], "--cascade").code == 0
     assert cli("metrics", "notes", "--json").json["consolidated"] == 0

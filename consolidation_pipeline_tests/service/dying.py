@@ -7,9 +7,13 @@ import os
 import signal
 from collections.abc import Callable
 from typing import Any, NoReturn
+from uuid import UUID
+
+from sqlalchemy import event
 
 from consolidation_pipeline.service import embedding, importing, merging
 from consolidation_pipeline.service.importing import Imported, import_memories
+from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.runs import PHASES, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine
@@ -51,6 +55,23 @@ def run_and_die(url: str, phase: str, commit: int, when: str) -> None:
                 _die_at(engine, commit, when)
             with run.phase(name):
                 STEPS[name](run)
+
+
+def roll_back_and_die(url: str, target: UUID, statement: int | None, when: str) -> None:
+    """Roll back until just before the ``statement``-th statement or, where it is None, the commit or just after it."""
+    engine = connect_engine(url)
+    sent = 0
+
+    def count(*_: Any) -> None:
+        nonlocal sent
+        sent += 1
+        if sent == statement:
+            _die()
+
+    event.listen(engine, "before_cursor_execute", count)
+    if statement is None:
+        _die_at(engine, 1, when)
+    roll_back(engine, target, settings=Settings(), changed_by="tester")
 
 
 def _die_at(engine: Engine, commit: int, when: str) -> None:

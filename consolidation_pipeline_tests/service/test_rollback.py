@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from uuid import UUID, uuid4
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from consolidation_pipeline.core.memories import memory_id
-from consolidation_pipeline.errors import ConflictError, NotFoundError, ProjectBusyError
+from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service import rollback
+from consolidation_pipeline.store.changes import Scope
+from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline_tests.service.dumps import counts, dump, knowledge
-from consolidation_pipeline_tests.service.lessons import LESSONS, corpus, note
+from consolidation_pipeline_tests.service.lessons import LESSONS, corpus, note, reworded
 from consolidation_pipeline_tests.service.running import SLUG, Outcome, Pipeline
 from consolidation_pipeline_tests.service.test_merging import broken_rules
 
@@ -31,13 +35,12 @@ def ledger(pipeline: Pipeline) -> list[str]:
     return dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
 
 
-def age_changes(pipeline: Pipeline, days: int) -> None:
-    """As if everything had been done some days ago; the ledger refuses updates, hence without its triggers."""
+def age_changes(pipeline: Pipeline, by: timedelta, condition: str = "true") -> None:
+    """As if what ``condition`` selects had been done earlier; the ledger refuses updates, hence without triggers."""
+    update = f"UPDATE {SCHEMA}.consolidation_changes SET changed_at = changed_at - :by WHERE {condition}"
     with pipeline.engine.begin() as connection:
-        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
-        connection.exec_driver_sql(
-            f"UPDATE consolidation.consolidation_changes SET changed_at = changed_at - interval '{days} days'"
-        )
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(update), {"by": by})
 
 
 def extended(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
@@ -91,14 +94,25 @@ def test_rolling_one_group_back_leaves_the_others(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
 
 
-def test_rolling_one_change_back_frees_one_source(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
+def test_rolling_one_change_back_takes_its_whole_group(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), *reworded(LESSONS[1:2])])
+    before = knowledge(pipeline)
     pipeline.run()
     source = memory_id(SLUG, "test", "a")
     change = pipeline.value("SELECT id FROM {s}.consolidation_changes WHERE entity_id = :id", id=source)
     undone = pipeline.roll_back(change)
-    assert (undone.scope, undone.changes, undone.memories_restored) == ("change", 1, 1)
-    assert pipeline.value("SELECT consolidated_into_id FROM {s}.task_memories WHERE id = :id", id=source) is None
+    assert (undone.scope, undone.changes) == ("group", 3)
+    assert (undone.memories_restored, undone.memories_deleted) == (2, 1)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 4
+    assert broken_rules(pipeline) == []
+    pipeline.roll_back(
+        pipeline.value(
+            "SELECT max(group_id::text)::uuid FROM {s}.consolidation_changes JOIN "
+            "{s}.consolidated_memories m ON m.id = entity_id"
+        )
+    )
+    assert knowledge(pipeline) == before
 
 
 def test_rolling_a_rollback_back_restores_the_merged_state(pipeline: Pipeline) -> None:
@@ -137,7 +151,7 @@ def test_a_run_after_a_rollback_merges_again_under_the_same_ids(pipeline: Pipeli
     pipeline.add(corpus())
     first = pipeline.run()
     # Versions go on counting, so that nothing that was seen under the first merge fits the second.
-    times = {"created_at", "updated_at", "relevance_at", "version"}
+    times = {"created_at", "updated_at", "relevance_at", "relevance_score", "version"}
     accidents = {"consolidated_memories": times, "memory_lineage": {"job_id"}}
     tables = ["consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
     merged = dump(pipeline, tables=tables, without=accidents)
@@ -187,7 +201,7 @@ def test_an_extension_alone_can_be_taken_back(pipeline: Pipeline) -> None:
 def test_after_the_rollback_days_it_is_too_late(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     done = pipeline.run()
-    age_changes(pipeline, 8)
+    age_changes(pipeline, timedelta(days=8))
     before = knowledge(pipeline)
     with pytest.raises(ConflictError, match="rollback_days"):
         pipeline.roll_back(done.job_id)
@@ -196,21 +210,46 @@ def test_after_the_rollback_days_it_is_too_late(pipeline: Pipeline) -> None:
     assert pipeline.roll_back(done.job_id).memories_deleted == 1
 
 
+@pytest.mark.parametrize(
+    ("days", "moment", "allowed"),
+    [(7, timedelta(minutes=-1), True), (7, timedelta(seconds=1), False), (1, timedelta(seconds=1), True)],
+)
+def test_a_week_is_counted_to_the_moment(pipeline: Pipeline, days: int, moment: timedelta, allowed: bool) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    done = pipeline.run()
+    age_changes(pipeline, timedelta(days=days) + moment)
+    if allowed:
+        assert pipeline.roll_back(done.job_id).memories_deleted == 1
+        return
+    with pytest.raises(ConflictError, match=f"{done.job_id} is 7 days old: .* for 7 days"):
+        pipeline.roll_back(done.job_id)
+
+
+def test_what_is_exactly_as_old_as_the_rollback_days_may_be_undone(pipeline: Pipeline) -> None:
+    pipeline.configure_new()
+    project, target = pipeline.project(), uuid4()
+    rollback._check(Scope("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
+    with pytest.raises(ConflictError, match="rollback_days"):
+        rollback._check(Scope("job", project, ["merge"], [1], [], timedelta(days=7, microseconds=1)), target, 7)
+
+
+def test_a_rollback_without_a_reason_says_what_it_undid(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    done = pipeline.run()
+    undone = pipeline.roll_back(done.job_id)
+    redone = pipeline.roll_back(undone.rollback_id)
+    assert (undone.redone, redone.redone) == (False, True)
+    query = "SELECT DISTINCT reason FROM {s}.consolidation_changes WHERE group_id = :group"
+    assert pipeline.value(query, group=undone.rollback_id) == f"undoes job {done.job_id}"
+    assert pipeline.value(query, group=redone.rollback_id) == f"redoes what was undone by job {undone.rollback_id}"
+
+
 def test_an_id_that_changed_nothing_is_not_found(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON)])
     idle = pipeline.run().job_id
     for target in (uuid4(), idle, memory_id(SLUG, "test", "a")):
         with pytest.raises(NotFoundError, match=str(target)):
             pipeline.roll_back(target)
-
-
-def test_a_rollback_waits_for_no_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rollback, "LOCK_WAIT_SECONDS", 0.2)
-    pipeline.add([note("a", LESSON), note("b", LESSON)])
-    done = pipeline.run()
-    with pytest.raises(ProjectBusyError), pipeline.open():
-        pipeline.roll_back(done.job_id)
-    assert pipeline.roll_back(done.job_id).memories_deleted == 1
 
 
 # --- any history can be taken back ---------------------------------------------------------------------------------
