@@ -12,11 +12,12 @@ import dagster as dg
 
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
-from consolidation_pipeline.errors import ProjectBusyError, UsageError
-from consolidation_pipeline.service.runs import PHASES, check_runnable, find_unchanged
+from consolidation_pipeline.errors import ConflictError, ProjectBusyError, UsageError
+from consolidation_pipeline.service.plan import Plan, request_plan
+from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, check_runnable, find_unchanged
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import open_engine
-from consolidation_pipeline.store.jobs import find_job_of_run, is_project_busy
+from consolidation_pipeline.store.jobs import find_job_of_run, finish_job, is_project_busy
 from consolidation_pipeline.store.projects import list_projects
 
 # Progress and errors are the caller's to show; Dagster's own log of the run is in the UI.
@@ -36,34 +37,50 @@ class RunOutcome:
     seconds: float
 
 
-def run_project(slug: str, *, phases: Sequence[str] | None = None, triggered_by: str = "cli") -> RunOutcome:
-    """Run the phases (all when None) of a project here and now; no daemon is needed.
+def run_project(
+    slug: str,
+    *,
+    job: str = "consolidate",
+    phases: Sequence[str] | None = None,
+    plan: Plan | None = None,
+    triggered_by: str = "cli",
+) -> RunOutcome:
+    """Run a job of a project, or only the given phases of it, here and now; no daemon is needed.
 
-    Nothing is run or written when nothing changed since the last completed run.
+    ``plan``: do what it decided and nothing else. Nothing is run or written when nothing changed since the last
+    completed run.
 
     Raises:
-        UsageError: an unknown phase. NotFoundError, ProjectDisabledError: the project cannot be run.
-        ProjectBusyError: another run or a rollback holds the project.
+        UsageError: an unknown job or phase, or a plan for another project. NotFoundError, ProjectDisabledError: the
+        project cannot be run. ProjectBusyError: another run or a rollback holds the project. ConflictError: the project
+        has a pending job, or has changed since the plan was made.
     """
     began = time.monotonic()
     engine = open_engine(Settings())
-    chosen = _check_phases(phases)
+    chosen = _check_phases(job, phases)
     project = check_runnable(engine, slug)
-    if chosen == PHASES and (last := find_unchanged(engine, project, Settings())) is not None:
+    request = None
+    if plan is not None:
+        request = request_plan(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
+    elif chosen == PHASES and (last := find_unchanged(engine, project, Settings())) is not None:
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
-        result = _execute(instance, slug, chosen, triggered_by)
-    with engine.connect() as connection:
-        job = find_job_of_run(connection, result.run_id)
-        if job is None and is_project_busy(connection, project.id):
+        result = _execute(instance, slug, job, chosen, triggered_by)
+    with engine.begin() as connection:
+        row = find_job_of_run(connection, result.run_id)
+        if row is None and request is not None:
+            finish_job(connection, request, "cancelled", error="the project was busy")
+        if row is None and is_project_busy(connection, project.id):
             raise ProjectBusyError(
                 f"project {slug} is busy: another run or rollback holds it; try again when it is done"
             )
     seconds = time.monotonic() - began
-    if job is None:
+    if row is None:
         return RunOutcome(slug, None, result.run_id, "failed", {}, _first_error(result), seconds)
-    return RunOutcome(slug, job.id, result.run_id, job.status, job.metrics, job.error_message, seconds)
+    if plan is not None and row.status == "failed" and _is_conflict(result):
+        raise ConflictError(row.error_message)
+    return RunOutcome(slug, row.id, result.run_id, row.status, row.metrics, row.error_message, seconds)
 
 
 def register_projects() -> list[str]:
@@ -75,14 +92,19 @@ def register_projects() -> list[str]:
     return slugs
 
 
-def _check_phases(phases: Iterable[str] | None) -> tuple[str, ...]:
+def _check_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
+    """The phases to run, in order."""
+    if job not in JOB_PHASES:
+        raise UsageError(f"job {job} does not exist; the jobs are {', '.join(JOB_PHASES)}")
     if phases is None:
-        return PHASES
+        return JOB_PHASES[job]
     chosen = tuple(phases)
-    unknown = [name for name in chosen if name not in PHASES]
+    known = JOB_PHASES[job]
+    unknown = [name for name in chosen if name not in known]
     if unknown or not chosen:
-        raise UsageError(f"phase {', '.join(unknown) or 'none'} does not exist; the phases are {', '.join(PHASES)}")
-    return tuple(name for name in PHASES if name in chosen)
+        wrong = ", ".join(unknown) or "none"
+        raise UsageError(f"phase {wrong} does not exist in job {job}; its phases are {', '.join(known)}")
+    return tuple(name for name in known if name in chosen)
 
 
 @contextmanager
@@ -94,22 +116,28 @@ def _instance() -> Iterator[dg.DagsterInstance]:
 
 
 def _execute(
-    instance: dg.DagsterInstance, slug: str, phases: Sequence[str], triggered_by: str
+    instance: dg.DagsterInstance, slug: str, job: str, phases: tuple[str, ...], triggered_by: str
 ) -> dg.ExecuteInProcessResult:
     from consolidation_pipeline.definitions import defs
 
     return (
         defs()
-        .resolve_job_def("consolidate")
+        .resolve_job_def(job)
         .execute_in_process(
             partition_key=slug,
             instance=instance,
             run_config=_QUIET,
             tags={TRIGGERED_BY_TAG: triggered_by},
-            asset_selection=None if tuple(phases) == PHASES else [dg.AssetKey(name) for name in phases],
+            asset_selection=None if phases == JOB_PHASES[job] else [dg.AssetKey(name) for name in phases],
             raise_on_error=False,
         )
     )
+
+
+def _is_conflict(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether a phase refused because the stored state was not the one it expected."""
+    errors = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
+    return any(error and error.cause and error.cause.cls_name == ConflictError.__name__ for error in errors)
 
 
 def _first_error(result: dg.ExecuteInProcessResult) -> str:

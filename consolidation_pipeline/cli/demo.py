@@ -12,7 +12,7 @@ from consolidation_pipeline.cli.errors import FAILED
 from consolidation_pipeline.cli.importing import summarize
 from consolidation_pipeline.cli.opening import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, progress, say, share, short
-from consolidation_pipeline.cli.running import run_and_describe
+from consolidation_pipeline.cli.running import archived, run_and_describe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -60,7 +60,7 @@ def _play(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) 
 
     with progress(f"importing {path.name} into {slug}", as_json=as_json):
         imported = import_memories(engine, slug, str(path), format=format)
-    run = run_and_describe(engine, slug, None, as_json=as_json)
+    run = run_and_describe(engine, slug, {}, as_json=as_json)
     found = show_project(engine, slug)
     if run["error"]:
         note(f"{slug}: error: {' '.join(run['error'].split())}")
@@ -88,6 +88,7 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
     table.add_row("memories in", str(counts.memories))
     table.add_row("groups", f"{counts.merged} merged, {counts.suggest_groups} left to a person")
     table.add_row("absorbed", f"{counts.consolidated} memories, reduction {share(counts.reduction) or 'none'}")
+    table.add_row("archived", archived(run))
     for merged in found.merged:
         table.add_section()
         table.add_row("merged", short(merged.content, 2 * _TEXT_WIDTH))

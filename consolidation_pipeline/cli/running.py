@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,12 +14,15 @@ from consolidation_pipeline.cli.output import JsonFlag, console, facts, note, pr
 from consolidation_pipeline.errors import ConsolidationError, UsageError
 
 if TYPE_CHECKING:
+    from consolidation_pipeline.service.plan import Plan
     from consolidation_pipeline.store.engine import Engine
 
 
 def run(
     projects: Annotated[list[str] | None, typer.Argument(metavar="PROJECT...", help="One or more projects.")] = None,
-    phases: Annotated[str | None, typer.Option(help="Only these phases, separated by commas.")] = None,
+    job: Annotated[str, typer.Option(help="What to run: consolidate, decay, associate or forget.")] = "consolidate",
+    phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
+    plan: Annotated[Path | None, typer.Option(help="Do what this plan says and nothing else, or refuse.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every enabled project.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -27,10 +32,10 @@ def run(
     """
     engine, _ = open_store()
     chosen = _choose(engine, projects or [], everything=everything)
-    selected = None if phases is None else [name.strip() for name in phases.split(",") if name.strip()]
+    what = {"job": job, "phases": _split(phases), "plan": _load(plan, chosen, job, phases)}
     runs, codes = [], []
     for slug in chosen:
-        described, code = _run_one(engine, slug, selected, as_json=as_json, alone=len(chosen) == 1 and not everything)
+        described, code = _run_one(engine, slug, what, as_json=as_json, alone=len(chosen) == 1 and not everything)
         runs.append(described)
         codes.append(code)
         if code == INTERRUPTED:
@@ -40,6 +45,21 @@ def run(
     elif not chosen:
         note("there is no enabled project to run")
     raise typer.Exit(_exit_code(codes))
+
+
+def _split(phases: str | None) -> list[str] | None:
+    return None if phases is None else [name.strip() for name in phases.split(",") if name.strip()]
+
+
+def _load(path: Path | None, chosen: list[str], job: str, phases: str | None) -> Plan | None:
+    """The plan of ``--plan``. Raises UsageError: it cannot be read, or what else was asked for does not go with it."""
+    if path is None:
+        return None
+    if len(chosen) != 1 or job != "consolidate" or phases is not None:
+        raise UsageError("--plan goes with one project, and with neither --job nor --phases: a plan is a whole run")
+    from consolidation_pipeline.service.plan import load_plan
+
+    return load_plan(path)
 
 
 def _choose(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
@@ -55,11 +75,11 @@ def _choose(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
 
 
 def _run_one(
-    engine: Engine, slug: str, phases: list[str] | None, *, as_json: bool, alone: bool
+    engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool, alone: bool
 ) -> tuple[dict[str, Any], int]:
     """Run a project and show how it went: the outcome and an exit code. ``alone``: errors are the caller's to show."""
     try:
-        described = run_and_describe(engine, slug, phases, as_json=as_json)
+        described = run_and_describe(engine, slug, what, as_json=as_json)
     except ConsolidationError as error:
         if alone:
             raise
@@ -73,14 +93,17 @@ def _run_one(
     return described, {"completed": 0, "unchanged": 0, "cancelled": INTERRUPTED}.get(described["status"], FAILED)
 
 
-def run_and_describe(engine: Engine, slug: str, phases: list[str] | None, *, as_json: bool) -> dict[str, Any]:
-    """Run a project with progress on standard error; returns the outcome with the numbers behind it."""
+def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
+    """Run a project with progress on standard error; returns the outcome with the numbers behind it.
+
+    ``what``: the ``job``, ``phases`` and ``plan`` of ``launch.run_project``, where they are not the default.
+    """
     from consolidation_pipeline.service.history import describe_outcome, tell_progress
 
     with watch(f"consolidating {slug}", lambda: tell_progress(engine, slug), as_json=as_json):
         from consolidation_pipeline.launch import run_project
 
-        outcome = run_project(slug, phases=phases, triggered_by=who())
+        outcome = run_project(slug, **what, triggered_by=who())
     numbers = describe_outcome(engine, slug, outcome.job_id, changed=outcome.status != "unchanged")
     return {
         "project": slug,
@@ -105,6 +128,7 @@ def run_table(run: dict[str, Any]) -> Any:
             "failed phases": run["phases_failed"] or None,
             "memories absorbed": run["memories_merged"],
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
+            "archived": archived(run),
             "units": f"{run['units_before']} -> {run['units_after']}",
             "reduction": share(run["reduction"]),
             "seconds": f"{run['seconds']:.1f}",
@@ -112,6 +136,16 @@ def run_table(run: dict[str, Any]) -> Any:
             "undo": run["undo"],
         },
     )
+
+
+def archived(run: Mapping[str, Any]) -> str:
+    """How many memories a run archived, and how many it would not without being asked."""
+    if run["archives_held_back"]:
+        return (
+            f"none: {run['archives_held_back']} are unused, too large a share to archive unasked; to do it: "
+            f"consolidation plan {run['project']} --out FILE, consolidation run {run['project']} --plan FILE"
+        )
+    return str(run["memories_archived"])
 
 
 def _exit_code(codes: list[int]) -> int:

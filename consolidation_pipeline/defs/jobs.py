@@ -1,17 +1,18 @@
 """The jobs: what runs together for a project."""
 
+from typing import Any
+
 import dagster as dg
 
-from consolidation_pipeline.defs.decay_scores import decay_scores
+from consolidation_pipeline.service.runs import JOB_PHASES
 
-consolidate = dg.define_asset_job(
-    "consolidate",
-    selection=dg.AssetSelection.all(),
-    description="Embed, compare, group, merge, score and report, for one project.",
-)
 
-decay = dg.define_asset_job(
-    "decay",
-    selection=dg.AssetSelection.assets(decay_scores),
-    description="Score how relevant every active memory still is, for one project.",
-)
+def _job(name: str, description: str) -> Any:
+    selection = dg.AssetSelection.assets(*JOB_PHASES[name])
+    return dg.define_asset_job(name, selection=selection, description=f"{description}, for one project.")
+
+
+consolidate = _job("consolidate", "Embed, compare, group, merge, score, archive and report")
+decay = _job("decay", "Score how relevant every active memory still is")
+associate = _job("associate", "Draw a sample of memories and note how they relate")
+forget = _job("forget", "Score, then archive what no longer matters and nothing protects")

@@ -8,6 +8,7 @@ from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service.plan import check_plan
 from consolidation_pipeline.store.invariants import (
     find_abandoned,
     find_lost_literals,
@@ -32,6 +33,7 @@ def merged_memories(
     """Level 1: one lossless memory in place of each group of near-duplicates; the sources are hidden, never deleted."""
     run = project_runs.open(context.partition_key)
     with run.phase("merged_memories") as phase:
+        check_plan(run)
         done = merge_clusters(run)
         phase.metrics = {
             "memories_merged": done.absorbed,

@@ -1,11 +1,18 @@
-"""Schedules: the nightly consolidation and the daily decay."""
+"""Schedules: nightly consolidation, daily decay, weekly associations, quarterly forgetting."""
 
 import dagster as dg
 
 from consolidation_pipeline.defs.automation import SCHEDULE_STATUS, partition_requests, run_requests, say_why_not
-from consolidation_pipeline.defs.jobs import consolidate, decay
+from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.service.triggering import IsDue, has_memories, is_due_tonight, request_jobs
+from consolidation_pipeline.service.triggering import (
+    IsDue,
+    can_associate,
+    has_memories,
+    is_due_tonight,
+    may_forget,
+    request_jobs,
+)
 from consolidation_pipeline.store.engine import Engine
 
 
@@ -35,3 +42,19 @@ def daily_decay(
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Every day: relevance fades, also where nothing else happens."""
     return _launch(context, store, has_memories, job="decay", triggered_by="daily_decay")
+
+
+@dg.schedule(job=associate, cron_schedule="0 5 * * 0", default_status=SCHEDULE_STATUS)
+def weekly_associations(
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """Every Sunday: how memories relate, from a sample of the newest."""
+    return _launch(context, store, can_associate, job="associate", triggered_by="weekly_associations")
+
+
+@dg.schedule(job=forget, cron_schedule="0 6 1 1,4,7,10 *", default_status=SCHEDULE_STATUS)
+def quarterly_forgetting(
+    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
+) -> list[dg.RunRequest] | dg.SkipReason:
+    """Every quarter, where forgetting is on: memories that no longer matter and that nothing protects are archived."""
+    return _launch(context, store, may_forget, job="forget", triggered_by="quarterly_forgetting")

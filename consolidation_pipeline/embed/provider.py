@@ -41,6 +41,11 @@ class Embedder(Protocol):
         ...
 
 
+def is_free(embedder: Embedder) -> bool:
+    """Whether embedding is not billed: a model that counts no tokens runs inside this process."""
+    return embedder.estimate(["a"]).tokens == 0
+
+
 def refuse_unembeddable(texts: Sequence[str]) -> None:
     """Raise EmbeddingError for the first text that is blank or cannot be encoded, before anything is paid for."""
     for index, text in enumerate(texts):

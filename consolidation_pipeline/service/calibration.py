@@ -60,7 +60,7 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> Calibrated:
     held = run.calibration
     with run.engine.connect() as connection:
         nodes = graph.load_nodes(connection, run.project.id, run.embedder.name)
-    trigger = _why_taken(held, run, nodes, renew=renew)
+    trigger = why_taken(held, run, nodes, renew=renew)
     if held is not None and trigger is None:
         wording = refresh_wording(run, nodes.ids[nodes.graph_version != held.version], held.boilerplate)
         return Calibrated(held, False, len(wording.hashes), len(wording.vectors), nodes.ids)
@@ -95,7 +95,7 @@ def _propose(look: Look) -> tuple[Proposal, Wording]:
     return Proposal(look.embedder.name, held, fresh, applied=False), wording
 
 
-def _why_taken(held: Calibration | None, run: Subject, nodes: Nodes, *, renew: bool) -> str | None:
+def why_taken(held: Calibration | None, run: Subject, nodes: Nodes, *, renew: bool) -> str | None:
     """Why a calibration has to be taken; None: the one held does."""
     if held is None:
         return "first"

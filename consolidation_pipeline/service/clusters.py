@@ -58,17 +58,34 @@ def form_clusters(run: ProjectRun) -> Clusters:
     """Form all groups of the project and put them in place of the last ones."""
     with run.engine.begin() as connection:
         contents = load_contents(connection, run)
-        units = form_units(run, contents)
-        pairs, verdict = pair_units(contents, units)
-        pattern_of = _label_patterns(run, contents.x[units.representatives], pairs)
-        members = [
-            *_merge_members(contents, units, run.options.min_cluster_size),
-            *_suggest_members(connection, run, contents, units, _Judged(pairs, verdict)),
-            *_unit_members("pattern", contents.x, units, pattern_of),
-        ]
-        replace_clusters(connection, run.project.id, run.job_id, members)
+        groups = group_contents(connection, run, contents)
+        replace_clusters(connection, run.project.id, run.job_id, groups.members)
     vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
-    return _summary(members, contents.count, vetoed, _map(contents.x, units, pattern_of))
+    return _summary(groups.members, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of))
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The ``members`` of all groups of the three tiers, the units they are formed of, and the pattern group (u,) of
+    each unit, -1 = none.
+    """
+
+    members: Sequence[Member]
+    units: Units
+    pattern_of: Labels
+
+
+def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> Groups:
+    """The groups of all tiers; nothing is written."""
+    units = form_units(run, contents)
+    pairs, verdict = pair_units(contents, units)
+    pattern_of = _label_patterns(run, contents.x[units.representatives], pairs)
+    members = [
+        *_merge_members(contents, units, run.options.min_cluster_size),
+        *_suggest_members(connection, run, contents, units, _Judged(pairs, verdict)),
+        *_unit_members("pattern", contents.x, units, pattern_of),
+    ]
+    return Groups(members, units, pattern_of)
 
 
 def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:

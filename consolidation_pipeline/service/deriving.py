@@ -46,13 +46,17 @@ def shaping_options(run: Subject) -> dict[str, Any]:
     return {name: getattr(run.options, name) for name in _SHAPING}
 
 
-def derive_calibration(run: Subject, held: Calibration | None, trigger: str) -> tuple[Calibration, Wording]:
+def derive_calibration(
+    run: Subject, held: Calibration | None, trigger: str, *, given: tuple[Nodes, Vectors] | None = None
+) -> tuple[Calibration, Wording]:
     """A fresh snapshot, and the vectors for grouping that belong to it. ``trigger``: why, for the report.
+
+    ``given``: nodes and their plain vectors (n, d), where they are not those that are stored.
 
     Raises:
         EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a planted one.
     """
-    material = _load(run)
+    material = _load(run, given)
     first = first_of_contents(material.nodes)
     enough = len(first) >= FEWEST_CONTENTS
     contents = [material.texts[id_] for id_ in to_uuids(material.nodes.ids[first])]
@@ -87,16 +91,17 @@ class _Material:
     decided: tuple[tuple[str, str, bool], ...]
 
 
-def _load(run: Subject) -> _Material:
+def _load(run: Subject, given: tuple[Nodes, Vectors] | None) -> _Material:
     with run.engine.connect() as connection:
-        nodes, plain = load_graph_nodes(connection, run, plain=True)
+        nodes, plain = given or load_graph_nodes(connection, run, plain=True)
         texts = load_texts(connection, to_uuids(nodes.ids))
-        kept = _load_kept(connection, run)
+        kept = load_kept(connection, run)
         decided = tuple(decided_pairs(load_decisions(connection, run.project.id), texts))
     return _Material(nodes, plain, kept, texts, decided)
 
 
-def _load_kept(connection: Connection, run: Subject) -> dict[str, Vectors]:
+def load_kept(connection: Connection, run: Subject) -> dict[str, Vectors]:
+    """The vectors (d,) for grouping that are stored, by the hash of the text without its boilerplate."""
     hashes = load_text_hashes(connection, run.project.id, run.embedder.name)
     if not hashes:
         return {}

@@ -47,14 +47,14 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         # What came with a vector of its own a moment ago was not looked at yet: the next update compares it.
         looked_at = np.isin(nodes.ids, done.nodes)
         nodes, vectors = nodes.select(looked_at), vectors[looked_at]
-        known, new = _split_carriers(nodes, vectors, snapshot.version)
-        found = _compare(connection, run, nodes, centered(vectors, snapshot), known=known, new=new)
+        known, new = split_carriers(nodes, vectors, snapshot.version)
+        found = compare(connection, run, nodes, centered(vectors, snapshot), known=known, new=new)
         added = graph.append_neighbors(connection, run.project.id, run.embedder.name, found)
         graph.mark_compared(connection, nodes.ids[new], snapshot.version)
     return GraphUpdate(len(nodes), len(new), added, bool(len(new)) and not len(known), snapshot.version)
 
 
-def _split_carriers(nodes: Nodes, vectors: Vectors, version: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def split_carriers(nodes: Nodes, vectors: Vectors, version: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Positions of the nodes that are compared: those that were (known) and those that were not (new).
 
     Repeats with the same vector have the same neighbours, so one of them, the carrier, is compared for all.
@@ -69,7 +69,7 @@ def _split_carriers(nodes: Nodes, vectors: Vectors, version: int) -> tuple[npt.N
     return np.flatnonzero(known), np.flatnonzero(carriers & ~known)
 
 
-def _compare(
+def compare(
     connection: Connection,
     run: ProjectRun,
     nodes: Nodes,

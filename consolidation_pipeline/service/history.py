@@ -141,6 +141,8 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "memories_merged": job.get("memories_merged", 0) if changed else 0,
         "merged_created": merging.get("merged_created", 0),
         "merged_extended": merging.get("merged_extended", 0),
+        "memories_archived": job.get("memories_archived", 0) if changed else 0,
+        "archives_held_back": metrics.get("archived_memories", {}).get("held_back", 0),
         "units_before": counts.active + counts.consolidated,
         "units_after": counts.units,
         "reduction": counts.reduction,

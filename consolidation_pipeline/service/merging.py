@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.core.memories import consolidated_id, content_hash, embedding_text, normalized_hash
+from consolidation_pipeline.core.memories import consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
 from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.runs import ProjectRun
@@ -25,7 +25,6 @@ from consolidation_pipeline.store.knowledge import (
     load_sources,
     write_merged,
 )
-from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.vectors_io import Vectors
 
 # Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
@@ -45,7 +44,7 @@ class Merging:
 
 
 @dataclass(frozen=True)
-class _Plan:
+class PlannedMerge:
     """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet.
 
     ``held`` are the merged memories that the group has already: the first is extended, it takes in the others.
@@ -62,6 +61,16 @@ class _Plan:
     verbatim: UUID | None
 
     @property
+    def fresh(self) -> list[UUID]:
+        """Sources that are in no merged memory yet."""
+        return [source.id for source in self.sources if source.consolidated_into_id is None]
+
+    @property
+    def reason(self) -> str:
+        """Why, in words."""
+        return f"near-duplicates: {len(self.sources)} memories say the same"
+
+    @property
     def version(self) -> int | None:
         """Present version of the merged memory; None when it is made new."""
         return self.held[0].version if self.held else None
@@ -71,7 +80,7 @@ class _Plan:
 class _Batch:
     """What one transaction writes, and how many groups were left out of it."""
 
-    plans: Sequence[_Plan]
+    plans: Sequence[PlannedMerge]
     rows: Sequence[MergedMemory]
     skipped: int
 
@@ -101,12 +110,17 @@ def _planned_batches(run: ProjectRun) -> Iterator[_Batch]:
         groups = list(load_open_groups(connection, run.project.id).items())
         dimension = load_dimension(connection, run.project.id, run.embedder.name) if groups else 0
     for start in range(0, len(groups), BATCH):
-        plans, skipped = _plan_batch(run, dict(groups[start : start + BATCH]))
+        plans, skipped = plan_merges(run, dict(groups[start : start + BATCH]))
+        if run.plan is not None:
+            plans = [plan for plan in plans if str(plan.id) in run.plan.merges]
         yield _Batch(plans, _rows(run, plans, dimension), skipped)
 
 
-def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[list[_Plan], int]:
-    """Plans for the groups that are not merged yet, and how many groups changed since they were formed."""
+def plan_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[list[PlannedMerge], int]:
+    """Plans for the groups that are not merged yet, and how many groups changed since they were formed.
+
+    ``groups``: cluster key -> members, the representative first, then by id.
+    """
     ids = [id_ for members in groups.values() for id_ in members]
     with run.engine.connect() as connection:
         sources = load_sources(connection, ids)
@@ -128,12 +142,12 @@ def _largest_first(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
     return sorted(merged, key=lambda row: (-row.source_count, row.id))
 
 
-def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[Row[Any]]) -> _Plan:
+def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[Row[Any]]) -> PlannedMerge:
     """``sources``: the representative first, then by id, as their texts are joined."""
     new_id = consolidated_id(run.project.slug, "merged", [s.id for s in sources], ALGORITHM_VERSION)
-    bodies = {s.id: _body(s) for s in sources}
+    bodies = {s.id: s.body for s in sources}
     merged = merge_capped(bodies.values(), max_chars=run.options.merge_max_chars)
-    return _Plan(
+    return PlannedMerge(
         id=held[0].id if held else new_id,
         cluster_key=key,
         representative=sources[0].id,
@@ -145,24 +159,20 @@ def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[R
     )
 
 
-def _body(source: Source) -> str:
-    return embedding_text(**dict(zip(TEXT_COLUMNS, source.texts, strict=True)))
-
-
-def _embed(run: ProjectRun, plans: Sequence[_Plan], parents: Mapping[UUID, Vectors]) -> list[Vectors]:
+def _embed(run: ProjectRun, plans: Sequence[PlannedMerge], parents: Mapping[UUID, Vectors]) -> list[Vectors]:
     """The vector (d,) of each merged text; nothing is embedded twice, so a source's text has that source's vector."""
     new = [plan.merged.content for plan in plans if plan.verbatim is None]
     embedded = iter(run.embedder.embed(new) if new else ())
     return [next(embedded) if plan.verbatim is None else parents[plan.verbatim] for plan in plans]
 
 
-def _rows(run: ProjectRun, plans: Sequence[_Plan], dimension: int) -> list[MergedMemory]:
+def _rows(run: ProjectRun, plans: Sequence[PlannedMerge], dimension: int) -> list[MergedMemory]:
     with run.engine.connect() as connection:
         parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
     return [_row(run, *pair, parents) for pair in zip(plans, _embed(run, plans, parents), strict=True)]
 
 
-def _row(run: ProjectRun, plan: _Plan, vector: Vectors, parents: Mapping[UUID, Vectors]) -> MergedMemory:
+def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[UUID, Vectors]) -> MergedMemory:
     lineage = np.stack([parents[s.id] for s in plan.sources]) @ vector
     return MergedMemory(
         id=plan.id,
@@ -174,12 +184,12 @@ def _row(run: ProjectRun, plan: _Plan, vector: Vectors, parents: Mapping[UUID, V
         source_ids=[s.id for s in plan.sources],
         similarities=[round(float(similarity), 6) for similarity in lineage],
         absorbed=plan.absorbed,
-        reason=f"near-duplicates: {len(plan.sources)} memories say the same",
+        reason=plan.reason,
         superseded=[(row.id, row.version) for row in plan.held[1:]],
     )
 
 
-def _values(plan: _Plan) -> dict[str, Any]:
+def _values(plan: PlannedMerge) -> dict[str, Any]:
     """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories).
 
     Uses and pins of the merged memories that the group has already are kept: their sources do not know of them.
@@ -187,7 +197,7 @@ def _values(plan: _Plan) -> dict[str, Any]:
     sources, held = plan.sources, plan.held
     first = next(s for s in sources if s.id == plan.representative)
     merged_before = {row.id for row in held}
-    used = [s.reused_count for s in sources if s.consolidated_into_id not in merged_before]
+    new = [s for s in sources if s.consolidated_into_id not in merged_before]
     accessed = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in held)]
     return {
         "kind": "merged",
@@ -198,11 +208,11 @@ def _values(plan: _Plan) -> dict[str, Any]:
         "details": {"dropped": list(plan.merged.dropped)} if plan.merged.dropped else {},
         "tags": list(dict.fromkeys(tag for s in sources for tag in s.tags)),
         "consolidation_method": "heuristic",
-        "reuse_count": sum(used) + sum(row.reuse_count for row in held),
+        "reuse_count": sum(s.reused_count for s in new) + sum(row.reuse_count for row in held),
         "last_accessed_at": max((time for time in accessed if time is not None), default=None),
         "importance": max(s.importance for s in sources),
         "success": any(s.success for s in sources) if any(s.success is not None for s in sources) else None,
-        "pinned": any(s.pinned for s in sources) or any(row.pinned for row in held),
+        "pinned": any(s.pinned for s in new) or any(row.pinned for row in held),
         "learned_at": min(s.learned_at for s in sources),
         "cluster_key": plan.cluster_key,
         "language": first.language,

@@ -52,6 +52,20 @@ def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
     return Due(fading > 0, f"{fading} active memories")
 
 
+def can_associate(backlog: Backlog, options: ConsolidationOptions) -> Due:
+    """Two memories at least, raw or merged, that may be related."""
+    del options
+    units = backlog.active + backlog.merged
+    return Due(units > 1, f"{units} active memories")
+
+
+def may_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:
+    """Memories to judge, in a project that has forgetting switched on."""
+    if not options.forgetting:
+        return Due(False, "forgetting is off")
+    return has_memories(backlog, options)
+
+
 def request_jobs(
     engine: Engine,
     due: IsDue,
@@ -60,7 +74,7 @@ def request_jobs(
     trigger_type: str,
     triggered_by: str,
 ) -> Decision:
-    """Make a pending ``job`` (consolidate or decay) for every project that is due.
+    """Make a pending ``job`` (a name of ``JOB_PHASES``) for every project that is due.
 
     A pending one is asked for again, for its first request may have been lost; while another is live there is none.
     """

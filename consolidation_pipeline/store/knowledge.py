@@ -10,6 +10,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select, text
 
+from consolidation_pipeline.core.memories import embedding_text
+from consolidation_pipeline.store.graph import IS_NODE
 from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
@@ -35,6 +37,11 @@ class Source:
     language: str
     consolidated_into_id: UUID | None
 
+    @property
+    def body(self) -> str:
+        """The text that is embedded and merged."""
+        return embedding_text(**dict(zip(TEXT_COLUMNS, self.texts, strict=True)))
+
 
 _OPEN_GROUPS = f"""
     SELECT c.cluster_key, array_agg(c.member_id ORDER BY c.is_representative DESC, c.member_id) AS members
@@ -56,14 +63,14 @@ def load_open_groups(connection: Connection, project_id: UUID) -> dict[str, list
 
 _SOURCE_QUERY = f"""
     SELECT id, version, memory_type, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, tags,
-        ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = m.id ORDER BY path) AS files,
+        ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
         success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id
-    FROM {SCHEMA}.task_memories m WHERE id = ANY(:ids) AND archived_at IS NULL
+    FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND {IS_NODE}
 """
 
 
 def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Source]:
-    """Raw memories that are not archived, by id."""
+    """Raw memories that are not archived, themselves or with the merged memory they are in, by id."""
     rows = connection.execute(text(_SOURCE_QUERY), {"ids": list(ids)})
     return {
         row.id: Source(
@@ -100,6 +107,11 @@ class MergedMemory:
     reason: str
     superseded: Sequence[tuple[UUID, int]] = ()
 
+    @property
+    def confidence(self) -> float:
+        """How sure the merge is, for the ledger."""
+        return float(self.values["confidence_score"])
+
 
 def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:
     """Successor first: the merged memories with vector, files, tags and lineage, then their sources are hidden.
@@ -123,7 +135,7 @@ def write_merged(connection: Connection, author: Author, merged: Sequence[Merged
         author,
         consolidated_memories,
         [
-            Change(id_, m.group_id, {"superseded_by_id": m.id, "retired_at": now}, version, m.reason)
+            Change(id_, m.group_id, {"superseded_by_id": m.id, "retired_at": now}, version, m.reason, m.confidence)
             for m in merged
             for id_, version in m.superseded
         ],
@@ -134,7 +146,7 @@ def write_merged(connection: Connection, author: Author, merged: Sequence[Merged
         author,
         task_memories,
         [
-            Change(s.id, m.group_id, {"consolidated_into_id": m.id}, s.version, m.reason, 0.95)
+            Change(s.id, m.group_id, {"consolidated_into_id": m.id}, s.version, m.reason, m.confidence)
             for m in merged
             for s in m.absorbed
         ],
@@ -163,7 +175,14 @@ def _row(author: Author, merged: MergedMemory, now: datetime, *, created: bool) 
         "updated_at": now,
         "lineage": lineage,
     }
-    return Change(merged.id, merged.group_id, values, merged.version, merged.reason, 0.95)
+    return Change(merged.id, merged.group_id, values, merged.version, merged.reason, merged.confidence)
+
+
+def load_merged_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Texts of consolidated memories by id."""
+    query = select(consolidated_memories.c.id, consolidated_memories.c.content)
+    rows = connection.execute(query.where(consolidated_memories.c.id.in_(list(ids))))
+    return {row.id: row.content for row in rows}
 
 
 def load_consolidated(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Row[Any]]:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +20,7 @@ from sqlalchemy import make_url
 from consolidation_pipeline.cli import app
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import connect_engine, with_driver
+from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class Answer:
 
 
 Cli = Callable[..., Answer]
+
+# Not old enough to be stale.
+RECENT = (date.today() - timedelta(days=40)).isoformat()
 
 
 @pytest.fixture
@@ -98,7 +103,7 @@ class Consolidated:
 def consolidated_once(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Consolidated]:
     """Made once: a run takes seconds, a copy of its database does not."""
     folder = tmp_path_factory.mktemp("consolidated")
-    rows = [{"id": f"n{at}", "content": text, "created_at": "2026-01-05"} for at, text in enumerate(LESSONS)]
+    rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     database = f"consolidated_{uuid4().hex[:12]}"

@@ -22,7 +22,10 @@ from consolidation_pipeline.errors import (
 from consolidation_pipeline_tests.cli.conftest import Answer, Cli
 
 HEAVY = ("alembic", "dagster", "litellm", "numpy", "pandas", "psycopg", "pydantic", "rich", "sqlalchemy", "wordllama")
-COMMANDS = "init doctor dev demo import run calibrate status history metrics lineage rollback export projects".split()
+COMMANDS = (
+    "init doctor dev demo import plan run calibrate status history metrics lineage rollback archive restore pin export "
+    "projects relations"
+).split()
 
 
 def test_help_starts_without_heavy_imports() -> None:

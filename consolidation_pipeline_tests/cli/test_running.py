@@ -61,7 +61,7 @@ def test_new_memories_extend_what_was_merged(
     del consolidated
     cli(
         "import",
-        write({"id": "n9", "content": LESSONS[0], "created_at": "2026-02-01"}),
+        write({"id": "n9", "content": LESSONS[0]}),
         "-p",
         "notes",
         "--source",

@@ -9,7 +9,7 @@ import dagster as dg
 import pytest
 
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.service.runs import ALL_PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 
 
@@ -26,7 +26,7 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
 
 
 def test_every_phase_is_an_asset_and_every_asset_a_phase(specs: dict[str, dg.AssetSpec]) -> None:
-    assert set(specs) == {"task_memories", *PHASES}
+    assert set(specs) == {"task_memories", *ALL_PHASES}
 
 
 def test_every_asset_is_partitioned_by_project(specs: dict[str, dg.AssetSpec]) -> None:
@@ -38,7 +38,7 @@ def test_every_asset_is_described_grouped_owned_and_versioned(specs: dict[str, d
         assert spec.description, name
         assert spec.group_name != "default", name
         assert "dagster/column_schema" in spec.metadata, name
-    for name in PHASES:
+    for name in ALL_PHASES:
         assert specs[name].owners, name
         assert specs[name].kinds, name
         assert specs[name].code_version, name
@@ -67,7 +67,13 @@ def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitio
     schedules = {schedule.name: schedule.default_status for schedule in definitions.schedules or ()}  # type: ignore[union-attr]
     assert sensors.pop("job_status_sensor") is dg.DefaultSensorStatus.RUNNING
     assert set(sensors) == {"projects_sensor", "new_memories_sensor"}
-    assert set(schedules) == {"nightly_consolidation", "daily_decay"}
+    assert set(schedules) == {
+        "nightly_consolidation",
+        "daily_decay",
+        "weekly_associations",
+        "weekly_audit_retention",
+        "quarterly_forgetting",
+    }
     assert {status.value for status in [*sensors.values(), *schedules.values()]} == {"STOPPED"}
 
 

@@ -239,7 +239,7 @@ def test_bad_requests_are_refused_before_anything_is_written(
     engine: Engine, sample: Callable[[str, int], None]
 ) -> None:
     sample("alpha", 3)
-    with pytest.raises(UsageError, match=r"mergd.*the phases are embedding_matrix"):
+    with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
         run_project("alpha", phases=["mergd"])
     with pytest.raises(NotFoundError, match="no project 'beta'; projects: alpha"):
         run_project("beta")

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+# Notes are a month or two old, and used within the last one: nothing about them is stale.
+TODAY = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
 
 # Long enough that a word more or less does not matter: short texts must be nearly equal to be merged.
 LESSONS = (
@@ -107,8 +111,8 @@ def note(name: str, content: str, **fields: Any) -> dict[str, Any]:
         "files": [f"src/module_{seed % 7}.py"],
         "importance": (seed % 10) / 10,
         "reused_count": seed % 4,
-        "created_at": f"2024-01-{1 + seed % 28:02d}T10:00:00Z",
-        **({"last_accessed_at": f"2024-02-{1 + seed % 28:02d}T10:00:00Z"} if seed % 2 else {}),
+        "created_at": (TODAY - timedelta(days=31 + seed % 28)).isoformat(),
+        **({"last_accessed_at": (TODAY - timedelta(days=1 + seed % 28)).isoformat()} if seed % 2 else {}),
         **({"success": seed % 3 == 1} if seed % 3 else {}),
         **fields,
     }

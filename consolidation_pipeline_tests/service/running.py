@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from consolidation_pipeline.embed import Embedder
+from consolidation_pipeline.service.archiving import Archived, archive_memories
 from consolidation_pipeline.service.calibration import Calibrated, calibrate_thresholds
 from consolidation_pipeline.service.clusters import Clusters, form_clusters
 from consolidation_pipeline.service.decay import Decay, score_relevance
@@ -19,6 +20,7 @@ from consolidation_pipeline.service.embedding import Embedded, embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.service.importing import Imported, ensure_project, import_memories
 from consolidation_pipeline.service.merging import Merging, merge_clusters
+from consolidation_pipeline.service.plan import check_plan
 from consolidation_pipeline.service.report import Report, write_report
 from consolidation_pipeline.service.rollback import Rollback, roll_back
 from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
@@ -37,6 +39,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "clusters": form_clusters,
     "merged_memories": merge_clusters,
     "decay_scores": score_relevance,
+    "archived_memories": archive_memories,
     "consolidation_report": write_report,
 }
 
@@ -52,6 +55,7 @@ class Outcome:
     clusters: Clusters
     merging: Merging
     decay: Decay
+    archived: Archived
     report: Report
 
 
@@ -60,9 +64,13 @@ def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any
     results = {}
     for name in phases:
         with run.phase(name) as phase:
+            if name == "merged_memories":
+                check_plan(run)
             results[name] = STEPS[name](run)
             if name == "merged_memories":
                 phase.counters = {"memories_merged": results[name].absorbed}
+            if name == "archived_memories":
+                phase.counters = {"memories_archived": results[name].units}
     return results
 
 

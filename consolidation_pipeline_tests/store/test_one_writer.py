@@ -21,6 +21,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline import store
+from consolidation_pipeline.core.associations import CONTRADICTS, describe
 from consolidation_pipeline.service.clusters import form_clusters
 from consolidation_pipeline.service.decay import score_relevance
 from consolidation_pipeline.service.embedding import embed_memories
@@ -30,6 +31,7 @@ from consolidation_pipeline.service.merging import merge_clusters
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.archiving import Mark
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
@@ -37,6 +39,7 @@ from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.knowledge import MergedMemory, load_sources, write_merged
 from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings
+from consolidation_pipeline.store.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
@@ -130,6 +133,8 @@ class World:
         self.raw = plant_memories(connection, self.project, [new_memory(key, files=("a.py",)) for key in "abcdefgh"])
         vectors = np.stack([unit_vector(n) for n in range(8)])
         save_embeddings(connection, "task_memories", to_ids(self.raw), vectors, MODEL)
+        planted = self.relation(self.raw[3], self.raw[4])
+        append_relations(connection, author(self.project), [planted], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
         archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
         update_rows(connection, author(self.project), task_memories, archive, operation="archive")
@@ -182,20 +187,34 @@ class World:
         pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
         self.by_function: dict[str, dict[str, Any]] = {
+            "archive_rows": {"marks": [Mark(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "append_job": {"project_id": plant_project(connection, "other").id},
             "append_neighbors": {"found": [pair]},
+            "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
             "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
             "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
+            "count_kept_apart": {"rollback_id": uuid4()},
             "create_project": {"slug": "new"},
+            "decide_relations": {
+                "relations": list(load_relations(connection, [planted.id]).values()),
+                "status": "confirmed",
+            },
+            "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
+            "is_undoing": {"seq": 1},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
             "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
+            "load_judged": {"kept_since": NOW},
             "mark_compared": {"ids": to_ids(self.raw)},
+            "pin_rows": {"marks": [Mark(self.raw[7], 1, uuid4(), "test")], "pinned": True},
+            "restore_rows": {"marks": [Mark(self.raw[6], 2, uuid4(), "test")]},
             "lock_rows": {"condition": "true"},
+            "refuse_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
+            "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
             "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
@@ -206,6 +225,10 @@ class World:
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
         }
 
+    def relation(self, a: UUID, b: UUID) -> NewRelation:
+        """A relation between two memories, ready to be written."""
+        return NewRelation(uuid4(), a, b, describe(CONTRADICTS, 0.1), 0.1, "candidate")
+
     def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
         """A merge of these memories, ready to be written."""
         loaded = load_sources(connection, sources)
@@ -214,7 +237,8 @@ class World:
             id=uuid4(),
             version=None,
             group_id=uuid4(),
-            values={k: v for k, v in merged_values("merged", files=["a.py"]).items() if k not in own},
+            values={k: v for k, v in merged_values("merged", files=["a.py"]).items() if k not in own}
+            | {"confidence_score": 0.95},
             vector=unit_vector(9),
             model=MODEL,
             source_ids=sources,

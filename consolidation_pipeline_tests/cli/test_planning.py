@@ -1,0 +1,86 @@
+"""`plan`, and `run --plan`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT, Cli
+
+
+@pytest.fixture
+def imported(cli: Cli, write: Callable[..., Path]) -> None:
+    rows = [{"id": f"n{at}", "content": text, "created_at": RECENT} for at, text in enumerate(LESSONS)]
+    old = {"id": "old", "content": "The coffee machine on the third floor is broken.", "created_at": "2024-01-05"}
+    assert cli("import", write(*rows, old), "--project", "notes", "--source", "test").code == 0
+
+
+pytestmark = pytest.mark.usefixtures("imported")
+
+
+def test_a_plan_shows_what_would_be_merged_asked_and_archived(cli: Cli) -> None:
+    shown = cli("plan", "notes")
+    assert shown.code == 0
+    assert "merge: near-duplicates: 3 memories say the same" in shown.out
+    assert "left to a person: " in shown.out
+    assert "30 s" in shown.out
+    assert "archive: not used for" in shown.out
+    assert "coffee machine" in shown.out
+    assert cli("metrics", "notes", "--json").json["last_run"] is None
+
+
+def test_a_plan_in_json_is_one_object_with_every_group(cli: Cli) -> None:
+    made = cli("plan", "notes", "--json").json
+    assert [len(merge["sources"]) for merge in made["merges"]] == [3]
+    assert [archive["policy"] for archive in made["archives"]] == ["staleness"]
+    assert made["costs"]["cost_usd"] == 0.0
+
+
+def test_a_plan_is_kept_in_a_file_and_carried_out(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert cli("plan", "notes", "--out", file).code == 0
+    done = cli("run", "notes", "--plan", file, "--json")
+    assert (done.code, done.json["status"]) == (0, "completed")
+    assert (done.json["merged_created"], done.json["memories_archived"]) == (1, 1)
+    changes = cli("history", "notes", "--json").json["changes"]
+    assert {change["operation"] for change in changes} == {"merge", "archive"}
+    assert cli("run", "notes", "--plan", file, "--json").code == 3
+
+
+def test_a_plan_whose_project_changed_is_refused_with_what_changed(
+    cli: Cli, tmp_path: Path, write: Callable[..., Path]
+) -> None:
+    file = tmp_path / "plan.json"
+    cli("plan", "notes", "--out", file)
+    cli("import", write({"id": "n9", "content": LESSONS[2], "created_at": RECENT}), "--project", "notes")
+    refused = cli("run", "notes", "--plan", file, "--json")
+    assert (refused.code, refused.json["error"]) == (3, "conflict")
+    assert "has changed since the plan was made" in refused.err
+    assert cli("metrics", "notes", "--json").json["merged"] == 0
+    assert cli("run", "notes", "--json").json["status"] == "completed"
+
+
+def test_what_does_not_go_with_a_plan_is_a_usage_error(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "plan.json"
+    assert cli("run", "notes", "--plan", file).code == 2
+    cli("plan", "notes", "--out", file)
+    assert cli("run", "notes", "--plan", file, "--phases", "clusters").code == 2
+    assert cli("run", "--all", "--plan", file, "--job", "decay").code == 2
+    assert cli("plan", "nowhere").code == 2
+    assert cli("plan", "notes", "--out", tmp_path / "no" / "plan.json").code == 2
+    made = json.loads(file.read_text())
+    file.write_text(json.dumps({**made, "surprise": 1}))
+    assert "surprise" in cli("run", "notes", "--plan", file).err
+
+
+def test_jobs_can_be_run_by_name(cli: Cli) -> None:
+    assert cli("run", "notes").code == 0
+    associated = cli("run", "notes", "--job", "associate", "--json")
+    assert (associated.code, associated.json["phases_completed"]) == (0, ["associations"])
+    forgotten = cli("run", "notes", "--job", "forget", "--json")
+    assert forgotten.json["phases_completed"] == ["decay_scores", "archived_memories"]
+    assert cli("run", "notes", "--job", "dream").code == 2
+    assert cli("run", "notes", "--job", "decay", "--phases", "clusters").code == 2
