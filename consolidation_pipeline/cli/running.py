@@ -129,6 +129,7 @@ def run_table(run: dict[str, Any]) -> Any:
             "memories absorbed": run["memories_merged"],
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "archived": archived(run),
+            "relations added": run["metrics"].get("associations", {}).get("relations_added"),
             "units": f"{run['units_before']} -> {run['units_after']}",
             "reduction": share(run["reduction"]),
             "seconds": f"{run['seconds']:.1f}",

@@ -50,11 +50,12 @@ _ACTIVE = {
         WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL""",
 }
 # Units that a person brought back, themselves or a source they were merged from since; a merged memory stands for all
-# it was ever made from, which may have been parted again.
+# it was ever made from, which may have been parted again. Who undoes a whole job has not looked at each memory of it.
 _BROUGHT_BACK = f"""
     WITH brought AS (
         SELECT entity_id AS id, max(seq) AS seq FROM {SCHEMA}.consolidation_changes
-        WHERE project_id = %(project)s AND changed_at > %(kept_since)s AND operation IN ('restore', 'rollback')
+        WHERE project_id = %(project)s AND changed_at > %(kept_since)s
+            AND (operation = 'restore' OR reverts_scope = 'group')
             AND previous_state ->> 'archive_reason' IS NOT NULL AND new_state ->> 'archive_reason' IS NULL
             AND new_state ? 'archive_reason' GROUP BY entity_id),
     origins AS (
