@@ -35,21 +35,32 @@ def plan(
     if out is not None:
         save_plan(made, out)
     if as_json:
-        print_json(made.model_dump(mode="json"))
+        print_json({**made.model_dump(mode="json"), "totals": _totals(made)})
         return
     for line in _lines(made, limit):
         console().print(line, soft_wrap=True)
     console().print(facts(f"{project}: what a run would do", _summary(made, out)))
 
 
+def _totals(plan: Plan) -> dict[str, int]:
+    return {
+        "merge_groups": len(plan.merges),
+        "memories_merged": sum(source.merged_into is None for merge in plan.merges for source in merge.sources),
+        "suggest_groups": len(plan.questions),
+        "pattern_groups": plan.pattern_groups,
+        "memories_archived": len(plan.archives),
+    }
+
+
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     costs = plan.costs
     held_back = f"; held back, as they are more than half: run --plan {out or 'FILE'} does it" if plan.held_back else ""
     cost = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
+    totals = _totals(plan)
     return {
         "memories": plan.memories,
-        "merges": f"{len(plan.merges)} groups, {sum(len(m.sources) for m in plan.merges)} memories",
-        "left to a person": f"{len(plan.questions)} groups",
+        "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
+        "left to a person": f"{totals['suggest_groups']} groups",
         "archived": f"{len(plan.archives)} memories{held_back}",
         "on one topic": f"{plan.pattern_groups} groups",
         "calibration": {None: None, "paid": "due; the model is paid, so this plan goes by its profile"}.get(

@@ -37,6 +37,7 @@ def test_a_plan_in_json_is_one_object_with_every_group(cli: Cli) -> None:
     assert [len(merge["sources"]) for merge in made["merges"]] == [3]
     assert [archive["policy"] for archive in made["archives"]] == ["staleness"]
     assert made["costs"]["cost_usd"] == 0.0
+    assert (made["totals"]["memories_merged"], made["totals"]["memories_archived"]) == (3, 1)
 
 
 def test_a_plan_is_kept_in_a_file_and_carried_out(cli: Cli, tmp_path: Path) -> None:

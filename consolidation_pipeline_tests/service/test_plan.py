@@ -17,6 +17,7 @@ from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.plan import Plan, check_plan, load_plan, make_plan, request_plan, save_plan
 from consolidation_pipeline.service.runs import preview_run
+from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.dumps import dump, knowledge
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, corpus, near_misses, note, reworded
 from consolidation_pipeline_tests.service.running import SLUG, Outcome, Pipeline, run_phases
@@ -134,6 +135,27 @@ def test_a_plan_of_a_project_that_is_due_for_calibration_takes_it_in_memory(pipe
     made = plan(pipeline)
     assert made.calibration == "growth"
     assert decided(made) == done_by(pipeline, pipeline.run())
+
+
+def test_no_paid_call_is_made_and_what_it_would_cost_is_told(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.configure_new(embedding_model="openai/text-embedding-3-small")
+    pipeline.add(corpus())
+    with openai_server() as server:
+        monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        made = plan(pipeline)
+        assert (made.merges, made.memories, made.calibration) == ([], 0, "paid")
+        assert made.costs.memories_to_embed == len(corpus())
+        assert made.costs.embedding_tokens > len(corpus())
+        assert made.costs.cost_usd
+        assert server.requests == []
+        pipeline.run()
+        paid = len(server.requests)
+        pipeline.add([note("late", "Something else that nobody embedded so far.")])
+        made = plan(pipeline)
+        assert (made.costs.memories_to_embed, len(server.requests)) == (1, paid)
 
 
 def test_a_plan_is_carried_out_to_the_letter(pipeline: Pipeline) -> None:
