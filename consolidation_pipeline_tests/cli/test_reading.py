@@ -158,6 +158,7 @@ def test_the_beginning_of_an_id_is_enough(cli: Cli, merged_id: str) -> None:
         assert cli("lineage", part, "--json").json == whole
 
 
+@pytest.mark.breaks_rules
 def test_an_ambiguous_beginning_is_refused(cli: Cli, engine: Engine) -> None:
     with engine.begin() as connection:
         copied = connection.scalars(text("SELECT id FROM consolidation.task_memories ORDER BY id LIMIT 2")).all()

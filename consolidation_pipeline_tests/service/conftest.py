@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.conftest import TEMPLATE, _database
+from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 from consolidation_pipeline_tests.service.running import Pipeline
 
 

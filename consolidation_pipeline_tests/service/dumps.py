@@ -26,6 +26,7 @@ ACCIDENTAL = {
     "updated_at",
     "changed_at",
     "relevance_at",
+    "relevance_score",
 }
 
 
@@ -40,6 +41,13 @@ def dump(
         left_out = set(hidden.get(table, ()))
         found[table] = sorted(_canonical({k: v for k, v in row[0].items() if k not in left_out}) for row in rows)
     return found
+
+
+def checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
+    """Rows and a checksum of every table: equal = nothing at all has changed."""
+    counted = "count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)"
+    query = " UNION ALL ".join(f"SELECT '{name}', {counted} FROM {SCHEMA}.{name} t" for name in TABLES)
+    return [tuple(row) for row in pipeline.rows(query)]
 
 
 def knowledge(pipeline: Pipeline) -> dict[str, list[str]]:

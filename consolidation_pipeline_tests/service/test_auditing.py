@@ -49,7 +49,7 @@ class Audit:
 
     def merge(self, *at: int, job: UUID | None = None) -> UUID:
         """A merged memory whose sources stay visible; the group."""
-        change = Change(uuid4(), uuid4(), merged_values("merged", [self.raw[n] for n in at]))
+        change = Change(uuid4(), uuid4(), merged_values(f"merged of {at}", [self.raw[n] for n in at]))
         with self.pipeline.engine.begin() as connection:
             author = Author(self.project.id, job, "tester")
             insert_rows(connection, author, consolidated_memories, [change], operation="merge")

@@ -99,6 +99,7 @@ def test_another_model_takes_over_merged_memories_too(pipeline: Pipeline) -> Non
         assert [tuple(row) for row in models] == [("test/words", 8)]
 
 
+@pytest.mark.breaks_rules
 def test_archived_memories_are_not_paid_for(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])

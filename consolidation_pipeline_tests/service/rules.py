@@ -1,0 +1,67 @@
+"""Which invariants must hold at any moment, and which only when a run has just ended: named here and nowhere else.
+
+A folder whose conftest imports ``rules_hold`` has them checked after each of its tests that uses a database.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from uuid import UUID
+
+import pytest
+
+from consolidation_pipeline.store import invariants
+from consolidation_pipeline.store.engine import Connection, Engine, connect_engine, with_driver
+from consolidation_pipeline.store.projects import list_projects
+
+Finder = Callable[[Connection, UUID], list[str]]
+
+# What was imported or brought back waits for the next run to be embedded, scored and grouped, in the model and by the
+# thresholds in force by then.
+AFTER_A_RUN = {
+    "find_unembedded": invariants.find_unembedded,
+    "find_unscored": invariants.find_unscored,
+    "find_mixed_models": invariants.find_mixed_models,
+    "find_chains": invariants.find_chains,
+}
+# What only tells of what was given: memories with a date in the future are taken in.
+OF_THE_INPUT = {"find_future_memories": invariants.find_future_memories}
+EVERY = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
+AT_ANY_TIME: dict[str, Finder] = {
+    name: find for name, find in EVERY.items() if name not in {*AFTER_A_RUN, *OF_THE_INPUT}
+}
+
+
+def list_broken(connection: Connection, project_id: UUID, finders: Iterable[Finder]) -> list[str]:
+    """What breaks the rules of ``finders`` in a project, each with the name of the one that found it."""
+    return [f"{find.__name__}: {found}" for find in finders for found in find(connection, project_id)]
+
+
+def broken_in_any_project(engine: Engine) -> list[str]:
+    """What breaks a rule that must hold at any moment, over all projects."""
+    with engine.connect() as connection:
+        return [
+            f"project {project.slug}: {found}"
+            for project in list_projects(connection)
+            for found in list_broken(connection, project.id, AT_ANY_TIME.values())
+        ]
+
+
+@pytest.fixture(autouse=True)
+def rules_hold(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The rules hold in whatever a test leaves behind, unless it is marked ``breaks_rules``."""
+    engine = None if request.node.get_closest_marker("breaks_rules") else _engine_of(request)
+    yield
+    broken = broken_in_any_project(engine) if engine is not None else []
+    assert not broken, broken
+
+
+def _engine_of(request: pytest.FixtureRequest) -> Engine | None:
+    """The database of a test, asked for before the test, so that it is still there after it."""
+    if "shared" in request.fixturenames:
+        engine: Engine = request.getfixturevalue("shared").engine
+        return engine
+    if "database_url" in request.fixturenames:
+        return connect_engine(with_driver(request.getfixturevalue("database_url"), "psycopg"))
+    return None
