@@ -43,8 +43,8 @@ def test_one_may_change_ones_mind(pipeline: Pipeline) -> None:
     assert [(row.reason, row.changed_by, row.job_id) for row in rows] == [
         ("seen in the minutes", "tester", None),
         ("seen in the minutes", "tester", None),
-        (None, "tester", None),
-        (None, "tester", None),
+        ("by hand", "tester", None),
+        ("by hand", "tester", None),
     ]
 
 
