@@ -33,6 +33,7 @@ def server() -> str:
         folder = tempfile.mkdtemp()
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         given = server_url(Path(folder), "postgres")
+        _write_lazily(given)
     with psycopg.connect(given, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(template)))
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))
@@ -40,6 +41,14 @@ def server() -> str:
     upgrade(engine)
     engine.dispose()
     return given
+
+
+def _write_lazily(url: str) -> None:
+    """What a crash of the machine would lose here need not outlive the session; waiting for the disk takes longest."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture

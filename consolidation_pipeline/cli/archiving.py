@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from consolidation_pipeline.cli.opening import open_store, who
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json
+from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.by_hand import Handled
@@ -52,8 +52,9 @@ def _tell(what: str, memories: Sequence[Handled], *, as_json: bool) -> None:
     if as_json:
         print_json({what: [vars(memory) for memory in memories]})
         return
-    rows = {f"{memory.kind} {memory.id}": f"undo: consolidation rollback {memory.group_id}" for memory in memories}
-    console().print(facts(f"{what}: {len(memories)}", rows))
+    print(f"{what}: {len(memories)}")
+    for memory in memories:
+        print(f"  {memory.kind} {memory.id}\n    undo: consolidation rollback {memory.group_id}")
 
 
 COMMANDS = (archive, restore, pin)

@@ -46,7 +46,7 @@ def _told(relation: Mapping[str, Any]) -> str:
     how = f"{relation['relation_type']} ({relation['status']}, confidence {relation['confidence']:.2f})"
     why = relation["reason"] or "no reason given"
     ends = [f"  {end}: {short(relation[f'{end}_text'] or 'gone', _TEXT_WIDTH)}" for end in ("a", "b")]
-    return "\n".join([f"{relation['id']}  {how}", f"  {why}", *ends])
+    return "\n".join([str(relation["id"]), f"  {how}", f"  {why}", *ends])
 
 
 @app.command()
