@@ -1,0 +1,52 @@
+"""Entries of the playbook: how urgent one is, and what it is about."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+# Pieces of evidence that promotion asks for; only those beyond them raise the priority.
+REQUIRED_EVIDENCE = 3
+_BASE, _RANGE, _MOST = 50, 50, 100
+
+# In this order; the first category that a word of the text belongs to is taken. Every form that counts is written out:
+# endings alone would make "fixture" a fix and "performs" a matter of performance.
+CATEGORY_WORDS: dict[str, str] = {
+    "gotchas": r"fix(?:es|ed|ing)?|bug(?:s|gy)?|error(?:s|ed|ing)?|issu(?:e|es|ed|ing)|pitfalls?|warn(?:s|ed|ings?)?",
+    "architecture": r"architect(?:s|ed|ing|ures?|ural|urally)?|design(?:s|ed|ing)?|structur(?:e|es|ed|ing|al|ally)"
+    r"|layer(?:s|ed|ing)?",
+    "patterns": r"pattern(?:s|ed)?|recommend(?:s|ed|ing|ations?)?|best[\s-]+practices?",
+    "security": r"secur(?:ity|e|es|ed|ing|ely)",
+    "testing": r"test(?:s|ed|ing|able)?",
+    "performance": r"performan(?:ces?|t)",
+    "workflow": r"workflows?",
+}
+GENERAL = "general"
+_CATEGORIES = tuple(
+    (category, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for category, words in CATEGORY_WORDS.items()
+)
+
+
+def priority(confidence: float | None, evidence: int) -> int:
+    """Priority 50 to 100: min(100, 50 + int(50 * confidence) + max(0, evidence - 3)); 50 without a confidence.
+
+    The product is that of the decimal number as written, rounded down: 0.58 gives 29, where binary floating point
+    would make 50 * 0.58 = 28.999999999999996 and so 28. ValueError: confidence NaN or outside [0, 1], or negative
+    evidence.
+    """
+    if evidence < 0:
+        raise ValueError(f"evidence is {evidence}; it must be 0 or more")
+    if confidence is None:
+        return _BASE
+    if not 0.0 <= confidence <= 1.0:
+        raise ValueError(f"confidence is {confidence}; it must be from 0 to 1, or None")
+    return min(_MOST, _BASE + int(_RANGE * Decimal(str(confidence))) + max(0, evidence - REQUIRED_EVIDENCE))
+
+
+def category(text: str) -> str:
+    """What ``text`` is about, by whole words: the first of ``CATEGORY_WORDS`` that it has a word of, else general.
+
+    Letter case does not count; inflected forms do ("fixed", "layered", "tests"), parts of words do not ("prefix",
+    "tissue", "infrastructure").
+    """
+    return next((name for name, words in _CATEGORIES if words.search(text)), GENERAL)

@@ -1,0 +1,113 @@
+"""What a sentence does, told by whole words: recommend, warn, report a failure, state a preference.
+
+The rules read English. A sentence of another language does nothing of it, and is then ranked by its terms alone.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+# What a sentence that tells somebody to do something begins with.
+_COMMANDS = """
+    accept add adopt allow always annotate append apply ask assert assign assume avoid backfill batch bind bump call
+    cap capture catch check choose claim clean clear close commit compare compute configure confirm consider consult
+    convert copy count create debounce declare default define delete derive describe disable discard document
+    download drop emit enable encode encrypt enforce ensure escape evaluate exclude expect explain expose extract
+    fail favor favour fetch filter find fix flush follow force format generate give grant group guard handle ignore
+    implement import include increase inject insert inspect install invalidate isolate join keep launch leave let
+    look lower make mark mask measure merge migrate mock monitor mount move normalise normalize open override parse
+    pass persist pick pin poll prefer prefix prepare preserve prevent print propagate protect provide prune publish
+    pull push put quote raise read rebuild reduce refer refuse reject reload remember remove rename render repeat
+    replace require reset resolve respect restart restore restrict retry return reuse review revoke rewrite roll
+    rotate run sanitise sanitize save scan scrub select send separate serialise serialize serve set ship sign skip
+    sort specify split start stop store strip subscribe switch synchronise synchronize take tell throw treat trim
+    trust try tune turn unpin upload use validate verify wait warm wrap write
+"""
+# These are as often the noun that a statement begins with: "Search index and two queues are left".
+_NOUNS_TOO = """
+    block bound build cache change deploy hash hold index limit list load lock log map match name note plan process
+    query queue record release schedule scope search stream tag test track update upgrade watch
+"""
+# "It is never pushed" tells how things are.
+_NEVER = r"never(?!\s+\w+(?:ed|en)\b)|don['’]t|do not|(?:must|should)(?: not|n['’]t)|may not|(?:cannot|can['’]t) be"
+_STATES = (
+    r"(?:(?!\b(?:that|which|who|when|if|what|how|where|while|because|since|until|so)\b)[^,;:.])*"
+    r"\b(?:is|are|was|were|has|have|had|takes?|gets?|lacks?)\b"
+)
+_COMMAND = rf"(?:(?:{'|'.join(_COMMANDS.split())})|(?:{'|'.join(_NOUNS_TOO.split())})(?=\s)(?!{_STATES}))"
+_OPENER = r"(?:please |then |instead,? |just |simply |first,? |also )?"
+_CLAUSE = (
+    "if|when|whenever|before|after|while|for|to|in|on|at|with|where|unless|once|during|instead of|rather than|by|as"
+)
+_ADVICE = re.compile(
+    # A command at the start, after a colon or a semicolon, after an opening clause, or beside another one.
+    rf"^[*_\"'“(]*{_OPENER}{_COMMAND}\s|[:;]\s+{_OPENER}{_COMMAND}\s"
+    rf"|^\W*(?:{_CLAUSE})\s[^,]+,\s{_OPENER}{_COMMAND}\s|\band {_COMMAND} (?:it|them|the|its|their|a|an)\b"
+    r"|\b(?:always|must|should|ought to|ha(?:s|ve) to|needs?(?: to| an?| its| the)|prefer(?:s|red|ring|ably|able)?"
+    r"|recommend(?:s|ed|ing|ations?)?|best practices?|makes? sure|ensures?|better to|remember to|rule of thumb"
+    r"|the rule is|mandatory|required)\b",
+    re.IGNORECASE,
+)
+_WARNING = re.compile(
+    rf"\b(?:{_NEVER}|bewar(?:e|y)|(?<!to )avoid(?:s|ed|ing)?|pitfalls?|gotchas?|traps?|caveats?|caution|careful(?:ly)?|"
+    r"dangers?|dangerous(?:ly)?|risk(?:s|y)?|^\W*warning|watch out|careless(?:ly)?|silent(?:ly)?|"
+    r"not safe|unsafe|insecure|alone does not|is not enough|not the only)\b",
+    re.IGNORECASE,
+)
+_FAILURE = re.compile(
+    r"\b(?:fail(?:s|ed|ing|ures?)?|br(?:eaks?|oken?|eaking)|crash(?:es|ed|ing)?|hang(?:s|ing)?|hung|leak(?:s|ed|ing)?"
+    r"|los(?:es?|t|ing)|corrupt(?:s|ed|ing|ion)?|wrong(?:ly)?|bugs?|timeouts?|timed out|deadlock(?:s|ed)?"
+    r"|destroy(?:s|ed|ing)?|double[ds]?|duplicat(?:e|es|ed)|stale|flaky|outages?|blocked|rejected"
+    r"|overw(?:rites?|rote|ritten)|invalid|exhaust(?:s|ed|ion)|used up|without (?:notice|warning)"
+    r"|too (?:long|slow|late|early|many|much|large|big))\b",
+    re.IGNORECASE,
+)
+_PREFERENCE = re.compile(
+    r"\b(?:prefer(?:s|red|ring|ences?|ably)?|favou?r(?:s|ed|ing|ites?)?|rather than|instead of|in place of|likes? to"
+    r"|dislikes?|ch(?:ooses?|osen?)|opt(?:s|ed)? for|by default)\b",
+    re.IGNORECASE,
+)
+_SEQUENCE = re.compile(
+    r"\b(?:first|then|next|finally|afterwards|before (?:every|each|you|it|the|any|\w+ing)|after (?:every|each|\w+ing)"
+    r"|steps?|workflows?|procedures?|checklists?|runbooks?|pipelines?)\b",
+    re.IGNORECASE,
+)
+_CHOICE = re.compile(
+    r"\b(?:decid(?:es?|ed|ing)|decisions?|ch(?:oos(?:e|es|ing)|osen?)|choices?|opted|agreed|trade-?offs?"
+    r"|in favou?r of)\b",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=1 << 12)
+def is_advice(sentence: str) -> bool:
+    """Whether it tells what to do: a command, or *always*, *must*, *should*, *prefer*, *needs to*, *make sure* ..."""
+    return _ADVICE.search(sentence) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def is_warning(sentence: str) -> bool:
+    """Whether it warns: *never*, *do not*, *must not*, *avoid*, *beware*, *pitfall*, *silently*, *risk* ..."""
+    return _WARNING.search(sentence) is not None
+
+
+@lru_cache(maxsize=1 << 12)
+def is_failure(sentence: str) -> bool:
+    """Whether it tells what goes wrong: *fails*, *breaks*, *leaks*, *lost*, *wrong*, *timed out* ..."""
+    return _FAILURE.search(sentence) is not None
+
+
+def is_preference(sentence: str) -> bool:
+    """Whether it states a preference: *prefer*, *rather than*, *instead of*, *chose*, *by default* ..."""
+    return _PREFERENCE.search(sentence) is not None
+
+
+def is_sequence(text: str) -> bool:
+    """Whether it tells an order of steps: two different ones of *first*, *then*, *before each*, *step* ..."""
+    return len({match.lower() for match in _SEQUENCE.findall(text)}) >= 2
+
+
+def is_choice(text: str) -> bool:
+    """Whether it tells of a decision: *decided*, *chose*, *agreed*, *trade-off* ..."""
+    return _CHOICE.search(text) is not None
