@@ -10,6 +10,10 @@
     │   └── ProjectBusyError        another run holds the project
     ├── BudgetExhaustedError        the spend cap is reached                        exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
+    ├── LLMError                    the language model gave no usable reply
+    │   ├── InvalidReplyError       what it said is not what was asked for, after one repair
+    │   ├── AttemptsExhaustedError  a prompt was sent as often as one job may send it
+    │   └── ModelUnavailableError   it failed so often in a row that it is not asked again
     ├── TooManyPairsError           too many similar pairs to be stored
     ├── StoreError                  the database cannot be reached or is not ready
     │   └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
@@ -69,6 +73,22 @@ class BudgetExhaustedError(ConsolidationError):
 
 class EmbeddingError(ConsolidationError):
     """The embedding model gave no usable vector."""
+
+
+class LLMError(ConsolidationError):
+    """The language model gave no usable reply."""
+
+
+class InvalidReplyError(LLMError):
+    """What the model said is not what was asked for, and its one repair is not either."""
+
+
+class AttemptsExhaustedError(LLMError):
+    """A prompt was sent as often as one job may send it."""
+
+
+class ModelUnavailableError(LLMError):
+    """A model failed so often in a row that it is not asked again."""
 
 
 class TooManyPairsError(ConsolidationError):

@@ -3,12 +3,14 @@
 with openai_server() as server:
     server.then(failing(429, retry_after=2))        # the next request; those after it are answered well
     server.behaviour = embedding(dimension=16)      # every request without an order of its own
+    server.behaviour = chatting(lambda request: {"answer": "yes"})
 
 A behaviour is a function from a request to a reply. It may look at the request's body, so it can single out one text.
 """
 
 import json
 import random
+import re
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,6 +18,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+HANG_UP = 0
 
 
 @dataclass(frozen=True)
@@ -36,6 +40,9 @@ Behaviour = Callable[[Request], Reply | None]
 """None means: never answer."""
 
 Rows = list[dict[str, Any]]
+
+Answer = Callable[[Request], Any]
+"""What a chat model finds, as JSON values."""
 
 
 def vector_of(text: str, dimension: int = 8) -> list[float]:
@@ -79,6 +86,97 @@ def one_missing(rows: Rows) -> Rows:
 def with_vector(position: int, vector: list[float]) -> Callable[[Rows], Rows]:
     """The vector at ``position`` replaced: by NaN, by zeros, by one of another length."""
     return lambda rows: [{**row, "embedding": vector} if row["index"] == position else row for row in rows]
+
+
+def saying(
+    content: str | Callable[[Request], str | None] | None,
+    *,
+    finish_reason: str = "stop",
+    refusal: str | None = None,
+    usage: tuple[int, int] | None = (100, 20),
+) -> Behaviour:
+    """Answer ``/v1/chat/completions`` with this text; ``usage``: tokens sent and received, None = not told."""
+
+    def behaviour(request: Request) -> Reply:
+        told = content(request) if callable(content) else content
+        message = {"role": "assistant", "content": told, "refusal": refusal}
+        reply: dict[str, Any] = {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": request.body["model"],
+            "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+        }
+        if usage is not None:
+            sent, received = usage
+            reply["usage"] = {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
+        return as_json(reply)
+
+    return behaviour
+
+
+def chatting(
+    answer: Answer,
+    *,
+    edit: Callable[[Any], Any] = lambda value: value,
+    write: Callable[[str], str] = lambda text: text,
+    usage: tuple[int, int] | None = (100, 20),
+) -> Behaviour:
+    """Answer with JSON; ``edit`` may spoil what it says, ``write`` how it is written."""
+    return saying(lambda request: write(json.dumps(edit(answer(request)))), usage=usage)
+
+
+def cut_short(text: str) -> str:
+    """The first half."""
+    return text[: len(text) // 2]
+
+
+def fenced(text: str) -> str:
+    """As a block of Markdown."""
+    return f"```json\n{text}\n```"
+
+
+def in_prose(text: str) -> str:
+    """With words before and after, and braces in them that are no JSON."""
+    return f"Sure, here is the {{result}} you asked for:\n{text}\nLet me know {{if}} you need more."
+
+
+def wrong_ids(value: Any) -> Any:
+    """Every ``unit`` is one that nobody named."""
+    return _edited(value, lambda key, old: 999 if key == "unit" else old)
+
+
+def invented_quotes(value: Any) -> Any:
+    """Every ``quote`` is one that nobody wrote."""
+    return _edited(value, lambda key, old: "words that nobody wrote" if key == "quote" else old)
+
+
+def dropped_numbers(value: Any) -> Any:
+    """No text holds a digit any more."""
+    return _edited(value, lambda _, old: re.sub(r"\d+", "", old) if isinstance(old, str) else old)
+
+
+def other_numbers(value: Any) -> Any:
+    """Every number in a text is another one."""
+    return _edited(value, lambda _, old: re.sub(r"\d+", "987654", old) if isinstance(old, str) else old)
+
+
+def _edited(value: Any, change: Callable[[str, Any], Any], key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {name: _edited(item, change, name) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_edited(item, change, key) for item in value]
+    return change(key, value)
+
+
+def refusing(request: Request) -> Reply | None:
+    """What a model says that will not do what it is asked to."""
+    return saying(None, refusal="I cannot help with that.")(request)
+
+
+def hanging_up(_: Request) -> Reply:
+    """The connection is closed without an answer."""
+    return Reply(b"", status=HANG_UP)
 
 
 def failing(status: int, *, retry_after: float | None = None) -> Behaviour:
@@ -154,6 +252,9 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             reply = server.answer(Request(self.path, headers, json.loads(body)))
             if reply is None:
                 server.closing.wait()
+                return
+            if reply.status == HANG_UP:
+                self.close_connection = True
                 return
             self.send_response(reply.status)
             for name, value in {**reply.headers, "Content-Length": str(len(reply.body))}.items():

@@ -1,23 +1,20 @@
 """Embedding models behind an API, through litellm: batched, concurrent, retried, and every billed token reported."""
 
-import os
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from consolidation_pipeline.embed.provider import Usage, Vectors, checked, describe, refuse_unembeddable
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.llm.litellm_loading import load_litellm
+from consolidation_pipeline.llm.retrying import GivenUpError, with_retries
 
 CONCURRENCY = 4
-MAX_RETRIES = 3
-LONGEST_WAIT = 60.0  # seconds: also the most that a server's Retry-After can make us wait
 
 # A batch is one request. OpenAI takes at most 300,000 tokens in one; even text of one token per character fits.
 BATCH_TEXTS = 128
@@ -66,14 +63,14 @@ class LiteLLMEmbedder:
     def embed(self, texts: Sequence[str]) -> Vectors:
         """Return float32 (n, d), L2-normalised, row i for text i; nothing is truncated here.
 
-        429, 5xx, timeouts and lost connections are retried ``MAX_RETRIES`` times, other errors never. EmbeddingError:
+        429, 5xx, timeouts and lost connections are retried (see ``llm.retrying``), other errors never. EmbeddingError:
         a text is blank or not valid Unicode, the model cannot be reached or refuses, or a vector is unusable (NaN,
         infinite, zero, missing, of another dimension); the message names the text. Requests not yet sent are dropped.
         """
         refuse_unembeddable(texts)
         if not texts:
             return np.empty((0, self._dimension or 0), dtype=np.float32)
-        _load_litellm()  # here, so that the threads do not import it against each other
+        load_litellm()  # here, so that the threads do not import it against each other
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="embed") as pool:
             return np.concatenate(list(pool.map(self._embed_batch, _batches(texts))))
 
@@ -82,7 +79,7 @@ class LiteLLMEmbedder:
 
         Exact for OpenAI's models, near for others.
         """
-        litellm = _load_litellm()
+        litellm = load_litellm()
         return self._usage(sum(litellm.token_counter(model=self.name, text=text) for text in texts))
 
     def _embed_batch(self, batch: _Batch) -> Vectors:
@@ -103,21 +100,17 @@ class LiteLLMEmbedder:
         return [by_index[index] for index in expected]
 
     def _ask(self, batch: _Batch) -> Any:
-        attempt = 0
-        while True:
-            try:
-                # Attempts are counted here alone: retries of litellm and of the SDK below it would multiply them.
-                return _load_litellm().embedding(input=batch.texts, num_retries=0, max_retries=0, **self._request)
-            except Exception as error:  # a reply that litellm cannot read escapes from it as a bare TypeError
-                attempt += 1
-                if attempt > MAX_RETRIES or not _is_transient(error):
-                    reason = f"attempt {attempt} for {batch} failed: {error}"
-                    raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from error
-                wait = _wait(attempt, error)
-            self._sleep(wait)
+        embed = load_litellm().embedding
+        # Attempts are counted on our ladder alone: retries of litellm and of the SDK below it would multiply them.
+        request = self._request | {"input": batch.texts, "num_retries": 0, "max_retries": 0}
+        try:
+            return with_retries(lambda: embed(**request), sleep=self._sleep)
+        except GivenUpError as given_up:
+            reason = f"attempt {given_up.attempts} for {batch} failed: {given_up.reason}"
+            raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from given_up.reason
 
     def _usage(self, tokens: int) -> Usage:
-        prices = _load_litellm().model_cost
+        prices = load_litellm().model_cost
         model = prices.get(self.name) or prices.get(self.name.partition("/")[2]) or {}
         price = model.get("input_cost_per_token")
         return Usage(tokens=tokens, cost_usd=None if price is None else tokens * price)
@@ -133,32 +126,3 @@ def _batches(texts: Sequence[str]) -> Iterator[_Batch]:
         size += len(text)
     if first < len(texts):
         yield _Batch(first, list(texts[first:]))
-
-
-def _is_transient(error: Exception) -> bool:
-    # litellm gives timeouts the status 408, and lost connections and replies cut short the status 500.
-    status = getattr(error, "status_code", None)
-    return isinstance(status, int) and (status in (408, 429) or status >= 500)
-
-
-def _wait(attempt: int, error: Exception) -> float:
-    """Seconds after a failed attempt (1, 2, ..): 1, 2, 4 or what the server asks for, spread by half of itself.
-
-    The spread keeps the workers from coming back in step.
-    """
-    asked = (getattr(error, "litellm_response_headers", None) or {}).get("retry-after", "")
-    seconds = float(asked) if asked.replace(".", "", 1).isdecimal() else 0.0
-    return min(LONGEST_WAIT, max(seconds, 2.0 ** (attempt - 1)) * random.uniform(1.0, 1.5))
-
-
-@cache
-def _load_litellm() -> Any:
-    # Without this, the import itself fetches a price list from the internet.
-    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    import litellm
-
-    litellm.telemetry = False
-    litellm.disable_hf_tokenizer_download = True  # counting tokens must not download a tokenizer either
-    litellm.suppress_debug_info = True  # else hints are printed on standard output, where --json writes
-    litellm.DEFAULT_MAX_RETRIES = 0  # taken where max_retries=0 is read as "not given", as for OpenAI
-    return litellm

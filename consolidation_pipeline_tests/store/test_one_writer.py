@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline import store
 from consolidation_pipeline.core.associations import CONTRADICTS, describe
+from consolidation_pipeline.core.spending import NOTHING, Budgets, Call
 from consolidation_pipeline.service.clusters import form_clusters
 from consolidation_pipeline.service.decay import score_relevance
 from consolidation_pipeline.service.embedding import embed_memories
@@ -38,6 +39,7 @@ from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
 from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.knowledge import MergedMemory, load_sources, write_merged
 from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
+from consolidation_pipeline.store.llm_calls import reserve_call
 from consolidation_pipeline.store.memories import save_embeddings
 from consolidation_pipeline.store.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
@@ -111,6 +113,7 @@ FOR EACH ROW EXECUTE FUNCTION {}
 SCRATCH = f"{SCHEMA}.scratch"
 JOB: dict[str, Any] = {"trigger_type": "manual", "triggered_by": "test", "options": {}}
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+CALL, BUDGETS = Call("test", "model", "hash", NOTHING), Budgets(0, 0, 0)
 
 
 @pytest.fixture
@@ -188,6 +191,7 @@ class World:
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
         self.by_function: dict[str, dict[str, Any]] = {
             "archive_rows": {"marks": [Mark(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
+            "append_cached": {"prompt_hashes": ["hash"]},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "append_job": {"project_id": plant_project(connection, "other").id},
             "append_neighbors": {"found": [pair]},
@@ -202,6 +206,7 @@ class World:
                 "relations": list(load_relations(connection, [planted.id]).values()),
                 "status": "confirmed",
             },
+            "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
             "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
             "is_undoing": {"seq": 1},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
@@ -209,6 +214,7 @@ class World:
             "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_judged": {"kept_since": NOW},
+            "load_replies": {"prompt_hashes": ["hash"]},
             "mark_compared": {"ids": to_ids(self.raw)},
             "pin_rows": {"marks": [Mark(self.raw[7], 1, uuid4(), "test")], "pinned": True},
             "restore_rows": {"marks": [Mark(self.raw[6], 2, uuid4(), "test")]},
@@ -218,12 +224,18 @@ class World:
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
             "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
+            "reserve_call": {"call": CALL, "budgets": BUDGETS, "max_attempts": 9},
             "revert_changes": {"changes": [newest_change(connection)]},
             "save_embeddings": {"ids": to_ids(self.raw)},
             "save_relevance": {"ids": to_ids(self.raw)},
+            "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
         }
+
+    def call(self, connection: Connection) -> UUID | None:
+        """A reserved call to a model."""
+        return reserve_call(connection, self.project.id, self.job, call=CALL, budgets=BUDGETS, max_attempts=9)
 
     def relation(self, a: UUID, b: UUID) -> NewRelation:
         """A relation between two memories, ready to be written."""

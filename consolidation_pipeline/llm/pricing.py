@@ -1,0 +1,64 @@
+"""What a completion costs: by litellm's price list, or by a stated price where that has none."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from consolidation_pipeline.core.spending import Bill, dollars
+from consolidation_pipeline.llm.litellm_loading import load_litellm
+from consolidation_pipeline.llm.prompting import Message
+
+# Tokens are counted with OpenAI's tokenizer; others cut the same text into more pieces, by up to about a quarter.
+_MARGIN = 1.25
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars per million tokens."""
+
+    input: float
+    output: float
+
+
+# For models without a listed price: that of the dearest widely used ones, so that the budget holds in any case.
+FALLBACK_PRICE = Price(input=15.0, output=75.0)
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """Prices of one model; ``fallback`` counts where litellm lists none."""
+
+    model: str
+    fallback: Price = FALLBACK_PRICE
+
+    def bill(self, prompt_tokens: int, completion_tokens: int) -> Bill:
+        """What these tokens cost; discounts for cached prompts are left out."""
+        if self._is_listed:
+            sent, received = load_litellm().cost_per_token(
+                model=self.model, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens
+            )
+        else:
+            sent = prompt_tokens * self.fallback.input / 1e6
+            received = completion_tokens * self.fallback.output / 1e6
+        return Bill(prompt_tokens, completion_tokens, dollars(sent + received))
+
+    def most(self, messages: Sequence[Message], schema: dict[str, Any], max_tokens: int) -> Bill:
+        """The most a call can be billed: its tokens counted locally, with a margin, and the longest reply."""
+        litellm = load_litellm()
+        counted = litellm.token_counter(model=self.model, messages=list(messages))
+        counted += litellm.token_counter(model=self.model, text=json.dumps(schema))
+        return self.bill(math.ceil(counted * _MARGIN), max_tokens)
+
+    @cached_property
+    def _is_listed(self) -> bool:
+        litellm = load_litellm()
+        try:
+            entry = litellm.model_cost[litellm.get_model_info(model=self.model)["key"]]
+        except Exception:  # litellm raises a bare Exception for a model it does not know
+            return False
+        return "input_cost_per_token" in entry and "output_cost_per_token" in entry

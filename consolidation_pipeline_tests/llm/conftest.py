@@ -1,0 +1,64 @@
+"""A gateway to a local provider, its ledger in a real Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import make_url
+
+from consolidation_pipeline.core.spending import Budgets
+from consolidation_pipeline.llm.gateway import Gateway
+from consolidation_pipeline.store.engine import Engine, connect_engine, upgrade, with_driver
+from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline_tests.llm.patterns import KEY, MODEL, Connect, well
+from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting, openai_server
+
+
+@pytest.fixture(scope="session")
+def engine(server: str) -> Iterator[Engine]:
+    """Engine on a database for all these tests: each has a project of its own in it."""
+    name = f"llm_{uuid4().hex[:12]}"
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    url = make_url(with_driver(server, "psycopg")).set(database=name)
+    engine = connect_engine(url.render_as_string(hide_password=False))
+    upgrade(engine)
+    yield engine
+    engine.dispose()
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture
+def provider() -> Iterator[OpenAIServer]:
+    with openai_server(chatting(well)) as running:
+        yield running
+
+
+@pytest.fixture
+def waits() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def ledger(engine: Engine) -> SpendLedger:
+    return SpendLedger(engine, uuid4(), uuid4(), Budgets(1.0, 5.0, 2_000_000))
+
+
+@pytest.fixture
+def connect(provider: OpenAIServer, ledger: SpendLedger, waits: list[float]) -> Connect:
+    def to_provider(*, model: str = MODEL, ledger: SpendLedger = ledger, **options: Any) -> Gateway:
+        defaults = {"api_base": provider.api_base, "api_key": KEY, "sleep": waits.append}
+        return Gateway(model, ledger, **{**defaults, **options})
+
+    return to_provider
+
+
+@pytest.fixture
+def gateway(connect: Connect) -> Gateway:
+    return connect()

@@ -1,0 +1,390 @@
+"""Asking a model through litellm's real HTTP path: what it may answer, and how often it is asked."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import traceback
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline.errors import (
+    AttemptsExhaustedError,
+    ConsolidationError,
+    InvalidReplyError,
+    LLMError,
+    ModelUnavailableError,
+)
+from consolidation_pipeline.llm.gateway import CONCURRENCY, Answer, Gateway
+from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline_tests.llm.patterns import (
+    COST,
+    GOOD,
+    KEY,
+    Connect,
+    Pattern,
+    ask_for,
+    calls,
+    find_problems,
+    spent,
+    well,
+)
+from consolidation_pipeline_tests.openai_server import (
+    Behaviour,
+    OpenAIServer,
+    Reply,
+    Request,
+    as_json,
+    chatting,
+    cut_short,
+    dropped_numbers,
+    failing,
+    fenced,
+    hanging,
+    hanging_up,
+    in_prose,
+    invented_quotes,
+    malformed,
+    other_numbers,
+    refusing,
+    saying,
+    wrong_ids,
+)
+
+UNUSABLE: dict[str, tuple[Behaviour, str]] = {
+    "malformed": (chatting(well, write=cut_short), "no complete JSON object"),
+    "prose": (saying("There is no pattern."), "no complete JSON object"),
+    "empty": (saying(""), "the reply is empty"),
+    "refusal": (refusing, "the model refused: I cannot help"),
+    "too long": (saying(json.dumps(GOOD), finish_reason="length"), "cut off"),
+    "filtered": (saying(json.dumps(GOOD), finish_reason="content_filter"), "content filter"),
+    "out of range": (chatting(lambda _: {**GOOD, "confidence": 7}), "confidence: Input should be less"),
+    "wrong ids": (chatting(well, edit=wrong_ids), "'999' is not one of the given memories: 1, 2"),
+    "invented quotes": (chatting(well, edit=invented_quotes), "is not what memory '1' says"),
+    "other numbers": (chatting(well, edit=other_numbers), "stands in none of the memories"),
+    "no choices": (lambda _: as_json({"choices": [], "usage": {"prompt_tokens": 1, "total_tokens": 1}}), "empty"),
+}
+unusable = pytest.mark.parametrize(("behaviour", "problem"), UNUSABLE.values(), ids=UNUSABLE)
+
+
+def test_a_reply_is_a_value_of_the_schema_and_paid_for(
+    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
+) -> None:
+    answer = gateway.ask(ask_for(), Pattern, check=find_problems)
+    assert answer == Answer(Pattern.model_validate(GOOD), COST)
+    [row] = calls(ledger)
+    assert (row.status, row.purpose, row.prompt_tokens, row.completion_tokens) == ("settled", "pattern", 100, 20)
+    assert (row.cost_usd, row.response, row.job_id) == (COST, GOOD, ledger.job_id)
+    assert row.reserved_usd > COST
+    assert len(provider.requests) == 1
+
+
+def test_a_model_that_takes_a_schema_gets_it_beside_the_prompt(provider: OpenAIServer, gateway: Gateway) -> None:
+    gateway.ask(ask_for(), Pattern)
+    body = provider.requests[0].body
+    assert body["response_format"]["json_schema"]["name"] == "Pattern"
+    assert (body["temperature"], body["max_tokens"]) == (0.2, 500)
+    assert "JSON schema" not in body["messages"][0]["content"]
+
+
+def test_a_model_that_takes_none_gets_it_in_the_system_text(provider: OpenAIServer, connect: Connect) -> None:
+    connect(model="openai/our-own-model").ask(ask_for(), Pattern)
+    body = provider.requests[0].body
+    assert body["response_format"] == {"type": "json_object"}
+    assert json.dumps(Pattern.model_json_schema()) in body["messages"][0]["content"]
+
+
+def test_a_model_that_takes_no_temperature_is_asked_without(provider: OpenAIServer, connect: Connect) -> None:
+    connect(model="openai/gpt-5-mini").ask(ask_for(), Pattern)
+    assert "temperature" not in provider.requests[0].body
+
+
+@pytest.mark.parametrize("write", [fenced, in_prose])
+def test_fences_and_prose_around_a_reply_do_no_harm(provider: OpenAIServer, gateway: Gateway, write: Any) -> None:
+    provider.behaviour = chatting(well, write=write)
+    assert gateway.ask(ask_for(), Pattern, check=find_problems).value.confidence == 0.9
+    assert len(provider.requests) == 1
+
+
+@unusable
+def test_an_unusable_reply_is_repaired_once_with_its_error_shown(
+    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, behaviour: Behaviour, problem: str
+) -> None:
+    provider.then(behaviour)
+    assert gateway.ask(ask_for(), Pattern, check=find_problems).value == Pattern.model_validate(GOOD)
+    first, second = provider.requests
+    assert second.body["messages"][:2] == first.body["messages"]
+    assert problem in second.body["messages"][3]["content"]
+    assert [row.status for row in calls(ledger)] == ["failed", "settled"]
+    assert [row.attempt for row in calls(ledger)] == [1, 2]
+
+
+@unusable
+def test_a_second_unusable_reply_is_final_also_when_asked_again_by_the_same_job(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger, behaviour: Behaviour, problem: str
+) -> None:
+    provider.behaviour = behaviour
+    for _ in range(2):
+        with pytest.raises(InvalidReplyError, match=r"pattern version 1 .* got 2 unusable replies") as caught:
+            connect().ask(ask_for(), Pattern, check=find_problems)
+        assert problem in str(caught.value)
+    assert len(provider.requests) == 2
+    assert [row.status for row in calls(ledger)] == ["failed", "failed"]
+
+
+def test_dropped_numbers_are_for_the_check_to_find(provider: OpenAIServer, gateway: Gateway) -> None:
+    provider.behaviour = chatting(well, edit=dropped_numbers)
+    with pytest.raises(InvalidReplyError, match="is not what memory '1' says"):
+        gateway.ask(ask_for(), Pattern, check=find_problems)
+
+
+def test_a_repair_after_a_crash_goes_on_where_it_stopped(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
+) -> None:
+    provider.then(saying("nonsense"), failing(400))
+    with pytest.raises(LLMError, match="got no reply"):
+        connect().ask(ask_for(), Pattern)
+    connect().ask(ask_for(), Pattern)
+    assert provider.requests[2].body["messages"] == provider.requests[1].body["messages"]
+    assert [row.status for row in calls(ledger)] == ["failed", "failed", "settled"]
+
+
+def test_what_a_check_raises_comes_out_and_the_reply_is_paid_for(
+    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
+) -> None:
+    def broken(*_: object) -> list[str]:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError):
+        gateway.ask(ask_for(), Pattern, check=broken)
+    [row] = calls(ledger)
+    assert (row.status, row.cost_usd) == ("failed", COST)
+    assert len(provider.requests) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
+def test_a_refused_request_is_not_repeated_and_costs_nothing(
+    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, waits: list[float], status: int
+) -> None:
+    provider.behaviour = failing(status)
+    with pytest.raises(LLMError, match=f"got no reply: attempt 1 failed: .*told to fail with {status}"):
+        gateway.ask(ask_for(), Pattern)
+    assert (len(provider.requests), waits) == (1, [])
+    assert spent(ledger) == 0
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "is_billed"),
+    [
+        (failing(429), False),
+        (failing(500), False),
+        (failing(503), False),
+        (failing(529), False),
+        (failing(502), True),
+        (failing(504), True),
+        (malformed, True),
+        (hanging_up, True),
+    ],
+    ids=["429", "500", "503", "529", "502", "504", "cut short", "hung up"],
+)
+def test_what_may_pass_is_tried_four_times_and_counts_as_spent_unless_it_surely_is_not(
+    provider: OpenAIServer,
+    gateway: Gateway,
+    ledger: SpendLedger,
+    waits: list[float],
+    behaviour: Behaviour,
+    is_billed: bool,
+) -> None:
+    provider.behaviour = behaviour
+    with pytest.raises(LLMError, match="attempt 4 failed"):
+        gateway.ask(ask_for(), Pattern)
+    assert len(provider.requests) == 4
+    assert all(least <= wait <= 1.5 * least for wait, least in zip(waits, [1, 2, 4], strict=True))
+    rows = calls(ledger)
+    assert [(row.status, row.attempt) for row in rows] == [("failed", n) for n in (1, 2, 3, 4)]
+    assert all(row.cost_usd == (row.reserved_usd if is_billed else 0) for row in rows)
+
+
+def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
+    provider: OpenAIServer, gateway: Gateway, waits: list[float]
+) -> None:
+    provider.then(failing(429, retry_after=7), failing(500))
+    gateway.ask(ask_for(), Pattern)
+    assert 7 <= waits[0] <= 10.5
+    assert 2 <= waits[1] <= 3
+
+
+def test_a_server_that_never_answers_is_given_up_and_counts_as_spent(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
+) -> None:
+    provider.behaviour = hanging
+    with pytest.raises(LLMError, match=r"attempt 4 failed: .*[Tt]ime"):
+        connect(timeout=0.1).ask(ask_for(), Pattern)
+    assert all(row.cost_usd == row.reserved_usd > 0 for row in calls(ledger))
+
+
+def test_a_server_that_is_not_there_costs_nothing(connect: Connect, ledger: SpendLedger) -> None:
+    gone = connect(api_base="http://127.0.0.1:9/v1")
+    with pytest.raises(LLMError, match="attempt 4 failed"):
+        gone.ask(ask_for(), Pattern)
+    assert spent(ledger) == 0
+
+
+def test_a_reply_without_usage_counts_as_reserved(
+    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
+) -> None:
+    provider.behaviour = chatting(well, usage=None)
+    answer = gateway.ask(ask_for(), Pattern)
+    [row] = calls(ledger)
+    assert answer.usd == row.cost_usd == row.reserved_usd > 0
+    assert row.completion_tokens == 500
+
+
+def test_a_job_sends_a_prompt_five_times_at_most(provider: OpenAIServer, connect: Connect) -> None:
+    provider.behaviour = failing(500)
+    with pytest.raises(LLMError, match="attempt 4"):
+        connect().ask(ask_for(), Pattern)
+    for _ in range(2):
+        with pytest.raises(AttemptsExhaustedError, match=r"5 times by this job, 5 are allowed; the last time: .*500"):
+            connect().ask(ask_for(), Pattern)
+    assert len(provider.requests) == 5
+
+
+def test_a_second_ask_makes_no_request_and_costs_nothing(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
+) -> None:
+    paid = connect().ask(ask_for(), Pattern, check=find_problems)
+    cached = connect().ask(ask_for(), Pattern, check=find_problems)
+    assert cached == Answer(paid.value, Decimal(0), is_cached=True)
+    assert (len(provider.requests), spent(ledger)) == (1, COST)
+    assert [row.status for row in calls(ledger)] == ["settled", "cached"]
+
+
+def test_another_version_model_schema_or_text_is_asked_anew(provider: OpenAIServer, connect: Connect) -> None:
+    class Other(Pattern):
+        pass
+
+    connect().ask(ask_for(), Pattern)
+    connect().ask(ask_for(version=2), Pattern)
+    connect().ask(ask_for(sources=("other",)), Pattern)
+    connect().ask(ask_for(), Other)
+    connect(model="openai/gpt-4o").ask(ask_for(), Pattern)
+    assert len(provider.requests) == 5
+
+
+def test_a_cached_reply_that_fails_a_stricter_check_is_asked_anew(provider: OpenAIServer, gateway: Gateway) -> None:
+    gateway.ask(ask_for(), Pattern)
+    provider.behaviour = chatting(lambda _: {**GOOD, "confidence": 0.5})
+    answer = gateway.ask(ask_for(), Pattern, check=lambda _, reply: ["too sure"] if reply.confidence > 0.5 else [])
+    assert (answer.value.confidence, answer.is_cached) == (0.5, False)
+
+
+def test_one_prompt_that_fails_does_not_harm_the_others(provider: OpenAIServer, gateway: Gateway) -> None:
+    def fails_for_two(request: Request) -> Reply | None:
+        text = request.body["messages"][1]["content"]
+        behaviour = failing(400) if "Question 2." in text else saying("") if "Question 3." in text else chatting(well)
+        return behaviour(request)
+
+    provider.behaviour = fails_for_two
+    outcomes = gateway.ask_many([ask_for(n) for n in range(6)], Pattern)
+    kinds = [Answer, Answer, LLMError, InvalidReplyError, Answer, Answer]
+    assert [type(outcome) for outcome in outcomes] == kinds
+
+
+def test_equal_prompts_are_asked_and_paid_for_once(provider: OpenAIServer, gateway: Gateway) -> None:
+    outcomes = gateway.ask_many([ask_for(), ask_for(1), ask_for()], Pattern)
+    assert [(o.usd, o.is_cached) for o in outcomes if isinstance(o, Answer)] == [
+        (COST, False),
+        (COST, False),
+        (0, True),
+    ]
+    assert len(provider.requests) == 2
+    assert gateway.ask_many([], Pattern) == []
+
+
+def test_requests_run_side_by_side_but_never_more_than_the_bound(provider: OpenAIServer, gateway: Gateway) -> None:
+    together, lock, running = threading.Barrier(CONCURRENCY, timeout=30), threading.Lock(), [0, 0]
+
+    def counting(request: Request) -> Reply | None:
+        with lock:
+            running[0] += 1
+            running[1] = max(running)
+        together.wait()
+        with lock:
+            running[0] -= 1
+        return chatting(well)(request)
+
+    provider.behaviour = counting
+    gateway.ask_many([ask_for(n) for n in range(3 * CONCURRENCY)], Pattern)
+    assert running == [0, CONCURRENCY]
+
+
+@pytest.mark.parametrize(("behaviour", "per_prompt"), [(failing(401), 1), (saying("no"), 2), (failing(500), 4)])
+def test_a_model_that_fails_five_times_in_a_row_is_not_asked_again_by_this_gateway(
+    provider: OpenAIServer, connect: Connect, behaviour: Behaviour, per_prompt: int
+) -> None:
+    provider.behaviour = behaviour
+    gateway = connect(concurrency=1)
+    outcomes = gateway.ask_many([ask_for(n) for n in range(20)], Pattern)
+    assert [type(outcome) is ModelUnavailableError for outcome in outcomes] == [False] * 5 + [True] * 15
+    assert "failed for 5 prompts in a row and is not asked again in this phase; the last time: " in str(outcomes[-1])
+    assert len(provider.requests) == 5 * per_prompt
+    provider.behaviour = chatting(well)
+    with pytest.raises(ModelUnavailableError):
+        gateway.ask(ask_for(99), Pattern)
+    assert connect().ask(ask_for(99), Pattern).value.confidence == 0.9
+
+
+def test_a_success_in_between_keeps_the_model_in_use(provider: OpenAIServer, connect: Connect) -> None:
+    for _ in range(4):
+        provider.then(*[failing(400)] * 4, chatting(well))
+    outcomes = connect(concurrency=1).ask_many([ask_for(n) for n in range(20)], Pattern)
+    assert [isinstance(outcome, Answer) for outcome in outcomes] == ([False] * 4 + [True]) * 4
+
+
+def test_answers_in_the_cache_are_given_even_when_the_model_is_not_asked_again(
+    provider: OpenAIServer, connect: Connect
+) -> None:
+    connect().ask(ask_for(7), Pattern)
+    provider.behaviour = failing(401)
+    gateway = connect(failures_in_a_row=1)
+    with pytest.raises(LLMError):
+        gateway.ask(ask_for(8), Pattern)
+    assert gateway.ask(ask_for(7), Pattern).is_cached
+
+
+def test_the_key_stands_in_no_error_no_row_and_no_log(
+    provider: OpenAIServer,
+    connect: Connect,
+    ledger: SpendLedger,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def telling(request: Request) -> Reply:
+        error = {"message": f"wrong key {request.headers['authorization']}", "type": "auth", "code": None}
+        return as_json({"error": error}, status=401 if "1." in request.body["messages"][1]["content"] else 500)
+
+    provider.behaviour = telling
+    with caplog.at_level(logging.DEBUG):
+        outcomes = connect().ask_many([ask_for(1), ask_for(2)], Pattern)
+    for outcome in outcomes:
+        assert isinstance(outcome, ConsolidationError)
+        assert "wrong key Bearer [redacted]" in str(outcome)
+        assert KEY not in "".join(traceback.format_exception(outcome))
+        assert outcome.__cause__ is None
+        assert outcome.__context__ is None
+    assert all(KEY not in str(row) for row in calls(ledger))
+    assert KEY not in caplog.text
+    assert KEY not in "".join(capfd.readouterr())
+    assert f"Bearer {KEY}" in provider.requests[0].headers["authorization"]
+
+
+def test_nothing_is_printed_when_a_model_misbehaves(
+    provider: OpenAIServer, gateway: Gateway, capfd: pytest.CaptureFixture[str]
+) -> None:
+    provider.then(failing(500), saying("nonsense"))
+    gateway.ask(ask_for(), Pattern)
+    assert capfd.readouterr() == ("", "")
