@@ -34,10 +34,11 @@ from consolidation_pipeline.service.preview import Preview, preview_contents
 from consolidation_pipeline.service.runs import ProjectRun, effective_options, preview_run
 from consolidation_pipeline.service.units import Contents
 from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.archiving import load_archived
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import Member
 from consolidation_pipeline.store.jobs import append_job
-from consolidation_pipeline.store.knowledge import load_merged_texts, load_open_groups
+from consolidation_pipeline.store.knowledge import load_consolidated, load_merged_texts, load_open_groups
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.vectors_io import Ids, to_ids, to_uuids
@@ -173,7 +174,7 @@ def request_plan(engine: Engine, project: Project, plan: Plan, *, settings: Sett
         raise UsageError(f"the plan is for project {plan.project}, not for {project.slug}")
     decisions = {
         "as_of": plan.as_of.isoformat(),
-        "merges": {str(merge.id): digest(merge) for merge in plan.merges},
+        "merges": {str(m.id): digest(m.id, (source.id for source in m.sources), m.text) for m in plan.merges},
         "archives": {str(archive.id): archive.policy for archive in plan.archives},
     }
     options = effective_options(project, settings).model_dump(mode="json")
@@ -191,6 +192,8 @@ def request_plan(engine: Engine, project: Project, plan: Plan, *, settings: Sett
 def check_plan(run: ProjectRun) -> None:
     """Refuse to go on where a decision of the plan that ``run`` was given cannot be carried out as it was planned.
 
+    What was carried out before, by a run that was cut off, is no difference.
+
     Raises:
         ConflictError: ``conflicts`` lists every such decision, in words.
     """
@@ -198,11 +201,17 @@ def check_plan(run: ProjectRun) -> None:
         return
     with run.engine.connect() as connection:
         groups = load_open_groups(connection, run.project.id)
+        made = load_consolidated(connection, map(UUID, run.plan.merges))
+        archived = load_archived(connection, list(map(UUID, run.plan.archives)))
     merges = [merge for merge in _plan_all(run, groups) if str(merge.id) in run.plan.merges]
-    archives = plan_archiving(run, merges)
-    found = {str(merge.id): digest(merge) for merge in merges}
+    found = {
+        str(row.id): digest(row.id, row.source_memory_ids, row.content)
+        for row in made.values()
+        if row.retired_at is None or row.archive_reason is not None
+    }
+    found |= {str(merge.id): _digest(merge) for merge in merges}
     differing = [_why_not(id_, found) for id_, wanted in run.plan.merges.items() if found.get(id_) != wanted]
-    kept = set(map(str, to_uuids(archives.ids)))
+    kept = {*map(str, archived), *map(str, to_uuids(plan_archiving(run, merges).ids))}
     differing += [f"memory {id_} would not be archived any more" for id_ in run.plan.archives if id_ not in kept]
     if differing:
         more = [f"and {len(differing) - _SHOWN} more"] if len(differing) > _SHOWN else []
@@ -343,11 +352,13 @@ def _costs(seen: Preview) -> Costs:
     )
 
 
-def digest(merge: PlannedMerge | MergeGroup) -> str:
+def digest(merged: UUID, sources: Iterable[UUID], content: str) -> str:
     """A hash of what a merge decides: who is merged into what, and the text that results."""
-    parts = [str(merge.id), *sorted(str(source.id) for source in merge.sources)]
-    content = merge.text if isinstance(merge, MergeGroup) else merge.merged.content
-    return content_hash("\n".join([*parts, content]))[:16]
+    return content_hash("\n".join([str(merged), *sorted(map(str, sources)), content]))[:16]
+
+
+def _digest(merge: PlannedMerge) -> str:
+    return digest(merge.id, (source.id for source in merge.sources), merge.merged.content)
 
 
 def save_plan(plan: Plan, path: Path) -> None:

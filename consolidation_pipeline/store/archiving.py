@@ -116,6 +116,14 @@ def load_judged(
     )
 
 
+def load_archived(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
+    """Which of the raw and merged memories with ``ids`` are archived."""
+    query = " UNION ALL ".join(
+        f"SELECT id FROM {SCHEMA}.{table} WHERE id = ANY(:ids) AND archive_reason IS NOT NULL" for table in ARCHIVED_AT
+    )
+    return set(connection.execute(text(query), {"ids": list(ids)}).scalars())
+
+
 @dataclass(frozen=True)
 class Held:
     """A memory as whoever changes it by hand finds it. ``carrier``: what stands in its place, if anything does."""

@@ -15,8 +15,10 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service import merging
 from consolidation_pipeline.service.plan import Plan, check_plan, load_plan, make_plan, request_plan, save_plan
 from consolidation_pipeline.service.runs import preview_run
+from consolidation_pipeline.store.knowledge import write_merged
 from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.dumps import dump, knowledge
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, corpus, near_misses, note, reworded
@@ -166,6 +168,33 @@ def test_a_plan_is_carried_out_to_the_letter(pipeline: Pipeline) -> None:
     assert job.status == "completed"
     merged = pipeline.rows("SELECT id, content FROM {s}.consolidated_memories")
     assert {row.id: row.content for row in merged} == {merge.id: merge.text for merge in made.merges}
+
+
+def test_a_plan_that_was_cut_off_is_carried_out_to_its_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(ALONE)]
+    pipeline.add([*reworded(), *old])
+    made = plan(pipeline)
+    monkeypatch.setattr(merging, "BATCH", 5)
+    written: list[int] = []
+
+    def killed(*args: Any, **how: Any) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(len(args[2]))
+        write_merged(*args, **how)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(merging, "write_merged", killed)
+        with pytest.raises(KeyboardInterrupt):
+            carry_out(pipeline, made)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == written[0] < len(made.merges)
+    carry_out(pipeline, made)
+    after = knowledge(pipeline)
+    carry_out(pipeline, made)
+    assert knowledge(pipeline) == after
+    merged = pipeline.rows("SELECT id, content FROM {s}.consolidated_memories")
+    assert {row.id: row.content for row in merged} == {merge.id: merge.text for merge in made.merges}
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == len(made.archives)
 
 
 def test_groups_taken_out_of_a_plan_are_left_alone(pipeline: Pipeline) -> None:
