@@ -88,6 +88,7 @@ PARTS: dict[str, dict[str, str]] = {
     "merged_memories": {},
     "- write merges": {"consolidation_pipeline.service.merging": "write_merged"},
     "decay_scores": {},
+    "archived_memories": {},
     "consolidation_report": {},
     "checks": {"consolidation_pipeline.store.invariants": "find_"},
     "Dagster and the rest": {},
