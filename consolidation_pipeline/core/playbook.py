@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from decimal import Decimal
 
 # Pieces of evidence that promotion asks for; only those beyond them raise the priority.
 REQUIRED_EVIDENCE = 3
@@ -30,8 +29,8 @@ _CATEGORIES = tuple(
 def priority(confidence: float | None, evidence: int) -> int:
     """Priority 50 to 100: min(100, 50 + int(50 * confidence) + max(0, evidence - 3)); 50 without a confidence.
 
-    The product is that of the decimal number as written, rounded down: 0.58 gives 29, where binary floating point
-    would make 50 * 0.58 = 28.999999999999996 and so 28. ValueError: confidence NaN or outside [0, 1], or negative
+    The product is the float's, rounded down, as pipeline.md writes it: 0.58 gives 28, for 50 * 0.58 is a little less
+    than 29. ValueError: confidence NaN or outside [0, 1], or negative
     evidence.
     """
     if evidence < 0:
@@ -40,7 +39,7 @@ def priority(confidence: float | None, evidence: int) -> int:
         return _BASE
     if not 0.0 <= confidence <= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be from 0 to 1, or None")
-    return min(_MOST, _BASE + int(_RANGE * Decimal(str(confidence))) + max(0, evidence - REQUIRED_EVIDENCE))
+    return min(_MOST, _BASE + int(_RANGE * confidence) + max(0, evidence - REQUIRED_EVIDENCE))
 
 
 def category(text: str) -> str:
