@@ -7,8 +7,8 @@ import dagster as dg
 from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
-from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.decay import BINS, Decay, score_relevance
 from consolidation_pipeline.store.invariants import find_unscored
@@ -18,7 +18,7 @@ _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", 
 
 @dg.asset(
     partitions_def=projects,
-    deps=[merged_memories, associations],
+    deps=[principles, associations],
     group_name="lifecycle",
     kinds={"python", "postgres"},
     owners=["team:memory"],

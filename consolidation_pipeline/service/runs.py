@@ -39,6 +39,8 @@ PHASES = (
     "similarity_graph",
     "clusters",
     "merged_memories",
+    "patterns",
+    "principles",
     "decay_scores",
     "archived_memories",
     "consolidation_report",
@@ -80,8 +82,8 @@ class ProjectRun:
     """One run under way. ``now`` is its instant: ages are taken as of it, so a run is one pure function of it.
 
     ``job``: name of the job that runs, of which ``planned`` are the phases. ``raw_counts``: memories in all and
-    archived ones, at the start; ``archived``: how many more are archived by the run itself. ``plan``: the decisions it
-    carries out, and no others; None = all that it finds.
+    archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
+    something to the next one. ``plan``: the decisions it carries out, and no others; None = all that it finds.
     """
 
     engine: Engine
@@ -97,6 +99,7 @@ class ProjectRun:
     failed: list[str] = field(default_factory=list)
     cancelled: bool = False
     archived: int = 0
+    unfinished: bool = False
     plan: Decisions | None = None
 
     @property
@@ -304,7 +307,11 @@ def _end(run: ProjectRun, status: str, error: str | None) -> None:
         with run.engine.begin() as connection:
             # What came while the run went on may have missed its phases: then the next run has something to do.
             memories, archived = run.raw_counts
-            seen_all = whole and _count_raw(connection, run.project) == (memories, archived + run.archived)
+            seen_all = (
+                whole
+                and not run.unfinished
+                and _count_raw(connection, run.project) == (memories, archived + run.archived)
+            )
             metrics = {"state": _state(connection, run.project, run.options, run.now)} if seen_all else {}
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:

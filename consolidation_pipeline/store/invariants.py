@@ -297,3 +297,26 @@ def find_unexplained_archives(connection: Connection, project_id: UUID) -> list[
         "AND (retired_at IS NOT NULL AND superseded_by_id IS NULL) = (archive_reason IS NULL)"
     )
     return _ids(connection, project_id, query)
+
+
+_IS_ABSTRACTION = "c.project_id = :project AND c.kind IN ('pattern', 'principle')"
+
+
+def find_foreign_evidence(connection: Connection, project_id: UUID) -> list[str]:
+    """Patterns and principles that quote something they were not made from."""
+    query = f"""
+        SELECT c.id, e ->> 'unit'
+        FROM {{s}}.consolidated_memories c, jsonb_array_elements(c.details -> 'evidence') AS e
+        WHERE {_IS_ABSTRACTION} AND NOT EXISTS (SELECT 1 FROM {{s}}.memory_lineage l
+                WHERE l.child_id = c.id AND l.parent_id::text = e ->> 'unit')
+    """
+    return _ids(connection, project_id, query)
+
+
+def find_repeated_patterns(connection: Connection, project_id: UUID) -> list[str]:
+    """Groups that two active patterns, or two active principles, stand for."""
+    query = f"""
+        SELECT c.kind, c.cluster_key, count(*) FROM {{s}}.consolidated_memories c
+        WHERE {_IS_ABSTRACTION} AND c.retired_at IS NULL AND c.cluster_key IS NOT NULL GROUP BY 1, 2 HAVING count(*) > 1
+    """
+    return _ids(connection, project_id, query)

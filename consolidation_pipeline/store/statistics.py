@@ -161,7 +161,7 @@ def list_backlogs(connection: Connection) -> list[Backlog]:
                 WHERE NOT m.is_archived AND NOT m.is_consolidated GROUP BY m.project_id),
             merged AS (
                 SELECT project_id, count(*) AS merged FROM {SCHEMA}.consolidated_memories
-                WHERE retired_at IS NULL GROUP BY project_id)
+                WHERE kind = 'merged' AND retired_at IS NULL GROUP BY project_id)
             SELECT p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
                 coalesce(merged.merged, 0), last.at
             FROM {SCHEMA}.projects p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id

@@ -101,6 +101,9 @@ def test_materializations_carry_numbers_under_stable_names(
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
     assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_vetoed", "map"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
+    made = {"groups_in", "groups_covered", "groups_discarded", "groups_failed", "llm/cost_usd"}
+    assert made | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]
+    assert made | {"principles_created", "principles_updated"} <= names["principles"]
     assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]
     assert {"memories", "units", "reduction", "llm/cost_usd", "report"} <= names["consolidation_report"]
 

@@ -12,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from consolidation_pipeline.embed import Embedder
+from consolidation_pipeline.service.abstracting import Formed
 from consolidation_pipeline.service.archiving import Archived, archive_memories
 from consolidation_pipeline.service.calibration import Calibrated, calibrate_thresholds
 from consolidation_pipeline.service.clusters import Clusters, form_clusters
@@ -20,7 +21,9 @@ from consolidation_pipeline.service.embedding import Embedded, embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.service.importing import Imported, ensure_project, import_memories
 from consolidation_pipeline.service.merging import Merging, merge_clusters
+from consolidation_pipeline.service.patterns import form_patterns
 from consolidation_pipeline.service.plan import check_plan
+from consolidation_pipeline.service.principles import form_principles
 from consolidation_pipeline.service.report import Report, write_report
 from consolidation_pipeline.service.rollback import Rollback, roll_back
 from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
@@ -38,6 +41,8 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "similarity_graph": update_similarity_graph,
     "clusters": form_clusters,
     "merged_memories": merge_clusters,
+    "patterns": form_patterns,
+    "principles": form_principles,
     "decay_scores": score_relevance,
     "archived_memories": archive_memories,
     "consolidation_report": write_report,
@@ -54,6 +59,8 @@ class Outcome:
     graph: GraphUpdate
     clusters: Clusters
     merging: Merging
+    patterns: Formed
+    principles: Formed
     decay: Decay
     archived: Archived
     report: Report

@@ -51,6 +51,18 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 1.5", "1.5"),
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 'NaN'", "nan"),
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET b = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", "ffffffff"),
+    (
+        "find_foreign_evidence",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, "
+        "details = jsonb_build_object('evidence', jsonb_build_array(jsonb_build_object('unit', CAST(:c AS text)))) "
+        "WHERE id = :m",
+        "{m} {c}",
+    ),
+    (
+        "find_repeated_patterns",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, cluster_key = 'one', retired_at = NULL",
+        "pattern one",
+    ),
     ("find_chains", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
     (
         "find_shared_members",

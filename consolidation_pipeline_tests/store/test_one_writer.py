@@ -29,9 +29,12 @@ from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.graph import update_similarity_graph
 from consolidation_pipeline.service.importing import import_memories
 from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service.patterns import form_patterns
+from consolidation_pipeline.service.principles import form_principles
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.abstractions import Abstraction, Edge
 from consolidation_pipeline.store.archiving import Mark
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
@@ -230,6 +233,7 @@ class World:
             "save_relevance": {"ids": to_ids(self.raw)},
             "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
+            "write_abstractions": {"rows": [self.pattern(self.raw[3:6])]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
         }
 
@@ -240,6 +244,22 @@ class World:
     def relation(self, a: UUID, b: UUID) -> NewRelation:
         """A relation between two memories, ready to be written."""
         return NewRelation(uuid4(), a, b, describe(CONTRADICTS, 0.1), 0.1, "candidate")
+
+    def pattern(self, sources: list[UUID]) -> Abstraction:
+        """A pattern of these memories, ready to be written."""
+        own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
+        values = merged_values("pattern", files=["a.py"], kind="pattern", abstraction_level=2, confidence_score=0.7)
+        return Abstraction(
+            id=uuid4(),
+            version=None,
+            group_id=uuid4(),
+            values={name: value for name, value in values.items() if name not in own},
+            vector=unit_vector(9),
+            model=MODEL,
+            source_ids=sources,
+            lineage=[Edge(id_, "raw", 0.9) for id_ in sources],
+            reason="one topic",
+        )
 
     def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
         """A merge of these memories, ready to be written."""
@@ -307,6 +327,8 @@ def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, se
         update_similarity_graph(run)
         form_clusters(run)
         assert merge_clusters(run).created > 0
+        assert form_patterns(run).created > 0
+        form_principles(run)
         score_relevance(run)
     undone = roll_back(armed, run.job_id, settings=settings, changed_by="test")
     assert undone.memories_deleted > 0

@@ -1,0 +1,26 @@
+"""The numbers of patterns and principles, under their stable names."""
+
+from typing import Any
+
+from consolidation_pipeline.service.abstracting import Formed
+
+_SHOWN = 10
+
+
+def describe_formed(name: str, done: Formed) -> dict[str, Any]:
+    """Metadata of the asset ``name``; why a group failed, or the phase stopped, only where one did."""
+    told: dict[str, Any] = {"failures": [": ".join(failure) for failure in done.failures[:_SHOWN]]}
+    return {
+        "groups_in": done.groups,
+        f"{name}_created": done.created,
+        f"{name}_updated": done.updated,
+        f"{name}_superseded": done.superseded,
+        f"{name}_needs_review": done.needs_review,
+        "groups_covered": done.covered,
+        "groups_skipped": done.changed,
+        "groups_discarded": done.discarded,
+        "groups_failed": len(done.failures),
+        "llm/cost_usd": float(done.cost_usd),
+        **(told if done.failures else {}),
+        **({"stopped": done.stopped} if done.stopped else {}),
+    }

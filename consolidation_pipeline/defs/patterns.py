@@ -1,0 +1,47 @@
+"""What several memories have in common."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.abstractions import describe_formed
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.merged_memories import merged_memories
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.patterns import form_patterns
+from consolidation_pipeline.store.invariants import find_foreign_evidence, find_repeated_patterns
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[merged_memories],
+    group_name="knowledge",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("consolidated_memories"),
+)
+def patterns(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Level 2: what three or more distinct memories have in common, in their own sentences or in a model's words."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("patterns") as phase:
+        done = form_patterns(run)
+        phase.metrics = describe_formed("patterns", done)
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+evidence_points_to_units = project_check(
+    "evidence_points_to_units",
+    patterns,
+    find_foreign_evidence,
+    description="What a pattern or principle quotes, it quotes from something it was made from.",
+)
+
+one_pattern_per_group = project_check(
+    "one_pattern_per_group",
+    patterns,
+    find_repeated_patterns,
+    description="No two active patterns, and no two active principles, stand for one group.",
+)

@@ -1,0 +1,40 @@
+"""What several patterns have in common."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.abstractions import describe_formed
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.patterns import patterns
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.principles import form_principles
+from consolidation_pipeline.store.invariants import find_orphan_lineage
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[patterns],
+    group_name="knowledge",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("consolidated_memories"),
+)
+def principles(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Level 3: what three or more patterns have in common; made without a model, it waits for a person."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("principles") as phase:
+        done = form_principles(run)
+        phase.metrics = describe_formed("principles", done)
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+lineage_is_whole = project_check(
+    "lineage_is_whole",
+    principles,
+    find_orphan_lineage,
+    description="Every lineage edge leads from a row that exists to one that exists.",
+)

@@ -1,0 +1,191 @@
+"""Patterns and principles: the units they are made of, those there are, and how they are written through the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.memories import embedding_text
+from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories
+from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
+
+# What is counted while a row lives; an update of the row leaves it alone.
+_ONLY_AT_FIRST = {"last_accessed_at", "created_at"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitRow:
+    """An active unit, or an active pattern: ``kind`` raw, merged or pattern; ``leaves``: its raw memories."""
+
+    id: UUID
+    kind: str
+    text: str
+    memory_type: str
+    pattern_type: str | None
+    success: bool | None
+    importance: float
+    tags: tuple[str, ...]
+    files: tuple[str, ...]
+    language: str
+    learned_at: datetime
+    last_accessed_at: datetime | None
+    leaves: tuple[UUID, ...]
+
+
+_FILES = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
+_SHARED = f"success, importance, tags, {_FILES}, language::text AS language, learned_at, last_accessed_at"
+_UNITS = f"""
+    SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, memory_type, NULL AS pattern_type, {_SHARED},
+        ARRAY[id] AS leaves
+    FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
+    UNION ALL
+    SELECT id, kind, ARRAY[content], memory_type, pattern_type, {_SHARED}, source_memory_ids
+    FROM {SCHEMA}.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
+"""
+
+
+def load_units(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, UnitRow]:
+    """The units, or patterns, that are active, by id."""
+    rows = connection.execute(text(_UNITS), {"ids": list(ids)})
+    return {row.id: _unit(row._asdict()) for row in rows}
+
+
+def _unit(row: Mapping[str, Any]) -> UnitRow:
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
+    texts = values.pop("texts")
+    said = embedding_text(**dict(zip(TEXT_COLUMNS, texts, strict=True))) if values["kind"] == "raw" else texts[0]
+    return UnitRow(text=said, **values)
+
+
+def load_sessions(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, str | None]:
+    """The session that each raw memory was written in, None where it is not known."""
+    query = f"SELECT id, session_id FROM {SCHEMA}.task_memories WHERE id = ANY(:ids)"
+    return {row.id: row.session_id for row in connection.execute(text(query), {"ids": list(ids)})}
+
+
+def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, dimension: int) -> dict[UUID, Vectors]:
+    """Plain vectors float32 (dimension,) of units and patterns by id; those of another model are left out."""
+    tables = " UNION ALL ".join(
+        f"SELECT id, embedding FROM {SCHEMA}.{name} WHERE id = ANY(%(ids)s) AND embedding_model = %(model)s"
+        for name in ("task_memories", "consolidated_memories")
+    )
+    found, vectors = load_vectors(connection, tables, {"ids": list(ids), "model": model}, dimension=dimension)
+    return dict(zip(to_uuids(found), vectors, strict=True))
+
+
+def list_active(connection: Connection, project_id: UUID, kind: str) -> list[UUID]:
+    """Ids of the active consolidated memories of a kind, ascending."""
+    query = (
+        f"SELECT id FROM {SCHEMA}.consolidated_memories "
+        "WHERE project_id = :project AND kind = :kind AND retired_at IS NULL ORDER BY id"
+    )
+    return list(connection.scalars(text(query), {"project": project_id, "kind": kind}))
+
+
+@dataclass(frozen=True)
+class Held:
+    """A pattern or principle there is. ``members``: the raw memories of a pattern, the patterns of a principle."""
+
+    id: UUID
+    version: int
+    cluster_key: str
+    members: frozenset[UUID]
+    is_active: bool
+
+
+def load_held(connection: Connection, project_id: UUID, kind: str) -> list[Held]:
+    """Every pattern or principle of a project, retired ones too, by id."""
+    members = "source_memory_ids"
+    if kind == "principle":
+        members = f"ARRAY(SELECT parent_id FROM {SCHEMA}.memory_lineage l WHERE l.child_id = c.id)"
+    rows = connection.execute(
+        text(
+            f"SELECT id, version, cluster_key, {members} AS members, retired_at IS NULL "
+            f"FROM {SCHEMA}.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id"
+        ),
+        {"project": project_id, "kind": kind},
+    ).tuples()
+    return [Held(id_, version, key, frozenset(found), active) for id_, version, key, found, active in rows]
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One edge of lineage: what the row was made from, and how similar it is to it."""
+
+    parent_id: UUID
+    parent_kind: str
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Abstraction:
+    """A pattern or principle ready to be written. ``version`` None = new; ``superseded``: (id, version) of others."""
+
+    id: UUID
+    version: int | None
+    group_id: UUID
+    values: Mapping[str, Any]
+    vector: Vectors
+    model: str
+    source_ids: Sequence[UUID]
+    lineage: Sequence[Edge]
+    reason: str
+    superseded: Sequence[tuple[UUID, int]] = ()
+
+    @property
+    def confidence(self) -> float:
+        """How sure it is, for the ledger."""
+        return float(self.values["confidence_score"])
+
+
+def write_abstractions(
+    connection: Connection, author: Author, rows: Sequence[Abstraction], *, operation: str, now: datetime
+) -> None:
+    """Patterns or principles with vector, files, tags and lineage, then those they supersede are retired.
+
+    All in the caller's transaction, each a group of its own in the ledger. What was retired is active again.
+
+    Raises:
+        ConflictError: a row changed since it was read.
+    """
+    new = [_change(author, row, now) for row in rows if row.version is None]
+    insert_rows(connection, author, consolidated_memories, new, operation=operation)
+    grown = [_change(author, row, now) for row in rows if row.version is not None]
+    update_rows(connection, author, consolidated_memories, grown, operation=operation)
+    superseded = [
+        Change(id_, row.group_id, {"superseded_by_id": row.id, "retired_at": now}, version, row.reason, row.confidence)
+        for row in rows
+        for id_, version in row.superseded
+    ]
+    update_rows(connection, author, consolidated_memories, superseded, operation=operation)
+
+
+def _change(author: Author, row: Abstraction, now: datetime) -> Change:
+    job_id = None if author.job_id is None else str(author.job_id)
+    lineage = [
+        {"parent_id": str(e.parent_id), "parent_kind": e.parent_kind, "similarity": e.similarity, "job_id": job_id}
+        for e in row.lineage
+    ]
+    values = {
+        **row.values,
+        "source_memory_ids": list(row.source_ids),
+        "source_count": len(row.source_ids),
+        "embedding": row.vector,
+        "embedding_model": row.model,
+        "embedding_dim": len(row.vector),
+        "superseded_by_id": None,
+        "retired_at": None,
+        "created_at": now,
+        "updated_at": now,
+        "lineage": lineage,
+    }
+    if row.version is not None:
+        values = {name: value for name, value in values.items() if name not in _ONLY_AT_FIRST}
+    return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)
