@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.evidence import count_sessions, weigh_evidence
 from consolidation_pipeline.core.memories import consolidated_id, content_hash, normalized_hash
+from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import (
     Abstraction,
@@ -25,6 +26,8 @@ from consolidation_pipeline.store.abstractions import (
     write_abstractions,
 )
 from consolidation_pipeline.store.graph import load_dimension
+from consolidation_pipeline.store.jobs import append_event
+from consolidation_pipeline.store.llm_calls import sum_job_cost
 
 # The number that ``abstraction_level`` has for each kind.
 _LEVELS = {"pattern": 2, "principle": 3}
@@ -83,7 +86,6 @@ class Outcome:
     planned: PlannedAbstraction
     said: Said | None
     error: str | None = None
-    usd: Decimal = Decimal(0)
 
 
 @dataclass(frozen=True)
@@ -150,13 +152,44 @@ def _plan(slug: str, kind: str, group: Group, grown: Sequence[Held], known: Mapp
 def form_abstractions(run: ProjectRun, kind: str, groups: Sequence[Group], author: Author) -> Formed:
     """Plan the groups of ``kind`` (pattern or principle), have ``author`` word them, and write what is sure enough.
 
+    Where the budget or the model gives out, what was done stays, and the phase ends with the reason in ``stopped``.
+
     Raises:
         ConflictError: a row changed meanwhile; what was written before stays.
     """
     with run.engine.connect() as connection:
         held = load_held(connection, run.project.id, kind)
     plans = plan_abstractions(run.project.slug, kind, groups, held)
-    outcomes = [outcome for batch in author(plans) for outcome in _write(run, kind, batch)] if plans else []
+    outcomes: list[Outcome] = []
+    stopped = None
+    try:
+        for batch in author(plans) if plans else ():
+            outcomes += _write(run, kind, batch)
+    except (BudgetExhaustedError, ModelUnavailableError) as error:
+        # What was said before is paid for and stays; the next run asks for the rest.
+        stopped = str(error)
+        _note_stop(run, kind, error)
+    with run.engine.connect() as connection:
+        cost = sum_job_cost(connection, run.job_id, kind)
+    formed = _count(groups, plans, outcomes, stopped=stopped, cost=cost)
+    run.unfinished = run.unfinished or formed.stopped is not None or bool(formed.failures)
+    return formed
+
+
+def _note_stop(run: ProjectRun, kind: str, error: Exception) -> None:
+    if isinstance(error, BudgetExhaustedError):
+        payload = {"job_id": str(run.job_id), "purpose": kind, "reason": str(error)}
+        with run.engine.begin() as connection:
+            append_event(connection, run.project.id, "budget.exhausted", payload)
+
+
+def _count(
+    groups: Sequence[Group],
+    plans: Sequence[PlannedAbstraction],
+    outcomes: Sequence[Outcome],
+    stopped: str | None,
+    cost: Decimal,
+) -> Formed:
     written = [outcome for outcome in outcomes if outcome.said is not None]
     return Formed(
         groups=len(groups),
@@ -167,7 +200,8 @@ def form_abstractions(run: ProjectRun, kind: str, groups: Sequence[Group], autho
         needs_review=sum(outcome.said.needs_review for outcome in written if outcome.said is not None),
         discarded=sum(outcome.said is None and outcome.error is None for outcome in outcomes),
         failures=tuple((o.planned.group.cluster_key, o.error) for o in outcomes if o.error is not None),
-        cost_usd=sum((outcome.usd for outcome in outcomes), Decimal(0)),
+        cost_usd=cost,
+        stopped=stopped,
     )
 
 

@@ -6,7 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from consolidation_pipeline.core.extraction import extract_patterns
+from consolidation_pipeline.core.gates import judge_pattern
+from consolidation_pipeline.llm.prompts.pattern import PatternReply, pattern_prompt
 from consolidation_pipeline.service.abstracting import Formed, Group, Outcome, PlannedAbstraction, form_abstractions
+from consolidation_pipeline.service.asking import Question, ask_outcomes
 from consolidation_pipeline.service.extracting import extract_outcomes
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import load_units
@@ -27,7 +30,10 @@ def form_patterns(run: ProjectRun) -> Formed:
 
     def author(plans: Sequence[PlannedAbstraction]) -> Iterator[Sequence[Outcome]]:
         boilerplate = run.calibration.boilerplate if run.calibration else ()
-        return extract_outcomes(groups, plans, extract_patterns, boilerplate=boilerplate, needs_review=False)
+        if run.options.llm_model is None:
+            return extract_outcomes(groups, plans, extract_patterns, boilerplate=boilerplate, needs_review=False)
+        question = Question(pattern_prompt, PatternReply, judge_pattern)
+        return ask_outcomes(run, groups, plans, question, boilerplate=boilerplate)
 
     return replace(form_abstractions(run, "pattern", groups, author), changed=changed)
 

@@ -9,8 +9,11 @@ import numpy as np
 from consolidation_pipeline.core import clustering
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, cluster_key
 from consolidation_pipeline.core.extraction import extract_principles
+from consolidation_pipeline.core.gates import judge_principle
 from consolidation_pipeline.core.similarity import similarity_join
+from consolidation_pipeline.llm.prompts.principle import PrincipleReply, principle_prompt
 from consolidation_pipeline.service.abstracting import Formed, Group, Outcome, PlannedAbstraction, form_abstractions
+from consolidation_pipeline.service.asking import Question, ask_outcomes
 from consolidation_pipeline.service.extracting import extract_outcomes
 from consolidation_pipeline.service.nodes import centered
 from consolidation_pipeline.service.runs import ProjectRun
@@ -36,7 +39,10 @@ def form_principles(run: ProjectRun) -> Formed:
 
     def author(plans: Sequence[PlannedAbstraction]) -> Iterator[Sequence[Outcome]]:
         boilerplate = run.calibration.boilerplate if run.calibration else ()
-        return extract_outcomes(groups, plans, extract_principles, boilerplate=boilerplate, needs_review=True)
+        if run.options.llm_model is None:
+            return extract_outcomes(groups, plans, extract_principles, boilerplate=boilerplate, needs_review=True)
+        question = Question(principle_prompt, PrincipleReply, judge_principle)
+        return ask_outcomes(run, groups, plans, question, boilerplate=boilerplate)
 
     return form_abstractions(run, "principle", groups, author)
 

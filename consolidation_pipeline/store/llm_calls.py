@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -151,6 +152,15 @@ def sum_spending(connection: Connection, project_id: UUID, job_id: UUID) -> Spen
     """
     row = connection.execute(text(query), {"project": project_id, "job": job_id}).one()
     return Spent(row.run, row.day, int(row.tokens))
+
+
+def sum_job_cost(connection: Connection, job_id: UUID, purpose: str) -> Decimal:
+    """US dollars that a job spent on a purpose, refused replies included; calls that are not settled as reserved."""
+    query = f"""
+        SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) FROM {_CALLS}
+        WHERE job_id = :job AND purpose = :purpose
+    """
+    return Decimal(connection.execute(text(query), {"job": job_id, "purpose": purpose}).scalar_one())
 
 
 def settle_call(connection: Connection, call_id: UUID, *, bill: Bill | None, response: Any) -> None:

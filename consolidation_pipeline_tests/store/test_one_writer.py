@@ -176,6 +176,7 @@ class World:
             "metrics": {"n": 1},
             "counters": {"memories_merged": 1},
             "kind": "event",
+            "purpose": "pattern",
             "payload": {},
             "wait_seconds": 0.0,
             "config": {},

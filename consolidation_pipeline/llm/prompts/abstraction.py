@@ -1,0 +1,53 @@
+"""What replies about patterns and about principles have in common: their form, and what makes one invalid."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from pydantic import BaseModel, Field
+
+from consolidation_pipeline.llm.guards import find_foreign_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.llm.prompting import Prompt
+
+
+class Quote(BaseModel):
+    """Words that stand in the memory of this number."""
+
+    unit: int = Field(description="Number of the memory.")
+    quote: str = Field(description="A part of that memory, word for word.")
+
+
+class AbstractionReply(BaseModel):
+    """What several memories have in common, as a model found it."""
+
+    pattern_type: Literal["success", "failure", "decision", "workflow", "gotcha"]
+    confidence: float = Field(ge=0, le=1, description="How sure it is that this holds, from 0 to 1.")
+    summary: str = Field(description="One sentence.")
+    best_practices: list[str] = Field(
+        description="What to do, one sentence each; empty where the memories say nothing."
+    )
+    gotchas: list[str] = Field(description="What to watch out for, one sentence each; empty where they say nothing.")
+    evidence: list[Quote] = Field(min_length=1, description="Quotes that bear it out, from as many memories as do.")
+
+    @property
+    def statement(self) -> str:
+        """What it says, in the words that are stored."""
+        raise NotImplementedError
+
+    def told(self) -> Iterator[str]:
+        """Every text of the reply that is stored and is no quote."""
+        yield from (self.statement, self.summary, *self.best_practices, *self.gotchas)
+
+
+def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
+    """What is wrong: nothing said, memories that were not given, quotes and literals that stand in none."""
+    sources = dict(enumerate(prompt.sources, start=1))
+    quotes = [(item.unit, item.quote) for item in reply.evidence if item.unit in sources]
+    blank = [] if reply.statement.strip() and reply.summary.strip() else ["it says nothing: write a text and a summary"]
+    return [
+        *blank,
+        *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
+        *find_invented_quotes(quotes, sources),
+        *find_foreign_literals("\n".join(reply.told()), prompt.sources),
+    ]

@@ -1,0 +1,41 @@
+"""The prompt that finds what several memories have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply
+
+# Raise it with every change of the words below: replies to the old ones are not used any more.
+VERSION = 1
+
+_SYSTEM = (
+    "You read memories that software agents wrote after their tasks, and find what they have in common, so that the "
+    "next agent need not learn it again."
+)
+_TASK = """Find the one pattern that these memories share.
+- pattern: one to three sentences that help whoever meets the same situation; say when it holds and what to do.
+- pattern_type: success (worked), failure (did not work), decision (was chosen), workflow (steps), gotcha (a trap).
+- confidence: 0.9 and more only where most memories say it plainly; below 0.7 where they merely share a topic.
+- evidence: the number of a memory and a quote from it, word for word.
+Say nothing that the memories do not say: no number, name, version or path of your own, and no not where they have none.
+{language}"""
+
+
+class PatternReply(AbstractionReply):
+    """A pattern, as a model found it."""
+
+    pattern: str = Field(description="One to three sentences.")
+
+    @property
+    def statement(self) -> str:
+        """The pattern."""
+        return self.pattern
+
+
+def pattern_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
+    """What is asked about the texts of one group of memories, written in these text search configurations."""
+    return Prompt("pattern", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))

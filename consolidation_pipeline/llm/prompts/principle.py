@@ -1,0 +1,41 @@
+"""The prompt that finds what several patterns have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply
+
+# Raise it with every change of the words below: replies to the old ones are not used any more.
+VERSION = 1
+
+_SYSTEM = (
+    "You read patterns that were found in the memories of software agents; each is given as a memory. You find the "
+    "principle behind them: a rule that holds beyond the single case."
+)
+_TASK = """Find the one principle that these patterns share.
+- principle: one or two sentences, a rule to follow; more general than each pattern, and still of use.
+- pattern_type: success (works), failure (does not work), decision (a choice), workflow (steps), gotcha (a trap).
+- confidence: 0.9 and more only where every pattern bears it out; 0.8 and less where they merely share a topic.
+- evidence: the number of a memory and a quote from it, word for word.
+Say nothing that the patterns do not say: no number, name, version or path of your own, and no not where they have none.
+{language}"""
+
+
+class PrincipleReply(AbstractionReply):
+    """A principle, as a model found it."""
+
+    principle: str = Field(description="One or two sentences.")
+
+    @property
+    def statement(self) -> str:
+        """The principle."""
+        return self.principle
+
+
+def principle_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
+    """What is asked about the texts of one group of patterns, written in these text search configurations."""
+    return Prompt("principle", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))
