@@ -25,6 +25,7 @@ from consolidation_pipeline.store.abstractions import (
     load_unit_vectors,
     write_abstractions,
 )
+from consolidation_pipeline.store.apart import load_unwanted_groups
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.jobs import append_event
 from consolidation_pipeline.store.llm_calls import sum_job_cost
@@ -159,7 +160,9 @@ def form_abstractions(run: ProjectRun, kind: str, groups: Sequence[Group], autho
     """
     with run.engine.connect() as connection:
         held = load_held(connection, run.project.id, kind)
-    plans = plan_abstractions(run.project.slug, kind, groups, held)
+        unwanted = load_unwanted_groups(connection, run.project.id, kind)
+    open_groups = [group for group in groups if group.cluster_key not in unwanted]
+    plans = plan_abstractions(run.project.slug, kind, open_groups, held)
     outcomes: list[Outcome] = []
     stopped = None
     try:

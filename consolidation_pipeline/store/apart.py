@@ -1,4 +1,4 @@
-"""Merges that a person undid one by one: what later runs keep apart."""
+"""Merges and patterns that a person undid one by one: what later runs keep apart, and do not say again."""
 
 from __future__ import annotations
 
@@ -52,3 +52,13 @@ def count_kept_apart(connection: Connection, project_id: UUID, rollback_id: UUID
         SELECT count(*) FROM undone_merges WHERE groups[1] = :rollback
     """
     return int(connection.execute(text(query), {"project": project_id, "rollback": rollback_id}).scalar_one())
+
+
+def load_unwanted_groups(connection: Connection, project_id: UUID, kind: str) -> set[str]:
+    """Cluster keys of the patterns or principles, by ``kind``, that were undone as groups and not redone since."""
+    query = f"""
+        WITH RECURSIVE {UNDONE_MERGES.format(project=":project")}
+        SELECT DISTINCT c.new_state ->> 'cluster_key' FROM undoing u JOIN {_CHANGES} c ON c.id = u.id
+        WHERE c.reverts_change_id IS NULL AND mod(u.turns, 2) = 1 AND c.new_state ->> 'kind' = :kind
+    """
+    return set(connection.scalars(text(query), {"project": project_id, "kind": kind}))

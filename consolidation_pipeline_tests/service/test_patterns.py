@@ -228,12 +228,24 @@ def test_a_merge_under_a_pattern_is_undone_only_with_it(topics: Pipeline) -> Non
     assert [row.source_count for row in patterns(topics)] == [3]
 
 
-def test_each_pattern_is_undone_by_itself(topics: Pipeline) -> None:
+def test_a_pattern_that_was_undone_by_itself_is_not_made_again(topics: Pipeline) -> None:
     topics.run()
     hooks, moves = patterns(topics)
     group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id)
-    topics.roll_back(group)
+    undone = topics.roll_back(group)
     assert [row.id for row in patterns(topics)] == [moves.id]
+    assert topics.run().patterns.created == 0
+    topics.roll_back(undone.rollback_id)
+    assert {row.id for row in patterns(topics)} == {hooks.id, moves.id}
+
+
+def test_a_pattern_that_was_undone_by_itself_is_made_again_when_its_group_changed(topics: Pipeline) -> None:
+    topics.run()
+    hooks, _ = patterns(topics)
+    topics.roll_back(topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id))
+    topics.add([note("fifth", FIFTH)])
+    assert topics.run().patterns.created == 1
+    assert [row.source_count for row in patterns(topics)] == [5, 3]
 
 
 def test_nothing_is_summarized_where_that_is_switched_off(topics: Pipeline) -> None:
