@@ -274,7 +274,7 @@ def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
         states.append(knowledge(shared))
         done.append(shared.run())
     for state, run in zip(reversed(states), reversed(done), strict=True):
-        if run.merging.absorbed:
+        if shared.value("SELECT count(*) FROM {s}.consolidation_changes WHERE job_id = :job", job=run.job_id):
             shared.roll_back(run.job_id)
         assert knowledge(shared) == state
         assert broken_rules(shared) == []

@@ -60,7 +60,8 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ),
     (
         "find_repeated_patterns",
-        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, cluster_key = 'one', retired_at = NULL",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, cluster_key = 'one', retired_at = NULL, "
+        "archive_reason = NULL",
         "pattern one",
     ),
     ("find_chains", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
