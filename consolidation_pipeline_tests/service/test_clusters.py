@@ -207,7 +207,7 @@ def test_exact_repeats_alone_are_merged(pipeline: Pipeline) -> None:
 
 
 def test_without_merging_everything_stays_as_it_is(pipeline: Pipeline) -> None:
-    pipeline.configure_new(merge=False)
+    pipeline.configure_new(merge=False, summarize=False)
     pipeline.add(corpus())
     before = dump(pipeline, tables=["consolidated_memories", "consolidation_changes", "memory_lineage"])
     done = pipeline.run()
