@@ -15,19 +15,11 @@ from consolidation_pipeline.core.evidence import count_sessions, weigh_evidence
 from consolidation_pipeline.core.memories import consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.abstractions import (
-    Abstraction,
-    Edge,
-    Held,
-    UnitRow,
-    load_held,
-    load_sessions,
-    load_unit_vectors,
-    write_abstractions,
-)
+from consolidation_pipeline.store.abstractions import Held, UnitRow, load_held, load_sessions, load_unit_vectors
 from consolidation_pipeline.store.apart import load_unwanted_groups
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.jobs import append_event
+from consolidation_pipeline.store.knowledge import DerivedMemory, Edge, write_derived
 from consolidation_pipeline.store.llm_calls import sum_job_cost
 
 # The number that ``abstraction_level`` has for each kind.
@@ -213,11 +205,11 @@ def _write(run: ProjectRun, kind: str, outcomes: Sequence[Outcome]) -> Sequence[
     if told:
         rows = _rows(run, kind, told)
         with run.engine.begin() as connection:
-            write_abstractions(connection, run.author, rows, operation=kind, now=run.now)
+            write_derived(connection, run.author, rows, operation=kind, now=run.now)
     return outcomes
 
 
-def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, Said]]) -> list[Abstraction]:
+def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, Said]]) -> list[DerivedMemory]:
     model = run.embedder.name
     with run.engine.connect() as connection:
         dimension = load_dimension(connection, run.project.id, model)
@@ -226,11 +218,11 @@ def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, S
         sessions = load_sessions(connection, (leaf for planned, _ in told for leaf in planned.group.leaves))
     vectors = run.embedder.embed([said.content for _, said in told])
     return [
-        Abstraction(
+        DerivedMemory(
             id=planned.id,
             version=planned.version,
             group_id=uuid4(),
-            values=_values(kind, planned.group, said, sessions),
+            values=_values(kind, planned, said, sessions),
             vector=vector,
             model=model,
             source_ids=planned.group.leaves,
@@ -247,9 +239,13 @@ def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, S
 _UNIT_NAMES = {"pattern": "memories", "principle": "patterns"}
 
 
-def _values(kind: str, group: Group, said: Said, sessions: Mapping[UUID, str | None]) -> dict[str, Any]:
-    """Columns of the row, recomputed from all of its units."""
-    units = group.units
+def _values(kind: str, planned: PlannedAbstraction, said: Said, sessions: Mapping[UUID, str | None]) -> dict[str, Any]:
+    """Columns of the row, recomputed from all of its units; what was retired is active again.
+
+    Accesses are the row's own once it is there, so an update leaves them alone.
+    """
+    group, units = planned.group, planned.group.units
+    accessed = {} if planned.version is not None else {"last_accessed_at": _latest(u.last_accessed_at for u in units)}
     known = [unit.success for unit in units if unit.success is not None]
     witnesses = count_sessions(sessions.get(leaf) for leaf in group.leaves)
     return {
@@ -270,7 +266,7 @@ def _values(kind: str, group: Group, said: Said, sessions: Mapping[UUID, str | N
         },
         "tags": sorted({tag for unit in units for tag in unit.tags}),
         "consolidation_method": "heuristic" if said.llm_confidence is None else "llm",
-        "last_accessed_at": _latest(unit.last_accessed_at for unit in units),
+        **accessed,
         "importance": max(unit.importance for unit in units),
         "success": any(known) if known else None,
         "learned_at": min(unit.learned_at for unit in units),
@@ -279,6 +275,8 @@ def _values(kind: str, group: Group, said: Said, sessions: Mapping[UUID, str | N
         "content_hash": content_hash(said.content),
         "normalized_hash": normalized_hash(said.content),
         "files": sorted({path for unit in units for path in unit.files}),
+        "superseded_by_id": None,
+        "retired_at": None,
     }
 
 

@@ -17,6 +17,7 @@ from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.knowledge import (
+    Edge,
     MergedMemory,
     Source,
     load_consolidated,
@@ -173,7 +174,7 @@ def _rows(run: ProjectRun, plans: Sequence[PlannedMerge], dimension: int) -> lis
 
 
 def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[UUID, Vectors]) -> MergedMemory:
-    lineage = np.stack([parents[s.id] for s in plan.sources]) @ vector
+    similarities = (np.stack([parents[s.id] for s in plan.sources]) @ vector).tolist()
     return MergedMemory(
         id=plan.id,
         version=plan.version,
@@ -182,7 +183,7 @@ def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[
         vector=vector,
         model=run.embedder.name,
         source_ids=[s.id for s in plan.sources],
-        similarities=[round(float(similarity), 6) for similarity in lineage],
+        lineage=[Edge(s.id, "raw", round(alike, 6)) for s, alike in zip(plan.sources, similarities, strict=True)],
         absorbed=plan.absorbed,
         reason=plan.reason,
         superseded=[(row.id, row.version) for row in plan.held[1:]],

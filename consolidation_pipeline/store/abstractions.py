@@ -1,8 +1,8 @@
-"""Patterns and principles: the units they are made of, those there are, and how they are written through the ledger."""
+"""Patterns and principles: the units they are made of, and those there are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,13 +11,9 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import embedding_text
-from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
-from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories
+from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
-
-# What is counted while a row lives; an update of the row leaves it alone.
-_ONLY_AT_FIRST = {"last_accessed_at", "created_at"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,79 +109,3 @@ def load_held(connection: Connection, project_id: UUID, kind: str) -> list[Held]
         {"project": project_id, "kind": kind},
     ).tuples()
     return [Held(id_, version, key, frozenset(found), active) for id_, version, key, found, active in rows]
-
-
-@dataclass(frozen=True)
-class Edge:
-    """One edge of lineage: what the row was made from, and how similar it is to it."""
-
-    parent_id: UUID
-    parent_kind: str
-    similarity: float
-
-
-@dataclass(frozen=True)
-class Abstraction:
-    """A pattern or principle ready to be written. ``version`` None = new; ``superseded``: (id, version) of others."""
-
-    id: UUID
-    version: int | None
-    group_id: UUID
-    values: Mapping[str, Any]
-    vector: Vectors
-    model: str
-    source_ids: Sequence[UUID]
-    lineage: Sequence[Edge]
-    reason: str
-    superseded: Sequence[tuple[UUID, int]] = ()
-
-    @property
-    def confidence(self) -> float:
-        """How sure it is, for the ledger."""
-        return float(self.values["confidence_score"])
-
-
-def write_abstractions(
-    connection: Connection, author: Author, rows: Sequence[Abstraction], *, operation: str, now: datetime
-) -> None:
-    """Patterns or principles with vector, files, tags and lineage, then those they supersede are retired.
-
-    All in the caller's transaction, each a group of its own in the ledger. What was retired is active again.
-
-    Raises:
-        ConflictError: a row changed since it was read.
-    """
-    new = [_change(author, row, now) for row in rows if row.version is None]
-    insert_rows(connection, author, consolidated_memories, new, operation=operation)
-    grown = [_change(author, row, now) for row in rows if row.version is not None]
-    update_rows(connection, author, consolidated_memories, grown, operation=operation)
-    superseded = [
-        Change(id_, row.group_id, {"superseded_by_id": row.id, "retired_at": now}, version, row.reason, row.confidence)
-        for row in rows
-        for id_, version in row.superseded
-    ]
-    update_rows(connection, author, consolidated_memories, superseded, operation=operation)
-
-
-def _change(author: Author, row: Abstraction, now: datetime) -> Change:
-    job_id = None if author.job_id is None else str(author.job_id)
-    lineage = [
-        {"parent_id": str(e.parent_id), "parent_kind": e.parent_kind, "similarity": e.similarity, "job_id": job_id}
-        for e in row.lineage
-    ]
-    values = {
-        **row.values,
-        "source_memory_ids": list(row.source_ids),
-        "source_count": len(row.source_ids),
-        "embedding": row.vector,
-        "embedding_model": row.model,
-        "embedding_dim": len(row.vector),
-        "superseded_by_id": None,
-        "retired_at": None,
-        "created_at": now,
-        "updated_at": now,
-        "lineage": lineage,
-    }
-    if row.version is not None:
-        values = {name: value for name, value in values.items() if name not in _ONLY_AT_FIRST}
-    return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)

@@ -92,8 +92,17 @@ def load_source_vectors(connection: Connection, ids: Sequence[UUID], dimension: 
 
 
 @dataclass(frozen=True)
-class MergedMemory:
-    """A merged memory ready to be written. ``version`` None = new; ``similarities`` belong to ``source_ids``."""
+class Edge:
+    """One edge of lineage: what the row was made from, and how similar it is to it."""
+
+    parent_id: UUID
+    parent_kind: str
+    similarity: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class DerivedMemory:
+    """A consolidated memory ready to be written. ``version`` None = new; ``superseded``: (id, version) of others."""
 
     id: UUID
     version: int | None
@@ -102,80 +111,78 @@ class MergedMemory:
     vector: Vectors
     model: str
     source_ids: Sequence[UUID]
-    similarities: Sequence[float]
-    absorbed: Sequence[Source]
+    lineage: Sequence[Edge]
     reason: str
     superseded: Sequence[tuple[UUID, int]] = ()
 
     @property
     def confidence(self) -> float:
-        """How sure the merge is, for the ledger."""
+        """How sure it is, for the ledger."""
         return float(self.values["confidence_score"])
 
 
-def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:
-    """Successor first: the merged memories with vector, files, tags and lineage, then their sources are hidden.
+@dataclass(frozen=True, kw_only=True)
+class MergedMemory(DerivedMemory):
+    """A merged memory ready to be written; ``absorbed``: the sources that are not behind it yet."""
 
-    All in the caller's transaction, each merge a group of its own in the ledger.
+    absorbed: Sequence[Source]
+
+
+def write_derived(
+    connection: Connection, author: Author, rows: Sequence[DerivedMemory], *, operation: str, now: datetime
+) -> None:
+    """Consolidated memories with vector, files, tags and lineage, then those they supersede are retired.
+
+    All in the caller's transaction, each a group of its own in the ledger.
 
     Raises:
         ConflictError: a row changed since it was read.
     """
-    new = [m for m in merged if m.version is None]
-    extended = [m for m in merged if m.version is not None]
-    insert_rows(
-        connection, author, consolidated_memories, [_row(author, m, now, created=True) for m in new], operation="merge"
-    )
-    update_rows(
-        connection, author, consolidated_memories, [_row(author, m, now, created=False) for m in extended],
-        operation="merge",
-    )  # fmt: skip
-    update_rows(
-        connection,
-        author,
-        consolidated_memories,
-        [
-            Change(id_, m.group_id, {"superseded_by_id": m.id, "retired_at": now}, version, m.reason, m.confidence)
-            for m in merged
-            for id_, version in m.superseded
-        ],
-        operation="merge",
-    )
-    update_rows(
-        connection,
-        author,
-        task_memories,
-        [
-            Change(s.id, m.group_id, {"consolidated_into_id": m.id}, s.version, m.reason, m.confidence)
-            for m in merged
-            for s in m.absorbed
-        ],
-        operation="merge",
-    )
+    new = [_change(author, row, now) for row in rows if row.version is None]
+    insert_rows(connection, author, consolidated_memories, new, operation=operation)
+    grown = [_change(author, row, now) for row in rows if row.version is not None]
+    update_rows(connection, author, consolidated_memories, grown, operation=operation)
+    superseded = [
+        Change(id_, row.group_id, {"superseded_by_id": row.id, "retired_at": now}, version, row.reason, row.confidence)
+        for row in rows
+        for id_, version in row.superseded
+    ]
+    update_rows(connection, author, consolidated_memories, superseded, operation=operation)
 
 
-def _row(author: Author, merged: MergedMemory, now: datetime, *, created: bool) -> Change:
+def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:
+    """Successor first: the merged memories as by ``write_derived``, then their sources are hidden.
+
+    Raises:
+        ConflictError: a row changed since it was read.
+    """
+    write_derived(connection, author, merged, operation="merge", now=now)
+    hidden = [
+        Change(s.id, m.group_id, {"consolidated_into_id": m.id}, s.version, m.reason, m.confidence)
+        for m in merged
+        for s in m.absorbed
+    ]
+    update_rows(connection, author, task_memories, hidden, operation="merge")
+
+
+def _change(author: Author, row: DerivedMemory, now: datetime) -> Change:
+    job_id = None if author.job_id is None else str(author.job_id)
     lineage = [
-        {
-            "parent_id": str(parent),
-            "parent_kind": "raw",
-            "similarity": similarity,
-            "job_id": None if author.job_id is None else str(author.job_id),
-        }
-        for parent, similarity in zip(merged.source_ids, merged.similarities, strict=True)
+        {"parent_id": str(e.parent_id), "parent_kind": e.parent_kind, "similarity": e.similarity, "job_id": job_id}
+        for e in row.lineage
     ]
     values = {
-        **merged.values,
-        **({"created_at": now} if created else {}),
-        "source_memory_ids": list(merged.source_ids),
-        "source_count": len(merged.source_ids),
-        "embedding": merged.vector,
-        "embedding_model": merged.model,
-        "embedding_dim": len(merged.vector),
+        **row.values,
+        **({"created_at": now} if row.version is None else {}),
+        "source_memory_ids": list(row.source_ids),
+        "source_count": len(row.source_ids),
+        "embedding": row.vector,
+        "embedding_model": row.model,
+        "embedding_dim": len(row.vector),
         "updated_at": now,
         "lineage": lineage,
     }
-    return Change(merged.id, merged.group_id, values, merged.version, merged.reason, merged.confidence)
+    return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)
 
 
 def load_merged_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:

@@ -34,13 +34,12 @@ from consolidation_pipeline.service.principles import form_principles
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.abstractions import Abstraction, Edge
 from consolidation_pipeline.store.archiving import Mark
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
 from consolidation_pipeline.store.jobs import append_job
-from consolidation_pipeline.store.knowledge import MergedMemory, load_sources, write_merged
+from consolidation_pipeline.store.knowledge import DerivedMemory, Edge, MergedMemory, load_sources, write_merged
 from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.llm_calls import reserve_call
 from consolidation_pipeline.store.memories import save_embeddings
@@ -234,7 +233,7 @@ class World:
             "save_relevance": {"ids": to_ids(self.raw)},
             "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
-            "write_abstractions": {"rows": [self.pattern(self.raw[3:6])]},
+            "write_derived": {"rows": [self.pattern(self.raw[3:6])]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
         }
 
@@ -246,11 +245,11 @@ class World:
         """A relation between two memories, ready to be written."""
         return NewRelation(uuid4(), a, b, describe(CONTRADICTS, 0.1), 0.1, "candidate")
 
-    def pattern(self, sources: list[UUID]) -> Abstraction:
+    def pattern(self, sources: list[UUID]) -> DerivedMemory:
         """A pattern of these memories, ready to be written."""
         own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
         values = merged_values("pattern", files=["a.py"], kind="pattern", abstraction_level=2, confidence_score=0.7)
-        return Abstraction(
+        return DerivedMemory(
             id=uuid4(),
             version=None,
             group_id=uuid4(),
@@ -275,7 +274,7 @@ class World:
             vector=unit_vector(9),
             model=MODEL,
             source_ids=sources,
-            similarities=[0.9] * len(sources),
+            lineage=[Edge(id_, "raw", 0.9) for id_ in sources],
             absorbed=[loaded[id_] for id_ in sources],
             reason="alike",
         )
