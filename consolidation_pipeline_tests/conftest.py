@@ -78,6 +78,15 @@ def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return Settings()
 
 
+def lasting_engine(server: str) -> Iterator[Engine]:
+    """Engine on a migrated database that several tests share."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
+    for url in _database(server, f"{TEMPLATE}_{worker}"):
+        engine = connect_engine(with_driver(url, "psycopg"))
+        yield engine
+        engine.dispose()
+
+
 def _database(server: str, template: str | None) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import uuid4
 
-import psycopg
 import pytest
-from psycopg import sql
-from sqlalchemy import make_url
 
 from consolidation_pipeline.core.spending import Budgets
 from consolidation_pipeline.llm.gateway import Gateway
-from consolidation_pipeline.store.engine import Engine, connect_engine, upgrade, with_driver
+from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline_tests.conftest import lasting_engine
 from consolidation_pipeline_tests.llm.patterns import KEY, MODEL, Connect, well
 from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting, openai_server
 
@@ -22,16 +20,7 @@ from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting, o
 @pytest.fixture(scope="session")
 def engine(server: str) -> Iterator[Engine]:
     """Engine on a database for all these tests: each has a project of its own in it."""
-    name = f"llm_{uuid4().hex[:12]}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    url = make_url(with_driver(server, "psycopg")).set(database=name)
-    engine = connect_engine(url.render_as_string(hide_password=False))
-    upgrade(engine)
-    yield engine
-    engine.dispose()
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    yield from lasting_engine(server)
 
 
 @pytest.fixture
