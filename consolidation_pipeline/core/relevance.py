@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from consolidation_pipeline.core.vectors import checked_numbers
+
 
 @dataclass(frozen=True)
 class Rates:
@@ -57,9 +59,9 @@ def relevance(
     knows no clock, and computing it twice changes nothing. ValueError: a NaN age, or a NaN or negative ``relations``
     or ``importance``.
     """
-    age = np.maximum(_numbers("age_days", age_days, least=-np.inf), 0.0)
-    links = _numbers("relations", relations, least=0.0)
-    weight = _numbers("importance", importance, least=0.0)
+    age = np.maximum(checked_numbers("age_days", age_days, least=-np.inf), 0.0)
+    links = checked_numbers("relations", relations, least=0.0)
+    weight = checked_numbers("importance", importance, least=0.0)
     since = np.asarray(access_days, dtype=np.float64)
     idle = np.maximum(np.where(np.isnan(since), age, since), 0.0)
     trust = np.asarray(confidence, dtype=np.float64)
@@ -73,11 +75,3 @@ def relevance(
     )
     floored = np.maximum(score, rates.floor)
     return float(floored) if floored.ndim == 0 else np.asarray(floored)
-
-
-def _numbers(name: str, values: ArrayLike, *, least: float) -> NDArray[np.float64]:
-    numbers = np.asarray(values, dtype=np.float64)
-    wrong = ~(numbers >= least)
-    if wrong.any():
-        raise ValueError(f"{name} holds {numbers[wrong].flat[0]}; it must be a number of at least {least}")
-    return numbers

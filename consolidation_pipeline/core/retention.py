@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.memories import MEMORY_TYPES, check_memory_type
+from consolidation_pipeline.core.vectors import checked_numbers
 
 STALENESS, FORGOTTEN = "staleness", "forgotten"
 # What protects from being forgotten (pipeline.md, archived_memories).
@@ -36,8 +37,8 @@ def is_stale(
     ``idle_days`` are fractional days since the last access, or since it was learned when there was none. Scalars give
     a bool, arrays of shape (n,), which broadcast with scalars, bool (n,). ValueError: a NaN or negative input.
     """
-    idle = _not_negative("idle_days", idle_days)
-    reused = _not_negative("reused_count", reused_count)
+    idle = checked_numbers("idle_days", idle_days, least=0)
+    reused = checked_numbers("reused_count", reused_count, least=0)
     return _plain((idle >= stale_days) & (reused < min_reuse) & ~np.asarray(pinned, dtype=bool))
 
 
@@ -56,9 +57,9 @@ def is_forgettable(
     what decay made of a memory and protects nothing. Scalars give a bool, arrays of shape (n,), which broadcast with
     scalars, bool (n,). ValueError: a NaN or negative input; InvalidMemoryError: an unknown memory type.
     """
-    worth = _not_negative("importance", importance)
-    age = _not_negative("age_days", age_days)
-    score = _not_negative("relevance", relevance)
+    worth = checked_numbers("importance", importance, least=0)
+    age = checked_numbers("age_days", age_days, least=0)
+    score = checked_numbers("relevance", relevance, least=0)
     kind = np.asarray(memory_type)
     for unknown in kind[~np.isin(kind, MEMORY_TYPES)][:1]:
         check_memory_type(str(unknown))
@@ -169,14 +170,6 @@ def merge_units(units: Units, labels: NDArray[np.integer]) -> Units:
     np.add.at(reused, labels, units.reused_count)
     first = np.unique(labels, return_index=True)[1]
     return Units(latest, reused, pinned, importance, oldest, units.memory_type[first], np.full(size, np.inf))
-
-
-def _not_negative(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    numbers = np.asarray(values, dtype=np.float64)
-    wrong = ~(numbers >= 0.0)
-    if wrong.any():
-        raise ValueError(f"{name} holds {numbers[wrong].flat[0]}; it must be a number of at least 0")
-    return numbers
 
 
 def _plain(decided: NDArray[np.bool_]) -> bool | NDArray[np.bool_]:

@@ -124,3 +124,12 @@ def positions_of(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int6
         return np.full(len(wanted), -1, dtype=np.int64)
     at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
     return np.where(ordered[at] == wanted, at, -1).astype(np.int64)
+
+
+def checked_numbers(name: str, values: ArrayLike, *, least: float) -> NDArray[np.float64]:
+    """``values`` as float64, of their shape. ValueError, with ``name`` and the value: one is NaN or below ``least``."""
+    numbers = np.asarray(values, dtype=np.float64)
+    wrong = ~(numbers >= least)
+    if wrong.any():
+        raise ValueError(f"{name} holds {numbers[wrong].flat[0]}; it must be a number of at least {least}")
+    return numbers
