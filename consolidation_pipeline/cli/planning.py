@@ -54,7 +54,7 @@ def _totals(plan: Plan) -> dict[str, int]:
 
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     costs = plan.costs
-    held_back = f"; held back, as they are more than half: run --plan {out or 'FILE'} does it" if plan.held_back else ""
+    held_back = f"; too many for a run to archive unasked: run --plan {out or 'FILE'} does it" if plan.held_back else ""
     cost = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
     totals = _totals(plan)
     return {

@@ -141,11 +141,9 @@ def run_table(run: dict[str, Any]) -> Any:
 
 def archived(run: Mapping[str, Any]) -> str:
     """How many memories a run archived, and how many it would not without being asked."""
-    if run["archives_held_back"]:
-        return (
-            f"none: {run['archives_held_back']} are unused, too large a share to archive unasked; to do it: "
-            f"consolidation plan {run['project']} --out FILE, consolidation run {run['project']} --plan FILE"
-        )
+    done = run["metrics"].get("archived_memories", {})
+    if done.get("held_back"):
+        return f"none: {done['held_back']} are unused, too many to archive unasked; do it by {done['to_archive_them']}"
     return str(run["memories_archived"])
 
 

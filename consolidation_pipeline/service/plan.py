@@ -43,7 +43,7 @@ from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.vectors_io import Ids, to_ids, to_uuids
 
-# A larger group's cosines are told by their lowest and mean: a matrix of thousands of cells is not read.
+# Of a larger group the lowest cosine is told alone: a matrix of thousands of cells is not read.
 MATRIX_MOST = 25
 _SHOWN = 5
 
@@ -236,12 +236,8 @@ def _plan_all(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> list[Pla
 
 def _open_groups(contents: Contents, members: Iterable[Member]) -> dict[str, list[UUID]]:
     """The merge groups that are not one merged memory yet, as ``load_open_groups`` has them."""
-    groups: dict[str, list[Member]] = defaultdict(list)
-    for member in members:
-        if member.tier == "merge":
-            groups[member.cluster_key].append(member)
     nodes, found = contents.nodes, {}
-    for key, group in sorted(groups.items()):
+    for key, group in _of_tier(members, "merge").items():
         ordered = [m.member_id for m in sorted(group, key=lambda m: (not m.is_representative, m.member_id))]
         into = nodes.merged_into[np.searchsorted(nodes.ids, to_ids(ordered))]
         if (into == b"").any() or len(np.unique(into)) > 1:
@@ -278,13 +274,8 @@ def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
 
 
 def _questions(run: ProjectRun, members: Iterable[Member]) -> list[Question]:
-    groups: dict[str, list[Member]] = defaultdict(list)
-    for member in members:
-        if member.tier == "suggest":
-            groups[member.cluster_key].append(member)
-    ids = [m.member_id for group in groups.values() for m in group]
-    with run.engine.connect() as connection:
-        texts = {**load_texts(connection, ids), **load_merged_texts(connection, ids)}
+    groups = _of_tier(members, "suggest")
+    texts = _load_texts(run, [m.member_id for group in groups.values() for m in group])
     return [
         Question(
             cluster_key=key,
@@ -292,8 +283,23 @@ def _questions(run: ProjectRun, members: Iterable[Member]) -> list[Question]:
             vetoes=next(m.details["vetoes"] for m in group if m.is_representative),
             texts={m.member_id: texts[m.member_id] for m in group if m.member_id in texts},
         )
-        for key, group in sorted(groups.items())
+        for key, group in groups.items()
     ]
+
+
+def _of_tier(members: Iterable[Member], tier: str) -> dict[str, list[Member]]:
+    """The groups of a tier by their keys, in the order of these."""
+    groups: dict[str, list[Member]] = defaultdict(list)
+    for member in members:
+        if member.tier == tier:
+            groups[member.cluster_key].append(member)
+    return dict(sorted(groups.items()))
+
+
+def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:
+    """Texts of raw and merged memories."""
+    with run.engine.connect() as connection:
+        return {**load_texts(connection, ids), **load_merged_texts(connection, ids)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -332,9 +338,7 @@ def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> Archiving
 
 def _archives(run: ProjectRun, archiving: Archiving, merges: Sequence[PlannedMerge]) -> list[PlannedArchive]:
     ids = to_uuids(archiving.ids)
-    with run.engine.connect() as connection:
-        texts = {**load_texts(connection, ids), **load_merged_texts(connection, ids)}
-    texts |= {merge.id: merge.merged.content for merge in merges}
+    texts = _load_texts(run, ids) | {merge.id: merge.merged.content for merge in merges}
     columns = zip(ids, archiving.raw.tolist(), archiving.policies.tolist(), archiving.words, strict=True)
     return [
         PlannedArchive(id=id_, kind="raw" if raw else "merged", policy=policy, reason=words, text=texts[id_])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Literal
 
@@ -31,9 +32,9 @@ class AbstractionReply(BaseModel):
     evidence: list[Quote] = Field(min_length=1, description="Quotes that bear it out, from as many memories as do.")
 
     @property
+    @abstractmethod
     def statement(self) -> str:
         """What it says, in the words that are stored."""
-        raise NotImplementedError
 
     def told(self) -> Iterator[str]:
         """Every text of the reply that is stored and is no quote."""
