@@ -45,6 +45,11 @@ _SELF = frozenset("i we me us my our ours mine i'm i've i'd i'll we're we've we'
 _PASSING = frozenset(
     "today yesterday tomorrow tonight temporarily temporary currently ongoing soon wip todo tbd somebody".split()
 )
+# What was to be found out, not what was found.
+_INQUIRY = re.compile(
+    r"\s*(?:(?:find out|figure out|look into|investigate|diagnose|debug|clarify)\b|understand wh|why )",
+    re.IGNORECASE,
+)
 # What happened once, rather than what holds.
 _TOLD = frozenset("was were had did wasn't weren't hadn't didn't".split())
 
@@ -132,6 +137,7 @@ def _worth(sentence: str) -> float:
         (0.8 if sentence[-1:] not in ":,;-" else 0.4, not _STOPPED.search(sentence)),
         (0.6, is_dangling(sentence)),
         (0.6, sentence.endswith(("?", "？", "...", "…"))),
+        (0.4, _INQUIRY.match(sentence) is not None),
         (0.7, _is_torn(sentence)),
         (0.7, len(sentence) > _LONG),
         (0.4, len(sentence) > MAX_SENTENCE_CHARS),

@@ -14,7 +14,7 @@ _COMMANDS = """
     cap capture catch check choose claim clean clear close commit compare compute configure confirm consider consult
     convert copy count create debounce declare default define delete derive describe disable discard document
     download drop emit enable encode encrypt enforce ensure escape evaluate exclude expect explain expose extract
-    fail favor favour fetch filter find fix flush follow force format generate give grant group guard handle ignore
+    fail favor favour fetch filter fix flush follow force format generate give grant group guard handle ignore
     implement import include increase inject insert inspect install invalidate isolate join keep launch leave let
     look lower make mark mask measure merge migrate mock monitor mount move normalise normalize open override parse
     pass persist pick pin poll prefer prefix prepare preserve prevent print propagate protect provide prune publish
@@ -35,7 +35,7 @@ _STATES = (
     r"(?:(?!\b(?:that|which|who|when|if|what|how|where|while|because|since|until|so)\b)[^,;:.])*"
     r"\b(?:is|are|was|were|has|have|had|takes?|gets?|lacks?)\b"
 )
-_COMMAND = rf"(?:(?:{'|'.join(_COMMANDS.split())})|(?:{'|'.join(_NOUNS_TOO.split())})(?=\s)(?!{_STATES}))"
+_COMMAND = rf"(?:(?:{'|'.join(_COMMANDS.split())}|find(?! out))|(?:{'|'.join(_NOUNS_TOO.split())})(?=\s)(?!{_STATES}))"
 _OPENER = r"(?:please |then |instead,? |just |simply |first,? |also )?"
 _CLAUSE = (
     "if|when|whenever|before|after|while|for|to|in|on|at|with|where|unless|once|during|instead of|rather than|by|as"

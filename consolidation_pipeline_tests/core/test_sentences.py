@@ -58,6 +58,8 @@ def test_sentences_are_read_bare(text: str, expected: list[str]) -> None:
         ("The job runs on the queue.", "We run the job on the queue."),
         ("The job runs on the queue.", "The job was on the queue."),
         ("The job runs (on the queue).", "The job runs on the queue)."),
+        ("The job waits for the queue", "Find out why the job waits for the queue"),
+        ("Check the lock that the job takes", "Understand which lock the job takes"),
     ],
 )
 def test_what_cannot_stand_alone_is_worth_less(better: str, worse: str) -> None:
