@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from consolidation_pipeline.options import OPTION_NAMES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.schema import metadata
 
@@ -60,3 +61,26 @@ def test_the_commands_in_the_readme_exist() -> None:
     used = set(re.findall(r"(?:^|`|\$ )consolidation ([a-z]+)", pages, flags=re.MULTILINE))
     assert used
     assert used <= known
+
+
+def test_the_subcommands_in_the_docs_exist() -> None:
+    from typer.main import get_command
+
+    from consolidation_pipeline.cli.app import app
+
+    commands = get_command(app).commands  # type: ignore[attr-defined]
+    groups = {name: found.commands for name, found in commands.items() if hasattr(found, "commands")}
+    pages = "".join(read(name) for name in ("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md"))
+    used = re.findall(rf"consolidation ({'|'.join(groups)}) ([\w|]+)", pages)
+    missing = [f"{group} {name}" for group, names in used for name in names.split("|") if name not in groups[group]]
+    assert used
+    assert missing == []
+
+
+def test_the_options_that_the_docs_set_exist() -> None:
+    pages = "".join(read(name) for name in ("README.md", "docs/assets.md", "docs/operations.md"))
+    configured = re.findall(r"projects configure \w+((?: \w+=\S*)+)", pages)
+    inline = re.findall(r"`(\w+)=\w+`", pages)
+    used = {*inline, *(name for found in configured for name in re.findall(r"(\w+)=", found))}
+    assert used
+    assert used <= set(OPTION_NAMES)

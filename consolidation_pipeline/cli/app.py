@@ -13,13 +13,16 @@ import typer
 from consolidation_pipeline.cli import (
     archiving,
     calibration,
+    cost,
     demo,
     exporting,
     importing,
     planning,
+    playbook,
     projects,
     reading,
     relations,
+    review,
     rollback,
     running,
     setup,
@@ -32,11 +35,25 @@ ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 
 # Rich help would take three times as long to show.
 app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-for group in (setup, demo, importing, planning, running, calibration, reading, rollback, archiving, exporting):
+for group in (
+    setup,
+    demo,
+    importing,
+    planning,
+    running,
+    calibration,
+    reading,
+    playbook,
+    cost,
+    rollback,
+    archiving,
+    exporting,
+):
     for command in group.COMMANDS:
         app.command(name=command.__name__.removesuffix("_"))(command)
 app.add_typer(projects.app, name="projects")
 app.add_typer(relations.app, name="relations")
+app.add_typer(review.app, name="review")
 
 
 @app.callback()

@@ -14,7 +14,7 @@ from consolidation_pipeline.cli.output import JsonFlag, print_json
 if TYPE_CHECKING:
     from consolidation_pipeline.service.by_hand import Handled
 
-Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Raw or merged memories, of any projects.")]
+Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Memories of any kind and any projects.")]
 Reason = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
 
 

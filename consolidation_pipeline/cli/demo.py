@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,9 +19,17 @@ if TYPE_CHECKING:
 
     from consolidation_pipeline.service.demo import Showcase
     from consolidation_pipeline.store.engine import Engine
+    from consolidation_pipeline.store.samples import Learned
 
 _TEXT_WIDTH = 110
 _SHOWN_SOURCES = 4
+_KINDS = {
+    "pattern": "patterns",
+    "principle": "principles",
+    "playbook": "playbook",
+    "summary": "summaries",
+    "procedural": "profiles",
+}
 
 
 def demo(
@@ -48,7 +56,8 @@ def demo(
         skipped = [] if obstacle is None else [{"project": "history", "reason": obstacle}]
         print_json({"projects": shown, "skipped": skipped})
     else:
-        print("See it in the Dagster UI: make dev")
+        for line in _next_steps(shown):
+            console().print(line, soft_wrap=True)
     if any(played["run"]["status"] not in ("completed", "unchanged") for played in shown):
         raise typer.Exit(FAILED)
 
@@ -73,6 +82,7 @@ def _play(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) 
         "counts": found.counts,
         "merged": found.merged,
         "vetoes": found.vetoes,
+        "learned": found.learned,
         "relevance": found.relevance,
     }
 
@@ -97,12 +107,32 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
         table.add_section()
         table.add_row("kept apart", _listed((veto.a, veto.b)))
         table.add_row("because", f"{'; '.join(veto.conflicts)} (similarity {veto.similarity:.2f})")
+    for learned in found.learned:
+        table.add_section()
+        table.add_row(_KINDS[learned.kind], _told(learned))
+        table.add_row("such as", short(learned.content, 2 * _TEXT_WIDTH))
     table.add_section()
     if found.relevance is not None:
         table.add_row("relevance", "min {:.4f}, median {:.4f}, max {:.4f}".format(*found.relevance))
     table.add_row("seconds", f"{run['seconds']:.1f}")
     table.add_row("undo", run["undo"] or "the last run changed nothing")
     return table
+
+
+def _told(learned: Learned) -> str:
+    waiting = f", {learned.waiting} wait for review" if learned.waiting else ""
+    return f"{learned.count}{waiting}; the surest from {learned.sources} memories ({learned.method})"
+
+
+def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    slug = shown[0]["project"]
+    yield f"What waits for your word:    consolidation review list {slug}"
+    yield f"What agents are told:        consolidation playbook {slug} --format md"
+    yield "The same in the Dagster UI:  make dev"
+    if all(learned.method == "heuristic" for played in shown for learned in played["learned"]):
+        yield "No model was asked: every text is made of the memories' own sentences. To have a model word them,"
+        yield "name it and give its key; a run costs at most budget_usd_per_run (1):"
+        yield f"  export OPENAI_API_KEY=..; consolidation projects configure {slug} llm_model=openai/gpt-4o-mini"
 
 
 def _listed(texts: Sequence[str]) -> str:

@@ -12,9 +12,16 @@ from consolidation_pipeline.cli.opening import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, progress, short
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.plan import MergeGroup, Plan, PlannedArchive, Question
+    from consolidation_pipeline.service.plan.document import (
+        MergeGroup,
+        Plan,
+        PlannedArchive,
+        PlannedKnowledge,
+        Question,
+    )
 
 _TEXT_WIDTH = 110
+_KINDS = {"pattern": "patterns", "principle": "principles", "playbook": "playbook"}
 
 
 def plan(
@@ -48,6 +55,7 @@ def _totals(plan: Plan) -> dict[str, int]:
         "memories_merged": sum(source.merged_into is None for merge in plan.merges for source in merge.sources),
         "suggest_groups": len(plan.questions),
         "pattern_groups": plan.pattern_groups,
+        **{name: sum(item.kind == kind for item in plan.knowledge) for kind, name in _KINDS.items()},
         "memories_archived": len(plan.archives),
     }
 
@@ -63,13 +71,24 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "left to a person": f"{totals['suggest_groups']} groups",
         "archived": f"{len(plan.archives)} memories{held_back}",
         "on one topic": f"{plan.pattern_groups} groups",
+        **{name: _counted(plan, kind) for kind, name in _KINDS.items()},
         "calibration": {None: None, "paid": "due; the model is paid, so this plan goes by its profile"}.get(
             plan.calibration, f"taken anew ({plan.calibration})"
         ),
-        "cost": f"{cost}, {costs.embedding_tokens + costs.completion_tokens} tokens",
+        "cost": f"{'at most ' if costs.completion_calls else ''}{cost}, "
+        f"{costs.embedding_tokens + costs.completion_tokens} tokens"
+        + (f", {costs.completion_calls} calls for merges and patterns" if costs.completion_calls else ""),
         "to be embedded first": costs.memories_to_embed or None,
         "apply": f"consolidation run {plan.project}" + (f" --plan {out}" if out else ""),
     }
+
+
+def _counted(plan: Plan, kind: str) -> str:
+    items = [item for item in plan.knowledge if item.kind == kind]
+    actions = {"create": "new", "update": "changed", "retire": "retired"}
+    counts = {word: sum(item.action == action for item in items) for action, word in actions.items()}
+    counts["wait for a person"] = sum(item.needs_review for item in items)
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
 
 
 def _lines(plan: Plan, limit: int) -> Iterator[str]:
@@ -77,9 +96,13 @@ def _lines(plan: Plan, limit: int) -> Iterator[str]:
         yield from _merge(merge)
     for question in plan.questions[:limit]:
         yield from _question(question)
+    by_kind = [[item for item in plan.knowledge if item.kind == kind] for kind in _KINDS]
+    for items in by_kind:
+        for item in items[:limit]:
+            yield from _knowledge(item)
     for archive in plan.archives[:limit]:
         yield _archive(archive)
-    counts = [len(plan.merges), len(plan.questions), len(plan.archives)]
+    counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.archives)]
     more = sum(max(0, count - limit) for count in counts)
     if more:
         yield f"... and {more} more; --limit {max(counts)} shows all"
@@ -104,6 +127,16 @@ def _question(question: Question) -> Iterator[str]:
 
 def _reasons(question: Question) -> list[str]:
     return [f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes]
+
+
+def _knowledge(item: PlannedKnowledge) -> Iterator[str]:
+    verb = {"create": "new", "update": "changed", "retire": "retired"}[item.action]
+    sure = "" if item.confidence is None else f", confidence {item.confidence:.2f}"
+    waits = ", waits for a person" if item.needs_review else ""
+    yield f"{item.kind}, {verb}: {item.reason}{sure}{waits} ({item.id})"
+    if item.action != "retire":
+        yield f"  = {short(item.text or 'worded by the model when the run pays for it', 2 * _TEXT_WIDTH)}"
+    yield ""
 
 
 def _archive(archive: PlannedArchive) -> str:

@@ -133,7 +133,9 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
 
 
 def lineage(
-    memory: Annotated[str, typer.Argument(metavar="ID", help="A memory's id, or its first 8 or more digits.")],
+    memory: Annotated[
+        str, typer.Argument(metavar="ID", help="Id of a memory or playbook entry, or its first 8 or more digits.")
+    ],
     depth: Annotated[int, typer.Option(min=1, max=20, help="Levels of sources.")] = 5,
     as_json: JsonFlag = False,
 ) -> None:
@@ -147,7 +149,8 @@ def lineage(
     if as_json:
         print_json(found)
         return
-    tree = Tree(f"{found['kind']} memory {found['id']} ({found['memory_type']}, {found['status']})")
+    noun = "entry" if found["kind"] == "playbook" else "memory"
+    tree = Tree(f"{found['kind']} {noun} {found['id']} ({found['memory_type']}, {found['status']})")
     tree.add(f"says: {short(found['content'], _TEXT_WIDTH)}")
     for derived in found["derived"]:
         tree.add(f"went into {_edge(derived)}")

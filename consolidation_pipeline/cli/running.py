@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ import typer
 from consolidation_pipeline.cli.errors import FAILED, INTERRUPTED, describe, message_of, name_of
 from consolidation_pipeline.cli.opening import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, note, print_json, say, share, watch
-from consolidation_pipeline.errors import ConsolidationError, UsageError
+from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.plan import Plan
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
 
 def run(
     projects: Annotated[list[str] | None, typer.Argument(metavar="PROJECT...", help="One or more projects.")] = None,
-    job: Annotated[str, typer.Option(help="What to run: consolidate, decay, associate or forget.")] = "consolidate",
+    job: Annotated[
+        str, typer.Option(help="What to run: consolidate, summarize, decay, associate or forget.")
+    ] = "consolidate",
     phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Do what this plan says and nothing else, or refuse.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every enabled project.")] = False,
@@ -88,9 +91,32 @@ def _run_one(
         return failure, error.exit_code
     if described["error"]:
         note(f"{slug}: error: {' '.join(described['error'].split())}")
+    for stop in _out_of_budget(described):
+        how = _how_to_raise(slug, stop["reason"])
+        note(f"{slug}: {stop['purpose']} ended before its time: {stop['reason']}; {how}")
     if not as_json:
         console().print(run_table(described))
-    return described, {"completed": 0, "unchanged": 0, "cancelled": INTERRUPTED}.get(described["status"], FAILED)
+    return described, _code_of(described)
+
+
+def _out_of_budget(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [stop for stop in run["stopped"] if stop["by"] == "budget"]
+
+
+def _how_to_raise(slug: str, reason: str) -> str:
+    """How to let the next run spend more; the reason names the budget."""
+    budget = re.search(r"budget_\w+", reason)
+    return f"raise it with `consolidation projects configure {slug} {budget[0] if budget else 'budget_usd_per_run'}=..`"
+
+
+def _code_of(run: Mapping[str, Any]) -> int:
+    """How a run ended: 4 where nothing but a used-up budget kept it from doing all."""
+    budget = {stop["purpose"] for stop in _out_of_budget(run)}
+    if run["status"] == "completed":
+        return BudgetExhaustedError.exit_code if budget else 0
+    if run["status"] == "failed" and run["phases_failed"] and budget.issuperset(run["phases_failed"]):
+        return BudgetExhaustedError.exit_code
+    return {"unchanged": 0, "cancelled": INTERRUPTED}.get(run["status"], FAILED)
 
 
 def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
@@ -128,7 +154,9 @@ def run_table(run: dict[str, Any]) -> Any:
             "failed phases": run["phases_failed"] or None,
             "memories absorbed": run["memories_merged"],
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
+            "summaries": _summaries(run),
             "archived": archived(run),
+            "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
             "relations added": run["metrics"].get("associations", {}).get("relations_added"),
             "units": f"{run['units_before']} -> {run['units_after']}",
             "reduction": share(run["reduction"]),
@@ -137,6 +165,13 @@ def run_table(run: dict[str, Any]) -> Any:
             "undo": run["undo"],
         },
     )
+
+
+def _summaries(run: Mapping[str, Any]) -> str | None:
+    """How many summaries a run made, and of how many memories; None where it made none."""
+    done = run["metrics"].get("semantic_summaries", {})
+    made = done.get("summaries_created")
+    return f"{made}, of {done['memories_summarized']} memories" if made else None
 
 
 def archived(run: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import TypeVar
 
 from consolidation_pipeline.core.triggers import Due
@@ -13,6 +14,13 @@ CHUNK_SIZE = 20
 SUMMARY_THRESHOLD = 50
 # Target: at least this many episodes per summary (pipeline.md, semantic_summaries).
 TARGET_RATIO = 8.0
+# The same in whole episodes: a summary of fewer is made only when somebody asks for it.
+FEWEST_EPISODES = 8
+# Part of the ids of summaries and profiles: the next run meets its own rows under it.
+IDENTITY_VERSION = "1"
+# A session in which nothing was written for so long has ended. Nobody tells when one does; half an hour is what web
+# analytics take, and agents pause for less between two notes of one task.
+SESSION_IDLE = timedelta(minutes=30)
 
 _T = TypeVar("_T")
 
@@ -31,16 +39,18 @@ def compression_ratio(episodes: int, summaries: int) -> float | None:
 
 
 def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
-    """Whether a summary is due: ``threshold`` memories wait for one, or a session ended and any does.
+    """Whether a summary is due: ``threshold`` memories wait for one, or a session ended and ``FEWEST_EPISODES`` do.
 
-    ValueError: a negative count.
+    A session ended when nothing was written in it for ``SESSION_IDLE``. ValueError: a negative count.
     """
     _require_counts(unsummarised=unsummarised)
-    if session_ended and unsummarised:
-        return Due(True, f"a session ended and {unsummarised} memories are not summarised")
+    waiting = f"{unsummarised} memories are not summarised"
+    if session_ended and unsummarised >= FEWEST_EPISODES:
+        return Due(True, f"a session ended and {waiting}, at least {FEWEST_EPISODES}")
     if unsummarised >= threshold:
-        return Due(True, f"{unsummarised} memories are not summarised, at least {threshold}")
-    return Due(False, f"{unsummarised} memories are not summarised, fewer than {threshold}")
+        return Due(True, f"{waiting}, at least {threshold}")
+    needed = FEWEST_EPISODES if session_ended else threshold
+    return Due(False, f"{waiting}, fewer than {needed}")
 
 
 def _require_counts(**counts: int) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from consolidation_pipeline.core.playbook import REQUIRED_EVIDENCE
+
 # What was put together without a model stays below every gate of promotion (pipeline.md, patterns).
 HEURISTIC_CAP = 0.75
+# Of what a model wrote and was not asked how sure it is of (summaries, profiles): above that, and not above what is
+# stored without review.
+UNASKED_CONFIDENCE = 0.80
 # Chance that one source, or one session, is mistaken: half of the notes that agents take would be far too many, none
-# too few. With it three memories of three sessions keep 97 % of a confidence, three of a single one 74 %.
+# too few. With it three memories of a single session keep 76 % of a confidence, two of two sessions 91 %.
 DOUBT = 0.25
 
 
@@ -25,18 +30,24 @@ def heuristic_confidence(mean_similarity: float | None) -> float:
 
 
 def weigh_evidence(confidence: float, sources: int, sessions: int) -> float:
-    """``confidence`` in [0, 1] weighed by what bears it out: c * (1 - 0.25^sources) * (1 - 0.25^sessions).
+    """``confidence`` in [0, 1] weighed by what bears it out: c * w(sources) * w(sessions).
 
-    The noisy-or of Pearl (1988): it is right unless all of its independent witnesses are mistaken, each with a chance
-    of ``DOUBT``. Memories of one session are witnesses of one occasion, hence the second factor. It never exceeds
-    ``confidence``, falls in none of the three, and 0 sources or sessions give 0. For sessions see ``count_sessions``.
-    ValueError: confidence outside [0, 1] or NaN, a negative count.
+    w(n) = min(1, (1 - 0.25^n) / (1 - 0.25^3)) is the noisy-or of Pearl (1988), which is right unless all of its
+    independent witnesses are mistaken, each with a chance of ``DOUBT``; as a share of what the three witnesses that
+    promotion asks for give, so that they keep a confidence just as it is, and with it the gates. Memories of one
+    session are witnesses of one occasion, hence the second factor. Never above ``confidence``, it falls in none of the
+    three; 0 sources or sessions give 0. For sessions see ``count_sessions``. ValueError: confidence outside [0, 1] or
+    NaN, a negative count.
     """
     if not 0.0 <= confidence <= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be from 0 to 1")
     if sources < 0 or sessions < 0:
         raise ValueError(f"{sources} sources and {sessions} sessions given; a count must be 0 or more")
-    return float(confidence * (1.0 - DOUBT**sources) * (1.0 - DOUBT**sessions))
+    return float(confidence * _witness(sources) * _witness(sessions))
+
+
+def _witness(count: int) -> float:
+    return min(1.0, (1.0 - DOUBT**count) / (1.0 - DOUBT**REQUIRED_EVIDENCE))
 
 
 def count_sessions(session_ids: Iterable[str | None]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from consolidation_pipeline.core.literals import Literal, literals, stands_in
 from consolidation_pipeline.core.memories import normalize_text
-from consolidation_pipeline.core.vetoes.notation import CODE, QUOTED
+from consolidation_pipeline.core.vetoes.notation import BLANK, CODE, QUOTED
 
 # A sentence and the white space between it and the one before.
 _Piece = tuple[str, str]
@@ -30,6 +30,8 @@ _ABBREVIATION = re.compile(
     r"inc|ltd|co|jr|sr|dept|est|min|max|avg|ver?|rev)\.$",
     re.IGNORECASE,
 )
+# Units that look like an initial or an abbreviation. A capital after a number is rather a name: "in 2019 J. Smith".
+_QUANTITY = re.compile(rf"\d{BLANK}+(?:[bdghlmswx]|min|ms|sec)\.$")
 
 
 @dataclass(frozen=True)
@@ -44,8 +46,8 @@ def split_sentences(text: str) -> list[str]:
     """The sentences of ``text`` in order, stripped; every non-blank part is in exactly one.
 
     A line break ends a sentence, except inside a fenced block of code, which is one sentence as a whole. Versions,
-    paths, decimals, abbreviations, inline code and quotations are not cut. Where a sentence ends depends on itself and
-    on how the next one starts, so leaving sentences out does not change the others.
+    paths, decimals, abbreviations, inline code and quotations are not cut; ``takes 20 s. Then`` is. Where a sentence
+    ends depends on itself and on how the next one starts, so leaving sentences out does not change the others.
     """
     return [sentence for _, sentence in _pieces(text)]
 
@@ -108,7 +110,9 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _line_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     line = text[start:stop]
-    stops = [match.end() for match in _STOP.finditer(line)]
+    # Without its rest, a line that begins like a block of code would open one.
+    opens = line.lstrip().startswith(("```", "~~~"))
+    stops = [] if opens else [match.end() for match in _STOP.finditer(line)]
     wrapped = [match.span() for match in _WRAPPED.finditer(line)] if stops else []
     begin = 0
     for end in stops:
@@ -125,9 +129,13 @@ def _is_end(tail: str, line: str, end: int) -> bool:
     """Whether a sentence with this tail ends before ``line[end]``."""
     if tail.rstrip(_CLOSERS)[-1:] in "。！？":
         return True
-    if not _START.match(line, end):
+    start = _START.match(line, end)
+    if not start:
         return False
     bare = tail.lstrip().rstrip(_CLOSERS)
+    if _QUANTITY.search(bare):
+        # "2 min. 30 s." is one quantity.
+        return not start[0][-1].isdigit()
     return not (_ITEM_NUMBER.search(bare) or _INITIALS.search(bare) or _ABBREVIATION.search(bare))
 
 

@@ -66,6 +66,11 @@ def read_words(texts: Sequence[str]) -> WordSets:
     return WordSets(np.array(distinct, dtype=np.int64), matrix)
 
 
+def content_words(text: str) -> frozenset[str]:
+    """The content words of one text, by their stems."""
+    return frozenset({_content(word) for word in set(_WORD.findall(text.lower()))} - {""})
+
+
 @lru_cache(maxsize=1 << 16)
 def _content(word: str) -> str:
     """The stem of a word that carries content, else ""."""

@@ -6,6 +6,7 @@ import re
 
 # Pieces of evidence that promotion asks for; only those beyond them raise the priority.
 REQUIRED_EVIDENCE = 3
+STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MOST = 50, 50, 100
 
 # In this order; the first category that a word of the text belongs to is taken. Every form that counts is written out:
@@ -21,6 +22,8 @@ CATEGORY_WORDS: dict[str, str] = {
     "workflow": r"workflows?",
 }
 GENERAL = "general"
+# Every category there is, as a playbook lists them.
+CATEGORIES = (*CATEGORY_WORDS, GENERAL)
 _CATEGORIES = tuple(
     (category, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for category, words in CATEGORY_WORDS.items()
 )

@@ -35,16 +35,17 @@ class Profile:
         return "\n".join((*self.preferences, *self.practices, *self.pitfalls, *self.facts))
 
 
-def summarize(texts: Sequence[str], *, boilerplate: Collection[str] = ()) -> str:
+def summarize(texts: Sequence[str], *, memories: int | None = None, boilerplate: Collection[str] = ()) -> str:
     """2 to 5 sentences that cover ``texts``, oldest first, in their chronological order, one per line.
 
     Maximal marginal relevance over the sentences' term vectors; sentences in the first person, about today only or
-    without context count less. The same function reduces the summaries of chunks to one. Only texts with fewer
+    without context count less. The same function reduces the summaries of chunks to one; ``memories`` is then how many
+    memories they stand for (else one each), which the number of sentences goes by. Only texts with fewer
     distinct sentences than 2 give fewer; every sentence stands in a text, but for white space. Sentences in
     ``boilerplate`` (``boilerplate.find_boilerplate``) are left out as in ``extract_patterns``. ValueError: no text.
     """
     ranking = _ranking(texts, "summary", boilerplate)
-    wanted = min(_MOST, max(_FEWEST, len(texts) // _MEMORIES_PER_SENTENCE))
+    wanted = min(_MOST, max(_FEWEST, (memories or len(texts)) // _MEMORIES_PER_SENTENCE))
     readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
     chosen = ranking.choose(readable, most=wanted, max_chars=_SUMMARY_CHARS) if readable else []
     if len(chosen) < _FEWEST:

@@ -20,7 +20,6 @@ def describe_formed(name: str, done: Formed) -> dict[str, Any]:
         "groups_skipped": done.changed,
         "groups_discarded": done.discarded,
         "groups_failed": len(done.failures),
-        "llm/cost_usd": float(done.cost_usd),
         **(told if done.failures else {}),
         **({"stopped": done.stopped} if done.stopped else {}),
     }

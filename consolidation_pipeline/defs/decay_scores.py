@@ -7,6 +7,7 @@ import dagster as dg
 from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.ordering import AFTER_SUMMARIES
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -24,6 +25,7 @@ _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", 
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("task_memories"),
+    op_tags=AFTER_SUMMARIES,
 )
 def decay_scores(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

@@ -13,8 +13,9 @@ def _job(name: str, description: str) -> Any:
 
 
 consolidate = _job(
-    "consolidate", "Embed, compare, group, merge, find patterns and principles, score, archive and report"
+    "consolidate", "Embed, compare, group, merge, find patterns and principles, summarize, score, archive and report"
 )
 decay = _job("decay", "Score how relevant every active memory still is")
 associate = _job("associate", "Draw a sample of memories and note how they relate")
 forget = _job("forget", "Score, then archive what no longer matters and nothing protects")
+summarize = _job("summarize", "Summarize what no summary covers yet, and say how one works here")

@@ -40,6 +40,10 @@ def merged_memories(
             "merged_created": done.created,
             "merged_extended": done.extended,
             "groups_skipped": done.skipped,
+            "merged_rewritten": done.rewritten,
+            "rewrites_refused": done.refused,
+            "rewrites_failed": done.failed,
+            **({"stopped": done.stopped} if done.stopped else {}),
         }
         phase.counters = {"memories_merged": done.absorbed, "clusters_merged": done.created + done.extended}
     return dg.MaterializeResult(metadata=phase.metrics)

@@ -3,10 +3,10 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.automation import SENSOR_STATUS, partition_requests, run_requests, say_why_not
-from consolidation_pipeline.defs.jobs import consolidate
+from consolidation_pipeline.defs.jobs import consolidate, summarize
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.service.recovery import finish_dead_jobs
-from consolidation_pipeline.service.triggering import is_threshold_due, request_jobs
+from consolidation_pipeline.service.triggering import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
 from consolidation_pipeline.store.engine import Engine
 
 _ENDED = {
@@ -32,12 +32,25 @@ def new_memories_sensor(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> dg.SensorResult | dg.SkipReason:
     """A project with enough new memories since its last job gets one job."""
-    who = {"trigger_type": "threshold", "triggered_by": "new_memories_sensor"}
-    decision = request_jobs(store, is_threshold_due, job="consolidate", **who)
+    return _ask(context, store, is_threshold_due, job="consolidate", triggered_by="new_memories_sensor")
+
+
+@dg.sensor(job=summarize, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
+def unsummarized_memories_sensor(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+) -> dg.SensorResult | dg.SkipReason:
+    """A project in which enough memories wait for a summary, or a session ended, gets one job."""
+    return _ask(context, store, is_ripe_for_summary, job="summarize", triggered_by="unsummarized_memories_sensor")
+
+
+def _ask(
+    context: dg.SensorEvaluationContext, store: Engine, due: IsDue, *, job: str, triggered_by: str
+) -> dg.SensorResult | dg.SkipReason:
+    decision = request_jobs(store, due, job=job, trigger_type="threshold", triggered_by=triggered_by)
     if not decision.requests:
         return dg.SkipReason(say_why_not(decision))
     return dg.SensorResult(
-        run_requests=run_requests(decision, **who),
+        run_requests=run_requests(decision, trigger_type="threshold", triggered_by=triggered_by),
         dynamic_partitions_requests=partition_requests(store, context.instance),
     )
 

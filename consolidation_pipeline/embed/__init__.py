@@ -1,20 +1,22 @@
 """Embedding models: the one inside the package, and those that litellm reaches."""
 
-from collections.abc import Callable
-
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
-from consolidation_pipeline.embed.provider import Embedder, Usage
+from consolidation_pipeline.embed.provider import Embedder, Usage, embed_parts
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
+from consolidation_pipeline.llm.budget import Ledger
 
-__all__ = ["LOCAL_MODEL", "Embedder", "LiteLLMEmbedder", "LocalEmbedder", "Usage", "load_embedder"]
+__all__ = ["LOCAL_MODEL", "Embedder", "LiteLLMEmbedder", "LocalEmbedder", "Usage", "embed_parts", "load_embedder"]
 
 
-def load_embedder(name: str, *, on_usage: Callable[[Usage], None] = lambda _: None) -> Embedder:
+def is_local(name: str) -> bool:
+    """Whether an ``embedding_model`` option or a stored model id names the model inside the package."""
+    return name in ("local", LOCAL_MODEL)
+
+
+def load_embedder(name: str, *, ledger: Ledger | None = None) -> Embedder:
     """Return the embedder for an ``embedding_model`` option or a stored model id.
 
-    "local" and its full id are the model inside the package, which bills nothing; every other name is litellm's.
-    ``on_usage`` is told what is billed. Nothing is imported, loaded or reached before the first text.
+    "local" and its full id are the model inside the package, which bills nothing; every other name is litellm's, and
+    what it bills is reserved in ``ledger`` first. Nothing is imported, loaded or reached before the first text.
     """
-    if name in ("local", LOCAL_MODEL):
-        return LocalEmbedder()
-    return LiteLLMEmbedder(name, on_usage=on_usage)
+    return LocalEmbedder() if is_local(name) else LiteLLMEmbedder(name, ledger=ledger)

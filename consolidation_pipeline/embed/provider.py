@@ -1,9 +1,9 @@
 """What every embedding model offers, and what none of them may hand on."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +39,26 @@ class Embedder(Protocol):
     def estimate(self, texts: Sequence[str]) -> Usage:
         """Return what ``embed`` would be billed for these texts, without any call."""
         ...
+
+
+@runtime_checkable
+class PaidInParts(Protocol):
+    """A model that is asked for parts of what it is given, each paid for by itself."""
+
+    def embed_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+        """As :func:`embed_parts`."""
+        ...
+
+
+def embed_parts(embedder: Embedder, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+    """The vectors of ``embedder.embed``, in parts: the index of the first text, and float32 (m, d) from that one on.
+
+    What was embedded before the model or the budget gave out is handed out before the error is raised.
+    """
+    if isinstance(embedder, PaidInParts):
+        yield from embedder.embed_parts(texts)
+    else:
+        yield 0, embedder.embed(texts)
 
 
 def is_free(embedder: Embedder) -> bool:

@@ -1,20 +1,30 @@
-"""Embedding models behind an API, through litellm: batched, concurrent, retried, and every billed token reported."""
+"""Embedding models behind an API, through litellm: batched, concurrent, retried, and within the budget."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
+from consolidation_pipeline.core.spending import Bill, Call
 from consolidation_pipeline.embed.provider import Usage, Vectors, checked, describe, refuse_unembeddable
-from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.errors import AttemptsExhaustedError, EmbeddingError
+from consolidation_pipeline.llm.budget import Ledger, Purse
 from consolidation_pipeline.llm.litellm_loading import load_litellm
-from consolidation_pipeline.llm.retrying import GivenUpError, with_retries
+from consolidation_pipeline.llm.model import bill_of_failure
+from consolidation_pipeline.llm.pricing import MARGIN, Price, Pricing
+from consolidation_pipeline.llm.redacting import redact
+from consolidation_pipeline.llm.retrying import MAX_RETRIES, GivenUpError, with_retries
 
 CONCURRENCY = 4
+PURPOSE = "embedding"
+# For models without a listed price, US dollars per million tokens: that of the dearest widely used ones.
+FALLBACK_PRICE = Price(input=0.2, output=0.0)
 
 # A batch is one request. OpenAI takes at most 300,000 tokens in one; even text of one token per character fits.
 BATCH_TEXTS = 128
@@ -36,27 +46,29 @@ class _Batch:
 class LiteLLMEmbedder:
     """An embedding model by its litellm name, e.g. ``openai/text-embedding-3-large``.
 
+    ``ledger``: where each request is reserved before it is sent, and settled after (None: nobody keeps account).
     ``dimension``: the expected length of vectors (None: that of the first reply). ``api_base``, ``api_key``: None is
     what litellm reads from the environment (``OPENAI_API_BASE``, ``OPENAI_API_KEY``, ..). ``timeout``: seconds, per
-    attempt. ``on_usage`` is told what an answered request is billed, as soon as it is answered; it is called from
-    worker threads, but never twice at once. ``sleep`` waits between attempts.
+    attempt. ``sleep`` waits between attempts.
     """
 
     def __init__(
         self,
         name: str,
         *,
+        ledger: Ledger | None = None,
         dimension: int | None = None,
         api_base: str | None = None,
         api_key: str | None = None,
         timeout: float = 60.0,
-        on_usage: Callable[[Usage], None] = lambda _: None,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.name = name
+        self._purse = None if ledger is None else Purse(ledger, max_attempts=MAX_RETRIES + 1)
+        self._pricing = Pricing(name, FALLBACK_PRICE)
         self._dimension = dimension
+        self._api_key = api_key
         self._request = {"model": name, "api_base": api_base, "api_key": api_key, "timeout": timeout}
-        self._on_usage = on_usage
         self._sleep = sleep
         self._lock = threading.Lock()
 
@@ -65,28 +77,82 @@ class LiteLLMEmbedder:
 
         429, 5xx, timeouts and lost connections are retried (see ``llm.retrying``), other errors never. EmbeddingError:
         a text is blank or not valid Unicode, the model cannot be reached or refuses, or a vector is unusable (NaN,
-        infinite, zero, missing, of another dimension); the message names the text. Requests not yet sent are dropped.
+        infinite, zero, missing, of another dimension); the message names the text. BudgetExhaustedError: the next
+        request might cost more than is left. Requests not yet sent are dropped.
+        """
+        parts = [vectors for _, vectors in self.embed_parts(texts)]
+        return np.concatenate(parts) if parts else np.empty((0, self._dimension or 0), dtype=np.float32)
+
+    def embed_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+        """The vectors of ``embed`` by request, as soon as they are there: the index of its first text, float32 (m, d).
+
+        Raises as ``embed``, after everything that was paid for has been handed out.
         """
         refuse_unembeddable(texts)
         if not texts:
-            return np.empty((0, self._dimension or 0), dtype=np.float32)
+            return
         load_litellm()  # here, so that the threads do not import it against each other
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="embed") as pool:
-            return np.concatenate(list(pool.map(self._embed_batch, _batches(texts))))
+            asked = [(batch.first, pool.submit(self._embed_batch, batch)) for batch in _batches(texts)]
+            try:
+                yield from _collected(asked)
+            finally:
+                _cancel(asked)
 
     def estimate(self, texts: Sequence[str]) -> Usage:
         """Return the tokens and price of embedding these texts, counted locally with OpenAI's tokenizer.
 
         Exact for OpenAI's models, near for others.
         """
+        tokens = self._count(texts)
+        return Usage(tokens, float(self._pricing.bill(tokens, 0).usd) if self._pricing.is_listed else None)
+
+    def _count(self, texts: Sequence[str]) -> int:
         litellm = load_litellm()
-        return self._usage(sum(litellm.token_counter(model=self.name, text=text) for text in texts))
+        return sum(litellm.token_counter(model=self.name, text=text) for text in texts)
 
     def _embed_batch(self, batch: _Batch) -> Vectors:
-        reply = self._ask(batch)
+        call = None if self._purse is None else self._call(batch)
+        try:
+            return with_retries(lambda: self._send(batch, call), sleep=self._sleep)
+        except GivenUpError as given_up:
+            reason = f"attempt {given_up.attempts} for {batch} failed: {given_up.reason}"
+            raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from given_up.reason
+        except AttemptsExhaustedError as error:
+            raise EmbeddingError(f"{self.name} gave no vectors for {batch}: {error}") from error
+
+    def _call(self, batch: _Batch) -> Call:
+        key = sha256("\0".join([self.name, *batch.texts]).encode()).hexdigest()
+        return Call(PURPOSE, self.name, key, self._pricing.bill(math.ceil(self._count(batch.texts) * MARGIN), 0))
+
+    def _send(self, batch: _Batch, call: Call | None) -> Vectors:
+        """One request, reserved and settled; no retry of any kind."""
+        if self._purse is None or call is None:
+            return self._read(self._ask(batch), batch)
+        call_id = self._purse.reserve(call, again=True)
+        assert call_id is not None  # asked for again whatever there is
+        reply = None
+        try:
+            reply = self._ask(batch)
+            vectors = self._read(reply, batch)
+        except Exception as error:
+            bill = bill_of_failure(error) if reply is None else self._bill(reply)
+            self._purse.fail(call_id, bill, redact(str(error), [self._api_key] if self._api_key else []))
+            raise
+        self._purse.settle(call_id, self._bill(reply), None)
+        return vectors
+
+    def _ask(self, batch: _Batch) -> Any:
+        # Attempts are counted on our ladder alone: retries of litellm and of the SDK below it would multiply them.
+        return load_litellm().embedding(**self._request, input=batch.texts, num_retries=0, max_retries=0)
+
+    def _bill(self, reply: Any) -> Bill | None:
+        sent = getattr(getattr(reply, "usage", None), "prompt_tokens", 0) or 0
+        return self._pricing.bill(sent, 0) if sent else None
+
+    def _read(self, reply: Any, batch: _Batch) -> Vectors:
+        rows = self._in_order(reply.data or [], batch)
         with self._lock:
-            self._on_usage(self._usage(reply.usage.prompt_tokens))
-            rows = self._in_order(reply.data or [], batch)
             vectors = checked(rows, batch.texts, dimension=self._dimension, first=batch.first)
             self._dimension = vectors.shape[1]
         return vectors
@@ -99,21 +165,30 @@ class LiteLLMEmbedder:
             raise EmbeddingError(f"{self.name} gave {given}, {batch}: each text needs one vector with its own index")
         return [by_index[index] for index in expected]
 
-    def _ask(self, batch: _Batch) -> Any:
-        embed = load_litellm().embedding
-        # Attempts are counted on our ladder alone: retries of litellm and of the SDK below it would multiply them.
-        request = self._request | {"input": batch.texts, "num_retries": 0, "max_retries": 0}
-        try:
-            return with_retries(lambda: embed(**request), sleep=self._sleep)
-        except GivenUpError as given_up:
-            reason = f"attempt {given_up.attempts} for {batch} failed: {given_up.reason}"
-            raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from given_up.reason
 
-    def _usage(self, tokens: int) -> Usage:
-        prices = load_litellm().model_cost
-        model = prices.get(self.name) or prices.get(self.name.partition("/")[2]) or {}
-        price = model.get("input_cost_per_token")
-        return Usage(tokens=tokens, cost_usd=None if price is None else tokens * price)
+_Asked = Sequence[tuple[int, Future[Vectors]]]
+
+
+def _collected(asked: _Asked) -> Iterator[tuple[int, Vectors]]:
+    """What the requests gave, in their order. After the first that failed none is begun; then its error is raised."""
+    failure: Exception | None = None
+    for first, future in asked:
+        try:
+            vectors = future.result()
+        except CancelledError:
+            continue
+        except Exception as error:
+            failure = failure or error
+            _cancel(asked)
+            continue
+        yield first, vectors
+    if failure is not None:
+        raise failure
+
+
+def _cancel(asked: _Asked) -> None:
+    for _, future in asked:
+        future.cancel()
 
 
 def _batches(texts: Sequence[str]) -> Iterator[_Batch]:

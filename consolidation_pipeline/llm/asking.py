@@ -11,7 +11,7 @@ from uuid import UUID
 
 from pydantic import BaseModel
 
-from consolidation_pipeline.core.spending import Call
+from consolidation_pipeline.core.spending import Bill, Call
 from consolidation_pipeline.errors import LLMError
 from consolidation_pipeline.llm.budget import Purse
 from consolidation_pipeline.llm.model import ChatModel, Completion, bill_of_failure
@@ -84,8 +84,7 @@ class Asker:
         """
         repair = repair_messages(refused[0], refused[1].split("\n")) if refused else []
         messages = [*self.model.with_schema(question.prompt.messages(), question.schema), *repair]
-        limit = question.prompt.max_tokens
-        most = self.model.pricing.most(messages, question.schema.model_json_schema(), limit)
+        most = self._most(messages, question.prompt, question.schema)
         call = Call(question.prompt.name, self.model.name, question.key, most)
         try:
             made = with_retries(lambda: self._send(question, messages, call, again=again), sleep=self.sleep)
@@ -94,6 +93,13 @@ class Asker:
         else:
             return None if made is None else self._judge(question, call, *made)
         raise failure  # out here the provider's error, which may repeat the key, is no longer attached to it
+
+    def price(self, prompt: Prompt, schema: type[BaseModel]) -> Bill:
+        """The most that the first reply to a prompt may be billed."""
+        return self._most(self.model.with_schema(prompt.messages(), schema), prompt, schema)
+
+    def _most(self, messages: Sequence[Message], prompt: Prompt, schema: type[BaseModel]) -> Bill:
+        return self.model.pricing.most(messages, schema.model_json_schema(), prompt.max_tokens)
 
     def _send(
         self, question: Question[T], messages: Sequence[Message], call: Call, *, again: bool

@@ -38,7 +38,7 @@ class Ledger(Protocol):
         ...
 
     def settle(self, call_id: UUID, bill: Bill | None, response: Any) -> None:
-        """Write down an accepted reply; ``bill`` None = the reservation stands."""
+        """Write down an accepted reply, None = one that is not kept; ``bill`` None = the reservation stands."""
         ...
 
     def fail(self, call_id: UUID, bill: Bill | None, error: str, response: str | None = None) -> None:

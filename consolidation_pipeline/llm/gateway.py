@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
+from consolidation_pipeline.core.spending import Bill
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, InvalidReplyError, LLMError
 from consolidation_pipeline.llm.asking import Asker, Check, Question, as_question, describe
 from consolidation_pipeline.llm.breaker import FAILURES_IN_A_ROW, Breaker
@@ -24,7 +25,7 @@ from consolidation_pipeline.llm.budget import EarlierReplies, Ledger, Purse
 from consolidation_pipeline.llm.litellm_loading import load_litellm
 from consolidation_pipeline.llm.model import ChatModel
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
-from consolidation_pipeline.llm.prompting import Prompt
+from consolidation_pipeline.llm.prompting import Prompt, hash_prompt
 from consolidation_pipeline.llm.retrying import MAX_RETRIES
 
 CONCURRENCY = 4
@@ -97,6 +98,11 @@ class Gateway:
             found = pool.map(lambda question: self._try(question, earlier.get(question.key)), unique.values())
             outcomes = dict(zip(unique, found, strict=True))
         return [_as_asked(outcomes[q.key], is_repeat=q is not unique[q.key]) for q in questions]
+
+    def price(self, prompts: Sequence[Prompt], schema: type[BaseModel]) -> dict[str, Bill]:
+        """The most that the first reply to each prompt may be billed, by its key in the cache. Nothing is sent."""
+        keys = {hash_prompt(prompt, self._model.name, schema.model_json_schema()): prompt for prompt in prompts}
+        return {key: self._asker.price(prompt, schema) for key, prompt in keys.items()}
 
     def _try(
         self, question: Question[T], earlier: EarlierReplies | None

@@ -1,4 +1,4 @@
-"""What a completion costs: by litellm's price list, or by a stated price where that has none."""
+"""What a request costs: by litellm's price list, or by a stated price where that has none."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consolidation_pipeline.llm.litellm_loading import load_litellm
 from consolidation_pipeline.llm.prompting import Message
 
 # Tokens are counted with OpenAI's tokenizer; others cut the same text into more pieces, by up to about a quarter.
-_MARGIN = 1.25
+MARGIN = 1.25
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Pricing:
 
     def bill(self, prompt_tokens: int, completion_tokens: int) -> Bill:
         """What these tokens cost; discounts for cached prompts are left out."""
-        if self._is_listed:
+        if self.is_listed:
             sent, received = load_litellm().cost_per_token(
                 model=self.model, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens
             )
@@ -52,13 +52,15 @@ class Pricing:
         litellm = load_litellm()
         counted = litellm.token_counter(model=self.model, messages=list(messages))
         counted += litellm.token_counter(model=self.model, text=json.dumps(schema))
-        return self.bill(math.ceil(counted * _MARGIN), max_tokens)
+        return self.bill(math.ceil(counted * MARGIN), max_tokens)
 
     @cached_property
-    def _is_listed(self) -> bool:
+    def is_listed(self) -> bool:
+        """Whether litellm lists a price per token for the model."""
         litellm = load_litellm()
         try:
             entry = litellm.model_cost[litellm.get_model_info(model=self.model)["key"]]
         except Exception:  # litellm raises a bare Exception for a model it does not know
             return False
-        return "input_cost_per_token" in entry and "output_cost_per_token" in entry
+        receives = entry.get("mode") != "embedding"
+        return "input_cost_per_token" in entry and ("output_cost_per_token" in entry or not receives)

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.evidence import count_sessions, weigh_evidence
-from consolidation_pipeline.core.memories import consolidated_id, content_hash, normalized_hash
+from consolidation_pipeline.core.memories import content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
+from consolidation_pipeline.service.covering import Outline, Place, find_outgrown, plan_abstractions
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.abstractions import Held, UnitRow, load_held, load_sessions, load_unit_vectors
+from consolidation_pipeline.service.stopping import note_stop
+from consolidation_pipeline.store.abstractions import (
+    UnitRow,
+    load_held,
+    load_sessions,
+    load_unit_vectors,
+    load_units,
+    supersede_rows,
+)
 from consolidation_pipeline.store.apart import load_unwanted_groups
+from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.graph import load_dimension
-from consolidation_pipeline.store.jobs import append_event
 from consolidation_pipeline.store.knowledge import DerivedMemory, Edge, write_derived
-from consolidation_pipeline.store.llm_calls import sum_job_cost
 
 # The number that ``abstraction_level`` has for each kind.
 _LEVELS = {"pattern": 2, "principle": 3}
+_UNIT_NAMES = {"pattern": "memories", "principle": "patterns"}
 
 
 @dataclass(frozen=True)
@@ -42,15 +48,14 @@ class Group:
 
 @dataclass(frozen=True)
 class PlannedAbstraction:
-    """A group that something is to be made of: a new row (``version`` None) or the next version of one there is.
+    """A group that something is to be made of, and the row it is written to."""
 
-    ``superseded``: (id, version) of other rows most of whose members are in the group.
-    """
-
-    id: UUID
-    version: int | None
+    place: Place
     group: Group
-    superseded: tuple[tuple[UUID, int], ...]
+
+    def reason(self, kind: str) -> str:
+        """Why it is made, in words."""
+        return f"what {len(self.group.units)} {_UNIT_NAMES[kind]} have in common"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,119 +99,104 @@ class Formed:
     needs_review: int = 0
     discarded: int = 0
     failures: tuple[tuple[str, str], ...] = ()
-    cost_usd: Decimal = Decimal(0)
     stopped: str | None = None
 
 
-Author = Callable[[Sequence[PlannedAbstraction]], Iterator[Sequence[Outcome]]]
-"""Says what groups have in common, a batch at a time: each is written in a transaction of its own."""
+Author = Callable[[Sequence[Group], Sequence[PlannedAbstraction]], Iterator[Sequence[Outcome]]]
+"""Given all groups and those to be worded, says what the latter have in common, a batch at a time: each is written in a
+transaction of its own."""
 
 
-def plan_abstractions(slug: str, kind: str, groups: Sequence[Group], held: Sequence[Held]) -> list[PlannedAbstraction]:
-    """The groups that say something new, those left out that a row there is covers.
-
-    A row covers a group of its cluster key, and one all of whose members it has. A group that holds most of a row's
-    members is that row grown; where it holds most of several, the largest grows and takes in the others.
-    """
-    standing = [row for row in held if row.is_active]
-    keys = {row.cluster_key for row in standing}
-    by_id = {row.id: row for row in held}
-    having = defaultdict(list)
-    for row in standing:
-        for member in row.members:
-            having[member].append(row.id)
-    plans = []
-    for group in groups:
-        members = _members(kind, group)
-        shared = Counter(id_ for member in members for id_ in having.get(member, ()))
-        if group.cluster_key in keys or len(members) in shared.values():
-            continue
-        grown = [by_id[id_] for id_, count in shared.items() if 2 * count > len(by_id[id_].members)]
-        plans.append(_plan(slug, kind, group, sorted(grown, key=lambda row: (-len(row.members), row.id)), by_id))
-    return plans
-
-
-def _members(kind: str, group: Group) -> list[UUID]:
-    return sorted(unit.id for unit in group.units) if kind == "principle" else group.leaves
-
-
-def _plan(slug: str, kind: str, group: Group, grown: Sequence[Held], known: Mapping[UUID, Held]) -> PlannedAbstraction:
-    if grown:
-        first, *others = grown
-        return PlannedAbstraction(first.id, first.version, group, tuple((row.id, row.version) for row in others))
-    units = [unit.id for unit in group.units]
-    id_ = consolidated_id(slug, kind, units, ALGORITHM_VERSION)
-    while id_ in known and known[id_].is_active:
-        # That row began as this group and has grown into another one.
-        id_ = consolidated_id(slug, kind, [*units, id_], ALGORITHM_VERSION)
-    return PlannedAbstraction(id_, known[id_].version if id_ in known else None, group, ())
-
-
-def form_abstractions(run: ProjectRun, kind: str, groups: Sequence[Group], author: Author) -> Formed:
+def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], author: Author) -> Formed:
     """Plan the groups of ``kind`` (pattern or principle), have ``author`` word them, and write what is sure enough.
 
-    Where the budget or the model gives out, what was done stays, and the phase ends with the reason in ``stopped``.
+    Texts are loaded only where there is something to word. Rows that no group needs any more are retired with what took
+    their place. Where the budget or the model gives out, what was done stays, and the phase ends with the reason in
+    ``stopped``.
 
     Raises:
         ConflictError: a row changed meanwhile; what was written before stays.
     """
-    with run.engine.connect() as connection:
-        held = load_held(connection, run.project.id, kind)
-        unwanted = load_unwanted_groups(connection, run.project.id, kind)
-    open_groups = [group for group in groups if group.cluster_key not in unwanted]
-    plans = plan_abstractions(run.project.slug, kind, open_groups, held)
+    present = frozenset(outline.cluster_key for outline in outlines)
+    with run.engine.begin() as connection:
+        superseded = _supersede_outgrown(connection, run, kind, present=present)
+        places, groups = _plan(connection, run, kind, outlines)
+    plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
+    awaited = {id_ for place in places.values() for id_ in (place.id, *(row for row, _ in place.superseded))}
     outcomes: list[Outcome] = []
     stopped = None
     try:
-        for batch in author(plans) if plans else ():
-            outcomes += _write(run, kind, batch)
+        for batch in author(groups, plans) if plans else ():
+            superseded += _write(run, kind, batch, present=present, awaited=awaited)
+            outcomes += batch
     except (BudgetExhaustedError, ModelUnavailableError) as error:
         # What was said before is paid for and stays; the next run asks for the rest.
-        stopped = str(error)
-        _note_stop(run, kind, error)
-    with run.engine.connect() as connection:
-        cost = sum_job_cost(connection, run.job_id, kind)
-    formed = _count(groups, plans, outcomes, stopped=stopped, cost=cost)
-    run.unfinished = run.unfinished or formed.stopped is not None or bool(formed.failures)
+        stopped = note_stop(run, kind, error)
+    formed = replace(
+        _count(outcomes),
+        groups=len(outlines),
+        covered=len(outlines) - len(places),
+        changed=len(places) - len(plans),
+        superseded=superseded,
+        stopped=stopped,
+    )
+    run.unfinished = run.unfinished or bool(formed.failures)
     return formed
 
 
-def _note_stop(run: ProjectRun, kind: str, error: Exception) -> None:
-    if isinstance(error, BudgetExhaustedError):
-        payload = {"job_id": str(run.job_id), "purpose": kind, "reason": str(error)}
-        with run.engine.begin() as connection:
-            append_event(connection, run.project.id, "budget.exhausted", payload)
+def _plan(
+    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline]
+) -> tuple[dict[str, Place], list[Group]]:
+    """Where each new group goes, by cluster key; all groups with their texts, or none where nothing is new."""
+    held = load_held(connection, run.project.id, kind)
+    unwanted = load_unwanted_groups(connection, run.project.id, kind)
+    open_groups = [outline for outline in outlines if outline.cluster_key not in unwanted]
+    found = plan_abstractions(run.project.slug, kind, open_groups, held)
+    places = {key: place for key, place in found.items() if run.may_write(place.id)}
+    units = load_units(connection, {id_ for outline in outlines for id_ in outline.units}) if places else {}
+    return places, group_units(outlines, units)
 
 
-def _count(
-    groups: Sequence[Group],
-    plans: Sequence[PlannedAbstraction],
-    outcomes: Sequence[Outcome],
-    stopped: str | None,
-    cost: Decimal,
-) -> Formed:
+def group_units(outlines: Sequence[Outline], units: Mapping[UUID, UnitRow]) -> list[Group]:
+    """The groups with their texts; one that lost a unit meanwhile is left to the next run."""
+    whole = [outline for outline in outlines if units.keys() >= set(outline.units)]
+    return [Group(one.cluster_key, tuple(units[id_] for id_ in one.units), one.cohesion) for one in whole]
+
+
+def _supersede_outgrown(
+    connection: Connection, run: ProjectRun, kind: str, *, present: Collection[str], awaited: Collection[UUID] = ()
+) -> int:
+    """Retire what ``find_outgrown`` finds, but for rows that are still to be written; returns how many."""
+    held = load_held(connection, run.project.id, kind)
+    found = find_outgrown(present, held)
+    outgrown = [(row, by) for row, by in found if row.id not in awaited and run.may_write(row.id)]
+    supersede_rows(connection, run.author, outgrown, operation=kind, now=run.now)
+    return len(outgrown)
+
+
+def _count(outcomes: Sequence[Outcome]) -> Formed:
     written = [outcome for outcome in outcomes if outcome.said is not None]
     return Formed(
-        groups=len(groups),
-        covered=len(groups) - len(plans),
-        created=sum(outcome.planned.version is None for outcome in written),
-        updated=sum(outcome.planned.version is not None for outcome in written),
-        superseded=sum(len(outcome.planned.superseded) for outcome in written),
+        created=sum(outcome.planned.place.version is None for outcome in written),
+        updated=sum(outcome.planned.place.version is not None for outcome in written),
         needs_review=sum(outcome.said.needs_review for outcome in written if outcome.said is not None),
         discarded=sum(outcome.said is None and outcome.error is None for outcome in outcomes),
         failures=tuple((o.planned.group.cluster_key, o.error) for o in outcomes if o.error is not None),
-        cost_usd=cost,
-        stopped=stopped,
     )
 
 
-def _write(run: ProjectRun, kind: str, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
+def _write(
+    run: ProjectRun, kind: str, outcomes: Sequence[Outcome], *, present: Collection[str], awaited: Collection[UUID]
+) -> int:
+    """Write what was said, and retire what that takes the place of; returns how many rows were retired."""
     told = [(outcome.planned, outcome.said) for outcome in outcomes if outcome.said is not None]
-    if told:
-        rows = _rows(run, kind, told)
-        with run.engine.begin() as connection:
-            write_derived(connection, run.author, rows, operation=kind, now=run.now)
-    return outcomes
+    if not told:
+        return 0
+    rows = _rows(run, kind, told)
+    with run.engine.begin() as connection:
+        write_derived(connection, run.author, rows, operation=kind, now=run.now)
+        outgrown = _supersede_outgrown(connection, run, kind, present=present, awaited=awaited)
+    return sum(len(row.superseded) for row in rows) + outgrown
 
 
 def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, Said]]) -> list[DerivedMemory]:
@@ -219,33 +209,34 @@ def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, S
     vectors = run.embedder.embed([said.content for _, said in told])
     return [
         DerivedMemory(
-            id=planned.id,
-            version=planned.version,
+            id=planned.place.id,
+            version=planned.place.version,
             group_id=uuid4(),
-            values=_values(kind, planned, said, sessions),
+            values=columns_of(kind, planned, said, sessions),
             vector=vector,
             model=model,
             source_ids=planned.group.leaves,
             lineage=[
                 Edge(unit.id, unit.kind, round(float(parents[unit.id] @ vector), 6)) for unit in planned.group.units
             ],
-            reason=f"what {len(planned.group.units)} {_UNIT_NAMES[kind]} have in common",
-            superseded=planned.superseded,
+            reason=planned.reason(kind),
+            superseded=planned.place.superseded,
         )
         for (planned, said), vector in zip(told, vectors, strict=True)
     ]
 
 
-_UNIT_NAMES = {"pattern": "memories", "principle": "patterns"}
-
-
-def _values(kind: str, planned: PlannedAbstraction, said: Said, sessions: Mapping[UUID, str | None]) -> dict[str, Any]:
+def columns_of(
+    kind: str, planned: PlannedAbstraction, said: Said, sessions: Mapping[UUID, str | None]
+) -> dict[str, Any]:
     """Columns of the row, recomputed from all of its units; what was retired is active again.
 
     Accesses are the row's own once it is there, so an update leaves them alone.
     """
     group, units = planned.group, planned.group.units
-    accessed = {} if planned.version is not None else {"last_accessed_at": _latest(u.last_accessed_at for u in units)}
+    accessed = (
+        {} if planned.place.version is not None else {"last_accessed_at": _latest(u.last_accessed_at for u in units)}
+    )
     known = [unit.success for unit in units if unit.success is not None]
     witnesses = count_sessions(sessions.get(leaf) for leaf in group.leaves)
     return {

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+from pydantic import BaseModel
 
 from consolidation_pipeline.core.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.gates import Verdict
 from consolidation_pipeline.core.key_terms import key_terms
-from consolidation_pipeline.core.spending import Budgets
+from consolidation_pipeline.core.spending import Bill
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompting import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
 from consolidation_pipeline.service.abstracting import Group, Outcome, PlannedAbstraction, Said
 from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.service.spending import open_ledger
 from consolidation_pipeline.store.abstractions import UnitRow
-from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline.store.engine import Connection
+from consolidation_pipeline.store.llm_calls import load_replies
 
 # Groups asked about at once, and written together: a run that is killed asks for no more than these from the cache.
 BATCH = 16
@@ -41,8 +45,6 @@ def ask_outcomes(
     groups: Sequence[Group],
     plans: Sequence[PlannedAbstraction],
     question: Question,
-    *,
-    boilerplate: Collection[str],
 ) -> Iterator[list[Outcome]]:
     """What the model says about each planned group, in batches; a group without a usable reply has its error.
 
@@ -52,10 +54,9 @@ def ask_outcomes(
     gateway = open_gateway(run)
     found = key_terms([[unit.text for unit in group.units] for group in groups])
     terms = {group.cluster_key: one for group, one in zip(groups, found, strict=True)}
-    sentences = frozenset(boilerplate)
     for start in range(0, len(plans), BATCH):
         batch = plans[start : start + BATCH]
-        prompts = [_prompt(plan.group, question, sentences) for plan in batch]
+        prompts = [build_prompt(run, plan.group, question) for plan in batch]
         answers = gateway.ask_many(prompts, question.reply, check=find_problems)
         told = list(zip(batch, answers, strict=True))
         yield [
@@ -70,22 +71,31 @@ def ask_outcomes(
 
 def open_gateway(run: ProjectRun) -> Gateway:
     """The project's model, for one phase of the run, within the project's budgets."""
-    options = run.options
-    budgets = Budgets(options.budget_usd_per_run, options.budget_usd_per_day, options.budget_tokens_per_run)
-    return Gateway(options.llm_model or "", SpendLedger(run.engine, run.project.id, run.job_id, budgets))
+    ledger = open_ledger(run.engine, run.project, run.options, run.job_id)
+    return Gateway(run.options.llm_model or "", ledger)
 
 
 def _shown(group: Group) -> tuple[UnitRow, ...]:
     return group.units[:MOST_UNITS]
 
 
-def _prompt(group: Group, question: Question, boilerplate: Collection[str]) -> Prompt:
+def price_prompts(
+    connection: Connection, run: ProjectRun, prompts: Sequence[Prompt], reply: type[BaseModel]
+) -> list[Bill]:
+    """The most that each call would be billed that these prompts take; what was answered before takes none."""
+    priced = open_gateway(run).price(prompts, reply) if prompts else {}
+    answered = load_replies(connection, run.project.id, run.job_id, list(priced))
+    return [bill for key, bill in priced.items() if key not in answered]
+
+
+def build_prompt(run: ProjectRun, group: Group, question: Question) -> Prompt:
+    """What is asked about a group: its most similar units, without boilerplate, the beginning of each."""
     units = _shown(group)
-    texts = [_beginning(strip_boilerplate(unit.text, boilerplate)) for unit in units]
+    texts = [beginning(strip_boilerplate(unit.text, run.boilerplate)) for unit in units]
     return question.prompt(texts, [unit.language for unit in units])
 
 
-def _beginning(text: str) -> str:
+def beginning(text: str) -> str:
     """At most ``MOST_CHARS`` of a text, cut at a blank where it has one."""
     if len(text) <= MOST_CHARS:
         return text

@@ -14,6 +14,7 @@ from consolidation_pipeline.store.archiving import (
     ARCHIVED_AT,
     Held,
     Mark,
+    Twin,
     archive_rows,
     find_twins,
     lock_memories,
@@ -43,11 +44,13 @@ Write = Callable[[Connection, Author, str, list[Mark]], None]
 def archive_by_hand(
     engine: Engine, ids: Iterable[UUID], *, reason: str | None = None, changed_by: str
 ) -> list[Handled]:
-    """Archive raw and merged memories, of any projects: all of them or none.
+    """Archive memories of any kind and any projects: all of them or none.
+
+    A pattern or principle that was archived is not made again of the same memories.
 
     Raises:
-        NotFoundError: an id is unknown. UsageError: it is of another kind, or ``reason`` is the name of a policy.
-        ConflictError: a memory is archived, hidden in a merged memory, superseded or pinned.
+        NotFoundError: an id is unknown. UsageError: ``reason`` is the name of a policy. ConflictError: a memory is
+        archived, hidden in a merged memory, superseded or pinned.
     """
     if reason in (STALENESS, FORGOTTEN):
         raise UsageError(f"the reason {reason!r} is what the policy of that name gives: use other words")
@@ -58,11 +61,11 @@ def archive_by_hand(
 def restore_memories(
     engine: Engine, ids: Iterable[UUID], *, reason: str | None = None, changed_by: str
 ) -> list[Handled]:
-    """Bring archived raw and merged memories back, just as they were: all of them or none.
+    """Bring archived memories of any kind back, just as they were: all of them or none.
 
     Raises:
-        NotFoundError: an id is unknown. UsageError: it is of another kind. ConflictError: a memory is not archived, or
-        another merged memory says the same word for word.
+        NotFoundError: an id is unknown. ConflictError: a memory is not archived, or another one stands in its place: a
+        merged memory that says the same word for word, a pattern or principle of the same group, a newer profile.
     """
     return _by_hand(engine, ids, changed_by, reason or BY_HAND, write=_restore, objection=_unfit_to_restore)
 
@@ -70,11 +73,13 @@ def restore_memories(
 def pin_memories(
     engine: Engine, ids: Iterable[UUID], *, pinned: bool, reason: str | None = None, changed_by: str
 ) -> list[Handled]:
-    """Pin active raw and merged memories, so that no policy archives them, or unpin them: all of them or none.
+    """Pin active memories, or unpin them: all of them or none.
+
+    No policy archives a pinned memory, and no other pattern takes the place of a pinned one.
 
     Raises:
-        NotFoundError: an id is unknown. UsageError: it is of another kind. ConflictError: a memory is archived, hidden
-        in a merged memory or superseded, or is pinned or unpinned already.
+        NotFoundError: an id is unknown. ConflictError: a memory is archived, hidden in a merged memory or superseded,
+        or is pinned or unpinned already.
     """
     write = partial(pin_rows, pinned=pinned)
     return _by_hand(
@@ -103,8 +108,6 @@ def _lock(connection: Connection, ids: Sequence[UUID], objection: Objection) -> 
     for id_ in ids:
         if id_ not in found:
             raise NotFoundError(f"there is no memory {id_}")
-        if found[id_].kind not in ("raw", "merged"):
-            raise UsageError(f"{id_} is a {found[id_].kind}: raw and merged memories are archived, restored and pinned")
     _refuse({id_: why for id_ in ids if (why := objection(found[id_])) is not None})
     return [found[id_] for id_ in ids]
 
@@ -140,12 +143,16 @@ def _unfit_to_pin(memory: Held, *, pinned: bool) -> str | None:
 def _replaced(memory: Held, advice: str) -> str | None:
     if memory.carrier is None:
         return None
-    what = "hidden in merged memory" if memory.kind == "raw" else "superseded by merged memory"
-    return f"memory {memory.id} is {what} {memory.carrier}: {advice}"
+    what = "hidden in merged" if memory.kind == "raw" else f"superseded by {memory.kind}"
+    return f"memory {memory.id} is {what} memory {memory.carrier}: {advice}"
 
 
 def _restore(connection: Connection, author: Author, table: str, marks: list[Mark]) -> None:
     twins = find_twins(connection, [mark.id for mark in marks]) if table == "consolidated_memories" else {}
-    said = "says the same word for word as merged memory"
-    _refuse({id_: f"memory {id_} {said} {twin}: only one of them can be active" for id_, twin in twins.items()})
+    _refuse({id_: f"memory {id_} {_as_twin(twin)}: only one of them can be active" for id_, twin in twins.items()})
     restore_rows(connection, author, table, marks)
+
+
+def _as_twin(twin: Twin) -> str:
+    what = "says the same word for word" if twin.kind == "merged" else "stands for the same"
+    return f"{what} as {twin.kind} memory {twin.id}"

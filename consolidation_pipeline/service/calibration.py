@@ -6,11 +6,12 @@ Between renewals nothing about grouping changes, so that a graph that grew equal
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from uuid import uuid4
 
-from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.service.deriving import derive_calibration, shaping_options
 from consolidation_pipeline.service.nodes import Look, Subject, count_active
 from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, ProjectRun, effective_options
+from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.service.wording import Wording, refresh_wording, save_wording
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import graph, jobs
@@ -74,12 +75,14 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
     """A calibration taken now. ``apply``: store it, under the project's lock; the next run rebuilds the graph.
 
     Raises:
-        NotFoundError; ProjectBusyError: a run holds the project and ``apply`` is set; EmbeddingError.
+        NotFoundError; ProjectBusyError: a run holds the project and ``apply`` is set; EmbeddingError;
+        BudgetExhaustedError.
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)
     options = effective_options(project, settings)
-    look = Look(engine, project, options, load_embedder(options.embedding_model))
+    # Done by hand, so what a paid model costs stands under an id of its own.
+    look = Look(engine, project, options, open_embedder(engine, project, options, uuid4()))
     if not apply:
         return _propose(look)[0]
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):

@@ -1,4 +1,4 @@
-"""What the demo shows of a project: numbers, two merges, two vetoes, the spread of relevance."""
+"""What the demo shows of a project: numbers, two merges, two vetoes, what was learned, the spread of relevance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from consolidation_pipeline.service.reading import read_git
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.graph import load_clusters
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.samples import MergedSample, load_unit_texts, relevance_spread, sample_merged
+from consolidation_pipeline.store.samples import (
+    Learned,
+    MergedSample,
+    load_unit_texts,
+    relevance_spread,
+    sample_learned,
+    sample_merged,
+)
 from consolidation_pipeline.store.statistics import ProjectCounts, count_project
 
 # Examples of each kind: enough to see what happens, few enough for one screen.
@@ -40,6 +47,7 @@ class Showcase:
     counts: ProjectCounts
     merged: Sequence[MergedSample]
     vetoes: Sequence[Veto]
+    learned: Sequence[Learned]
     relevance: tuple[float, float, float] | None
 
 
@@ -52,6 +60,7 @@ def show_project(engine: Engine, slug: str) -> Showcase:
             counts=count_project(connection, project.id),
             merged=sample_merged(connection, project.id, limit=SHOWN),
             vetoes=_closest_vetoes(connection, project.id),
+            learned=sample_learned(connection, project.id),
             relevance=relevance_spread(connection, project.id),
         )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from consolidation_pipeline.core.vectors import find_unusable
-from consolidation_pipeline.embed import Embedder
+from consolidation_pipeline.embed import Embedder, embed_parts
 from consolidation_pipeline.embed.provider import describe
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.prefetching import prefetch
@@ -23,7 +25,7 @@ from consolidation_pipeline.store.memories import (
 )
 from consolidation_pipeline.store.vectors_io import Vectors, to_uuids
 
-# Rows per transaction: a run that is killed loses at most this much paid work.
+# Rows that are looked at together. What a paid model gave for some of them is stored at once, in a transaction each.
 BATCH = 4096
 
 
@@ -41,7 +43,8 @@ def embed_memories(run: ProjectRun) -> Embedded:
 
     Raises:
         EmbeddingError: the model gave no usable vector, or one of another length than before; the message names the
-        memory. Earlier batches stay.
+        memory. BudgetExhaustedError: no more may be paid for, and without all vectors no later phase has anything true
+        to work on. What was embedded before either stays.
     """
     model = run.embedder.name
     memories = computed = reused = 0
@@ -75,25 +78,27 @@ def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[Unembedded,
         with run.engine.connect() as connection:
             batch = load_unembedded(connection, table, ids[start : start + BATCH], model)
         if batch.texts:
-            vectors = _embed(batch, run.embedder)
-            _check(batch, vectors, model, dimension)
-            dimension = vectors.shape[1]
-            yield batch, vectors
+            for part, vectors in _embed(batch, run.embedder):
+                _check(part, vectors, model, dimension)
+                dimension = vectors.shape[1]
+                yield part, vectors
 
 
-def _embed(batch: Unembedded, embedder: Embedder) -> Vectors:
-    """Vectors float32 (n, d) of the batch; equal texts are embedded once."""
+def _embed(batch: Unembedded, embedder: Embedder) -> Iterator[tuple[Unembedded, Vectors]]:
+    """Parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
     first = {content: at for at, content in reversed(list(enumerate(batch.hashes)))}
     rows = sorted(first.values())
     place = {batch.hashes[row]: at for at, row in enumerate(rows)}
+    places = np.array([place[content] for content in batch.hashes])
     texts = [batch.texts[row] for row in rows]
     try:
-        vectors = embedder.embed(texts)
+        for start, vectors in embed_parts(embedder, texts):
+            chosen = np.flatnonzero((places >= start) & (places < start + len(vectors)))
+            yield batch.select(chosen), vectors[places[chosen] - start]
     except EmbeddingError as error:
         # Embedders know texts by their place alone, and name the one in question as `describe` does.
         named = [row for at, row in enumerate(rows) if describe(at, texts[at]) in str(error)]
         raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
-    return vectors[[place[content] for content in batch.hashes]]
 
 
 def _check(batch: Unembedded, vectors: Vectors, model: str, dimension: int) -> None:

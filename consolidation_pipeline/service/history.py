@@ -146,6 +146,7 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
         "units_before": counts.active + counts.consolidated,
         "units_after": counts.units,
         "reduction": counts.reduction,
+        "stopped": metrics.get("stopped", []),
         "metrics": metrics,
         "undo": f"consolidation rollback {job_id}" if job.get("consolidation_changes_total") else None,
     }

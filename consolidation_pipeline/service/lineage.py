@@ -19,7 +19,9 @@ _ID = re.compile(r"[0-9a-f]{8,32}")
 def trace_memory(engine: Engine, reference: str, *, depth: int) -> dict[str, Any]:
     """A memory with ``sources``, the tree of what it was made from, and ``derived``, what was made from it.
 
-    ``reference`` is an id or its beginning, at least 8 hexadecimal digits; ``depth`` counts levels of sources.
+    ``reference`` is an id or its beginning, at least 8 hexadecimal digits, of a memory or of a playbook entry;
+    ``depth`` counts levels of sources. The ``memory_type`` of an entry is its category; evidence that bore it out later
+    is a source beside what it was made from.
 
     Raises:
         UsageError: not such an id, or more than one memory has it. NotFoundError: none has it.

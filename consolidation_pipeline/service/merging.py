@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,7 +12,9 @@ import numpy as np
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
+from consolidation_pipeline.service import asking
 from consolidation_pipeline.service.prefetching import prefetch
+from consolidation_pipeline.service.rewriting import Duplicates, Rewrite, Rewriter, rewrites
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.graph import load_dimension
@@ -32,16 +34,26 @@ from consolidation_pipeline.store.vectors_io import Vectors
 BATCH = 1000
 # Near-duplicates agree; the rest is what wording may hide (pipeline.md).
 CONFIDENCE = 0.95
+# In ``details``: the text is to be rewritten, but the model or the budget gave out; the next run asks again.
+_PENDING = "rewrite_pending"
 
 
 @dataclass(frozen=True)
 class Merging:
-    """What merging did: memories absorbed, merged memories made and extended, groups left because they changed."""
+    """What merging did: memories absorbed, merged memories made and extended, groups left because they changed.
 
-    absorbed: int
-    created: int
-    extended: int
-    skipped: int
+    ``rewritten``: texts in a model's words; ``refused``: groups of which it would have lost something, and ``failed``:
+    to which it gave no reply, so that the lossless union stands; ``stopped``: why it was not asked any more.
+    """
+
+    absorbed: int = 0
+    created: int = 0
+    extended: int = 0
+    skipped: int = 0
+    rewritten: int = 0
+    refused: int = 0
+    failed: int = 0
+    stopped: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,9 @@ class PlannedMerge:
     """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet.
 
     ``held`` are the merged memories that the group has already: the first is extended, it takes in the others.
-    ``verbatim`` is a source whose text the merged text is, word for word.
+    ``verbatim`` is a source whose text the merged text is, word for word. ``method``: heuristic for the lossless union,
+    llm for a rewritten text, hybrid for the union where the rewritten one was refused; ``is_pending``: it was not to be
+    had.
     """
 
     id: UUID
@@ -60,11 +74,19 @@ class PlannedMerge:
     held: Sequence[Row[Any]]
     merged: Merged
     verbatim: UUID | None
+    method: str = "heuristic"
+    is_pending: bool = False
 
     @property
     def fresh(self) -> list[UUID]:
         """Sources that are in no merged memory yet."""
         return [source.id for source in self.sources if source.consolidated_into_id is None]
+
+    @property
+    def duplicates(self) -> Duplicates:
+        """What a model is shown of it."""
+        texts = dict.fromkeys(source.body for source in self.sources)
+        return Duplicates(tuple(texts), tuple(source.language for source in self.sources))
 
     @property
     def reason(self) -> str:
@@ -89,32 +111,73 @@ class _Batch:
 def merge_clusters(run: ProjectRun) -> Merging:
     """Merge every group of the merge tier that is not merged yet.
 
+    Texts are the lossless union, or rewritten by a model where the project wants that and nothing is lost by it. A
+    model or a budget that gives out keeps nothing from being merged: the next run asks for what was not rewritten.
+
     Raises:
-        ConflictError: a memory changed while it was being merged; what was merged before stays.
+        ConflictError: a memory changed while it was being merged. BudgetExhaustedError: a merged text could not be
+        embedded any more. What was merged before either stays.
     """
-    absorbed = created = extended = skipped = 0
-    for batch in prefetch(_planned_batches(run)):
+    rewriter = Rewriter(run) if rewrites(run) else None
+    plans: list[PlannedMerge] = []
+    skipped = 0
+    for batch in prefetch(_planned_batches(run, rewriter)):
         with run.engine.begin() as connection:
             write_merged(connection, run.author, batch.rows, now=run.now)
+        plans += batch.plans
         skipped += batch.skipped
-        absorbed += sum(len(plan.absorbed) for plan in batch.plans)
-        created += sum(plan.version is None for plan in batch.plans)
-        extended += sum(plan.version is not None for plan in batch.plans)
-    return Merging(absorbed, created, extended, skipped)
+    done = _count(plans, skipped)
+    return done if rewriter is None else replace(done, failed=rewriter.failed, stopped=rewriter.stopped)
 
 
-def _planned_batches(run: ProjectRun) -> Iterator[_Batch]:
-    """Groups share no memory, so that a batch can be planned before the one ahead of it is written."""
+def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:
+    return Merging(
+        absorbed=sum(len(plan.absorbed) for plan in plans),
+        created=sum(plan.version is None for plan in plans),
+        extended=sum(plan.version is not None and bool(plan.absorbed) for plan in plans),
+        skipped=skipped,
+        rewritten=sum(plan.method == "llm" for plan in plans),
+        refused=sum(plan.method == "hybrid" for plan in plans),
+    )
+
+
+def _planned_batches(run: ProjectRun, rewriter: Rewriter | None) -> Iterator[_Batch]:
+    """Groups share no memory, so that a batch can be planned before the one ahead of it is written.
+
+    Replies are paid for, so no more are asked for at once than phases ask for that write nothing else.
+    """
     if not run.options.merge:
         return
     with run.engine.connect() as connection:
-        groups = list(load_open_groups(connection, run.project.id).items())
-        dimension = load_dimension(connection, run.project.id, run.embedder.name) if groups else 0
-    for start in range(0, len(groups), BATCH):
-        plans, skipped = plan_merges(run, dict(groups[start : start + BATCH]))
+        open_groups = load_open_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
+        dimension = load_dimension(connection, run.project.id, run.embedder.name) if open_groups else 0
+    groups = list(open_groups.items())
+    size = BATCH if rewriter is None else min(BATCH, asking.BATCH)
+    for start in range(0, len(groups), size):
+        plans, skipped = plan_merges(run, dict(groups[start : start + size]))
         if run.plan is not None:
             plans = [plan for plan in plans if str(plan.id) in run.plan.merges]
+        if rewriter is not None:
+            plans = _rewrite(plans, rewriter)
         yield _Batch(plans, _rows(run, plans, dimension), skipped)
+
+
+def _rewrite(plans: Sequence[PlannedMerge], rewriter: Rewriter) -> list[PlannedMerge]:
+    """The plans with rewritten texts; of those that are only to be rewritten, those that the model said anything on."""
+    groups = {plan.id: plan.duplicates for plan in plans if plan.verbatim is None}
+    asked = {id_: group for id_, group in groups.items() if group.can_be_asked_about}
+    told = dict(zip(asked, rewriter.rewrite(list(asked.values())), strict=True))
+    worded = [_reworded(plan, told[plan.id]) if plan.id in told else plan for plan in plans]
+    return [plan for plan in worded if plan.absorbed or not plan.is_pending]
+
+
+def _reworded(plan: PlannedMerge, rewrite: Rewrite | None) -> PlannedMerge:
+    if rewrite is None:
+        return replace(plan, is_pending=True)
+    if rewrite.content is None:
+        return replace(plan, method="hybrid")
+    same = next((source.id for source in plan.sources if source.body == rewrite.content), None)
+    return replace(plan, method="llm", merged=Merged(rewrite.content, ()), verbatim=same)
 
 
 def plan_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[list[PlannedMerge], int]:
@@ -133,9 +196,13 @@ def plan_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[
         stand_in = {s.consolidated_into_id for s in chosen}
         if len(chosen) < len(members):
             skipped += 1
-        elif None in stand_in or len(stand_in) > 1:
+        elif None in stand_in or len(stand_in) > 1 or _awaits_rewriting(run, [held[id_] for id_ in stand_in if id_]):
             plans.append(_plan(run, key, chosen, _largest_first(held[id_] for id_ in stand_in if id_ is not None)))
     return plans, skipped
+
+
+def _awaits_rewriting(run: ProjectRun, held: Sequence[Row[Any]]) -> bool:
+    return rewrites(run) and any(_PENDING in row.details for row in held)
 
 
 def _largest_first(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
@@ -179,7 +246,7 @@ def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[
         id=plan.id,
         version=plan.version,
         group_id=uuid4(),
-        values=_values(plan),
+        values=columns_of(plan),
         vector=vector,
         model=run.embedder.name,
         source_ids=[s.id for s in plan.sources],
@@ -190,7 +257,7 @@ def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[
     )
 
 
-def _values(plan: PlannedMerge) -> dict[str, Any]:
+def columns_of(plan: PlannedMerge) -> dict[str, Any]:
     """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories).
 
     Uses and pins of the merged memories that the group has already are kept: their sources do not know of them.
@@ -206,9 +273,12 @@ def _values(plan: PlannedMerge) -> dict[str, Any]:
         "content": plan.merged.content,
         "memory_type": first.memory_type,
         "confidence_score": CONFIDENCE,
-        "details": {"dropped": list(plan.merged.dropped)} if plan.merged.dropped else {},
+        "details": {
+            **({"dropped": list(plan.merged.dropped)} if plan.merged.dropped else {}),
+            **({_PENDING: True} if plan.is_pending else {}),
+        },
         "tags": list(dict.fromkeys(tag for s in sources for tag in s.tags)),
-        "consolidation_method": "heuristic",
+        "consolidation_method": plan.method,
         "reuse_count": sum(s.reused_count for s in new) + sum(row.reuse_count for row in held),
         "last_accessed_at": max((time for time in accessed if time is not None), default=None),
         "importance": max(s.importance for s in sources),

@@ -2,53 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from uuid import UUID
 
-from consolidation_pipeline.core.extraction import extract_patterns
-from consolidation_pipeline.core.gates import judge_pattern
-from consolidation_pipeline.llm.prompts.pattern import PatternReply, pattern_prompt
-from consolidation_pipeline.service.abstracting import Formed, Group, Outcome, PlannedAbstraction, form_abstractions
-from consolidation_pipeline.service.asking import Question, ask_outcomes
-from consolidation_pipeline.service.extracting import extract_outcomes
+from consolidation_pipeline.service.abstracting import Formed, form_abstractions
+from consolidation_pipeline.service.authoring import PATTERN, author_of
+from consolidation_pipeline.service.covering import Outline
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.abstractions import load_units
+from consolidation_pipeline.store.abstractions import load_leaves
 from consolidation_pipeline.store.graph import Member, load_clusters
 
 
 def form_patterns(run: ProjectRun) -> Formed:
     """A pattern of every pattern group that none covers yet; a grown group updates its pattern.
 
-    Nothing is made while ``summarize`` is off, and by a run that carries out a plan, which names no patterns.
+    Nothing is made while ``summarize`` is off; a run that carries out a plan makes those of the plan.
 
     Raises:
         ConflictError: a pattern changed meanwhile; what was written before stays.
     """
-    if not run.options.summarize or run.plan is not None:
+    if not run.options.summarize:
         return Formed()
-    groups, changed = load_pattern_groups(run)
-
-    def author(plans: Sequence[PlannedAbstraction]) -> Iterator[Sequence[Outcome]]:
-        boilerplate = run.calibration.boilerplate if run.calibration else ()
-        if run.options.llm_model is None:
-            return extract_outcomes(groups, plans, extract_patterns, boilerplate=boilerplate, needs_review=False)
-        question = Question(pattern_prompt, PatternReply, judge_pattern)
-        return ask_outcomes(run, groups, plans, question, boilerplate=boilerplate)
-
-    return replace(form_abstractions(run, "pattern", groups, author), changed=changed)
-
-
-def load_pattern_groups(run: ProjectRun) -> tuple[list[Group], int]:
-    """The pattern groups as they were formed, and how many are left out because a unit is not active any more."""
     with run.engine.connect() as connection:
         clusters = load_clusters(connection, run.project.id, "pattern")
-        units = load_units(connection, [m.member_id for members in clusters.values() for m in members])
-    whole = {key: members for key, members in clusters.items() if all(m.member_id in units for m in members)}
-    groups = [
-        Group(key, tuple(units[m.member_id] for m in _nearest_first(members)), _cohesion(members))
-        for key, members in whole.items()
+        leaves = load_leaves(connection, [m.member_id for members in clusters.values() for m in members])
+    outlines = outline_groups(clusters, leaves)
+    formed = form_abstractions(run, PATTERN.name, outlines, author_of(run, PATTERN))
+    return replace(formed, changed=formed.changed + len(clusters) - len(outlines))
+
+
+def outline_groups(clusters: Mapping[str, Sequence[Member]], leaves: Mapping[UUID, Collection[UUID]]) -> list[Outline]:
+    """The pattern groups, those left out of which a unit is not active any more.
+
+    ``clusters``: members by cluster key; ``leaves``: the raw memories behind each active unit.
+    """
+    return [
+        Outline(
+            key,
+            tuple(m.member_id for m in _nearest_first(members)),
+            frozenset(leaf for m in members for leaf in leaves[m.member_id]),
+            _cohesion(members),
+        )
+        for key, members in clusters.items()
+        if all(m.member_id in leaves for m in members)
     ]
-    return groups, len(clusters) - len(whole)
 
 
 def _nearest_first(members: Sequence[Member]) -> list[Member]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
 
 import numpy as np
 
 from consolidation_pipeline.core import clustering
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, cluster_key
-from consolidation_pipeline.core.extraction import extract_principles
-from consolidation_pipeline.core.gates import judge_principle
 from consolidation_pipeline.core.similarity import similarity_join
-from consolidation_pipeline.llm.prompts.principle import PrincipleReply, principle_prompt
-from consolidation_pipeline.service.abstracting import Formed, Group, Outcome, PlannedAbstraction, form_abstractions
-from consolidation_pipeline.service.asking import Question, ask_outcomes
-from consolidation_pipeline.service.extracting import extract_outcomes
+from consolidation_pipeline.service.abstracting import Formed, form_abstractions
+from consolidation_pipeline.service.authoring import PRINCIPLE, author_of
+from consolidation_pipeline.service.covering import Outline
 from consolidation_pipeline.service.nodes import centered
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.store.abstractions import UnitRow, list_active, load_unit_vectors, load_units
+from consolidation_pipeline.store.abstractions import ActiveRow, list_active, load_unit_vectors
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -28,40 +26,39 @@ FEWEST_PATTERNS = 3
 def form_principles(run: ProjectRun) -> Formed:
     """A principle of every group of patterns that none covers yet; without a model a person looks at it first.
 
-    Nothing is made while ``summarize`` is off, and by a run that carries out a plan, which names no principles.
+    Nothing is made while ``summarize`` is off; a run that carries out a plan makes those of the plan.
 
     Raises:
         ConflictError: a principle changed meanwhile; what was written before stays.
     """
-    if not run.options.summarize or run.plan is not None:
+    if not run.options.summarize:
         return Formed()
-    groups = group_patterns(run)
-
-    def author(plans: Sequence[PlannedAbstraction]) -> Iterator[Sequence[Outcome]]:
-        boilerplate = run.calibration.boilerplate if run.calibration else ()
-        if run.options.llm_model is None:
-            return extract_outcomes(groups, plans, extract_principles, boilerplate=boilerplate, needs_review=True)
-        question = Question(principle_prompt, PrincipleReply, judge_principle)
-        return ask_outcomes(run, groups, plans, question, boilerplate=boilerplate)
-
-    return form_abstractions(run, "principle", groups, author)
+    return form_abstractions(run, PRINCIPLE.name, group_patterns(run), author_of(run, PRINCIPLE))
 
 
-def group_patterns(run: ProjectRun) -> list[Group]:
-    """The active patterns by average linkage at ``t_principle``, as memories are grouped: centred, within one type."""
+def group_patterns(run: ProjectRun) -> list[Outline]:
+    """The groups of the active patterns."""
     with run.engine.connect() as connection:
-        ids = list_active(connection, run.project.id, "pattern")
+        active = list_active(connection, run.project.id, "pattern")
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
+        ids = [row.id for row in active]
         vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids else {}
-        units = load_units(connection, vectors)
-    patterns = [units[id_] for id_ in ids if id_ in vectors]
+    return group_rows(run, active, vectors)
+
+
+def group_rows(run: ProjectRun, active: Iterable[ActiveRow], vectors: Mapping[UUID, Vectors]) -> list[Outline]:
+    """Patterns by average linkage at ``t_principle``, as memories are grouped: centred, within one type.
+
+    ``active``: by id; those without a plain vector (d,) in ``vectors`` are left out.
+    """
+    patterns = [row for row in active if row.id in vectors]
     if len(patterns) < FEWEST_PATTERNS:
         return []
     x = np.stack([vectors[pattern.id] for pattern in patterns])
     return _group(run, patterns, x if run.calibration is None else centered(x, run.calibration))
 
 
-def _group(run: ProjectRun, patterns: Sequence[UnitRow], x: Vectors) -> list[Group]:
+def _group(run: ProjectRun, patterns: Sequence[ActiveRow], x: Vectors) -> list[Outline]:
     threshold = run.thresholds["t_principle"]
     pairs = similarity_join(x, threshold)
     if not run.options.cross_type:
@@ -72,7 +69,8 @@ def _group(run: ProjectRun, patterns: Sequence[UnitRow], x: Vectors) -> list[Gro
     groups = []
     for number, rows in enumerate(clustering.members_of(labels)):
         # Of equally central ones the smallest id: patterns stand in the order of their ids.
-        central = rows[np.argsort(-found.mean_similarity[rows], kind="stable")]
+        central = [patterns[row] for row in rows[np.argsort(-found.mean_similarity[rows], kind="stable")]]
+        leaves = frozenset(leaf for pattern in central for leaf in pattern.leaves)
         key = cluster_key([patterns[row].id for row in rows], ALGORITHM_VERSION)
-        groups.append(Group(key, tuple(patterns[row] for row in central), float(found.mean[number])))
+        groups.append(Outline(key, tuple(pattern.id for pattern in central), leaves, float(found.mean[number])))
     return groups

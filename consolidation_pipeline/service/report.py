@@ -10,6 +10,7 @@ from consolidation_pipeline.service.archiving import how_to_archive
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.jobs import get_job
+from consolidation_pipeline.store.llm_calls import sum_job
 from consolidation_pipeline.store.statistics import ProjectCounts, count_project
 
 
@@ -27,12 +28,13 @@ def write_report(run: ProjectRun) -> Report:
     with run.engine.connect() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
-    own = _describe_run(job)
+        spent = sum_job(connection, run.job_id)
+    own = _describe_run(job) | {"run_cost_usd": float(spent.usd), "run_tokens": spent.tokens}
     markdown = _markdown(run.project.slug, counts, own, run.options.schedule)
     return Report(counts, describe_counts(counts) | own, markdown)
 
 
-def _describe_run(job: Row[Any] | None) -> dict[str, int]:
+def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
     """What the run itself did so far; zeros when its job is gone."""
     if job is None:
         return dict.fromkeys(("memories_merged", "memories_archived", "held_back"), 0)
@@ -63,7 +65,7 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
     }
 
 
-def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, int], schedule: str) -> str:
+def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, Any], schedule: str) -> str:
     reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
     types = "\n".join(f"| {name} | {number} |" for name, number in counts.by_type.items()) or "| none | 0 |"
     held_back = f"{own['held_back']}: {how_to_archive(slug)}" if own["held_back"] else "0"
@@ -81,7 +83,8 @@ def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, int], schedule
 | held back, too many to be archived unasked | {held_back} |
 | groups a person should look at | {counts.suggest_groups} |
 | groups on one topic | {counts.pattern_groups} |
-| spent on models | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
+| spent on models by this run | ${own["run_cost_usd"]:.4f} ({own["run_tokens"]} tokens) |
+| spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
 | next run | `{schedule}` UTC, or when enough new memories have come |
 
 | active memories of type | |

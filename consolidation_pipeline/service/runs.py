@@ -19,15 +19,18 @@ from uuid import UUID
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.core.profiles import resolve_thresholds
-from consolidation_pipeline.embed import Embedder, load_embedder
-from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
+from consolidation_pipeline.embed import Embedder, is_local
+from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.recovery import DIED
+from consolidation_pipeline.service.spending import open_embedder
+from consolidation_pipeline.service.stopping import note_stop
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.calibrations import Calibration, describe_versions, load_calibration
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.llm_calls import JobSpending, sum_job
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.statistics import count_raw, fingerprint
 
@@ -41,6 +44,9 @@ PHASES = (
     "merged_memories",
     "patterns",
     "principles",
+    "playbook_entries",
+    "semantic_summaries",
+    "procedural_profile",
     "decay_scores",
     "archived_memories",
     "consolidation_report",
@@ -52,6 +58,7 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "decay": ("decay_scores",),
     "associate": ("associations",),
     "forget": ("decay_scores", "archived_memories"),
+    "summarize": ("embedding_matrix", "semantic_summaries", "procedural_profile"),
 }
 # In an order that agrees with every job's.
 ALL_PHASES = ("associations", *PHASES)
@@ -70,11 +77,14 @@ class Phase:
 
 @dataclass(frozen=True)
 class Decisions:
-    """What a plan decided, as of an instant: the digest of each merge and the policy of each archiving, by id."""
+    """What a plan decided, as of an instant, by id: the digest of each merge, the policy of each archiving, and the
+    digest of each pattern, principle and playbook entry.
+    """
 
     as_of: datetime
     merges: Mapping[str, str]
     archives: Mapping[str, str]
+    knowledge: Mapping[str, str]
 
 
 @dataclass
@@ -83,7 +93,9 @@ class ProjectRun:
 
     ``job``: name of the job that runs, of which ``planned`` are the phases. ``raw_counts``: memories in all and
     archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
-    something to the next one. ``plan``: the decisions it carries out, and no others; None = all that it finds.
+    something to the next one; ``stopped``: what ended before its time, see :func:`stopping.note_stop`. ``plan``: the
+    decisions it carries out, and no others; None = all that it finds. ``trigger_type``: a person (manual), a schedule
+    or a threshold asked for it.
     """
 
     engine: Engine
@@ -100,23 +112,39 @@ class ProjectRun:
     cancelled: bool = False
     archived: int = 0
     unfinished: bool = False
+    stopped: list[dict[str, str]] = field(default_factory=list)
     plan: Decisions | None = None
+    trigger_type: str = "manual"
 
     @property
     def as_of(self) -> datetime:
         """The instant by which it is decided what is old: the plan's, else the run's own."""
         return self.now if self.plan is None else self.plan.as_of
 
+    def may_write(self, id_: UUID) -> bool:
+        """Whether a pattern, principle or playbook entry may be written: with a plan, those of the plan."""
+        return self.plan is None or str(id_) in self.plan.knowledge
+
     @cached_property
     def embedder(self) -> Embedder:
-        """The project's embedding model, loaded when the first phase needs it."""
-        return load_embedder(self.options.embedding_model)
+        """The project's embedding model, loaded when the first phase needs it; a paid one pays within the budgets."""
+        return open_embedder(self.engine, self.project, self.options, self.job_id)
+
+    @property
+    def pays(self) -> bool:
+        """Whether the project has a model that may have to be paid for."""
+        return self.options.llm_model is not None or not is_local(self.options.embedding_model)
 
     @cached_property
     def calibration(self) -> Calibration | None:
         """The newest snapshot of the project and model; the phase that takes a new one puts it here."""
         with self.engine.connect() as connection:
             return load_calibration(connection, self.project.id, self.embedder.name)
+
+    @property
+    def boilerplate(self) -> frozenset[str]:
+        """Sentences that repeat across the project and say nothing about a group."""
+        return frozenset(self.calibration.boilerplate) if self.calibration is not None else frozenset()
 
     @property
     def thresholds(self) -> dict[str, float]:
@@ -132,18 +160,21 @@ class ProjectRun:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
-        """Record a phase on the job row: done, failed, or cut off by an interrupt."""
-        outcome, began = Phase(), time.monotonic()
+        """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt."""
+        outcome, began, spent = Phase(), time.monotonic(), self._sum_spending()
         try:
             yield outcome
         except Exception as error:
             self.failed.append(name)
+            if isinstance(error, BudgetExhaustedError):
+                note_stop(self, name, error)
             self._note_failure(name, _in_words(error))
             raise
         except BaseException:
             self.cancelled = True
             raise
         self.completed.append(name)
+        outcome.metrics |= self._describe_spending(spent)
         with self.engine.begin() as connection:
             jobs.record_phase(
                 connection,
@@ -153,6 +184,25 @@ class ProjectRun:
                 metrics={**outcome.metrics, "seconds": round(time.monotonic() - began, 3)},
                 counters=outcome.counters,
             )
+
+    def _sum_spending(self) -> JobSpending | None:
+        if not self.pays:
+            return None
+        with self.engine.connect() as connection:
+            return sum_job(connection, self.job_id)
+
+    def _describe_spending(self, before: JobSpending | None) -> dict[str, Any]:
+        """What a phase spent, under stable names; nothing in a project without a model to pay for."""
+        after = self._sum_spending()
+        if before is None or after is None:
+            return {}
+        spent = after - before
+        return {
+            "llm/cost_usd": float(spent.usd),
+            "llm/tokens": spent.tokens,
+            "llm/calls": spent.calls,
+            "llm/cached": spent.cached,
+        }
 
     def _note_failure(self, name: str, error: str) -> None:
         try:
@@ -208,6 +258,7 @@ def open_run(
             counts = _count_raw(connection, project)
         now = datetime.now(UTC)
         run = ProjectRun(engine, project, options, job_id, job, planned, now, triggered_by, counts, plan=plan)
+        run.trigger_type = trigger_type
         try:
             yield run
         except Exception as error:
@@ -293,7 +344,7 @@ def read_decisions(scope: Mapping[str, Any]) -> Decisions | None:
     plan = scope.get("plan")
     if plan is None:
         return None
-    return Decisions(datetime.fromisoformat(plan["as_of"]), plan["merges"], plan["archives"])
+    return Decisions(datetime.fromisoformat(plan["as_of"]), plan["merges"], plan["archives"], plan["knowledge"])
 
 
 def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
@@ -312,7 +363,8 @@ def _end(run: ProjectRun, status: str, error: str | None) -> None:
                 and not run.unfinished
                 and _count_raw(connection, run.project) == (memories, archived + run.archived)
             )
-            metrics = {"state": _state(connection, run.project, run.options, run.now)} if seen_all else {}
+            metrics: dict[str, Any] = {"stopped": run.stopped} if run.stopped else {}
+            metrics |= {"state": _state(connection, run.project, run.options, run.now)} if seen_all else {}
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
         # The database went away: the row stays `running` without a lock, and the next run marks it failed.

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID
 
+from consolidation_pipeline.core.compression import is_summary_due
 from consolidation_pipeline.core.triggers import Due, is_due, is_nightly_due
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
@@ -43,6 +44,13 @@ def is_threshold_due(backlog: Backlog, options: ConsolidationOptions) -> Due:
 def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
     """Anything new, or too many active memories."""
     return is_nightly_due(backlog.active, backlog.new, threshold=options.active_threshold)
+
+
+def is_ripe_for_summary(backlog: Backlog, options: ConsolidationOptions) -> Due:
+    """Enough memories without a summary, or the end of a session in which some were written."""
+    if not options.summarize:
+        return Due(False, "summarize is off")
+    return is_summary_due(backlog.unsummarized, session_ended=backlog.session_ended)
 
 
 def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
-from uuid import UUID
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import embedding_text
+from consolidation_pipeline.store.ledger import Author, Change, update_rows
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
-from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
+
+# What ``details`` say of a pattern or principle that a person approved, until it is worded anew.
+APPROVED = "approved"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,14 +41,21 @@ class UnitRow:
 
 _FILES = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
 _SHARED = f"success, importance, tags, {_FILES}, language::text AS language, learned_at, last_accessed_at"
+_RAW = f"FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated"
+_DERIVED = f"FROM {SCHEMA}.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL"
+_LEAVES = f"SELECT id, ARRAY[id] AS leaves {_RAW} UNION ALL SELECT id, source_memory_ids {_DERIVED}"
 _UNITS = f"""
     SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, memory_type, NULL AS pattern_type, {_SHARED},
-        ARRAY[id] AS leaves
-    FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated
+        ARRAY[id] AS leaves {_RAW}
     UNION ALL
-    SELECT id, kind, ARRAY[content], memory_type, pattern_type, {_SHARED}, source_memory_ids
-    FROM {SCHEMA}.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL
+    SELECT id, kind, ARRAY[content], memory_type, pattern_type, {_SHARED}, source_memory_ids {_DERIVED}
 """
+
+
+def load_leaves(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID, ...]]:
+    """The raw memories behind each of the units, or patterns, that are active, by id."""
+    rows = connection.execute(text(_LEAVES), {"ids": list(ids)})
+    return {row.id: tuple(row.leaves) for row in rows}
 
 
 def load_units(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, UnitRow]:
@@ -76,36 +87,77 @@ def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, d
     return dict(zip(to_uuids(found), vectors, strict=True))
 
 
-def list_active(connection: Connection, project_id: UUID, kind: str) -> list[UUID]:
-    """Ids of the active consolidated memories of a kind, ascending."""
+class ActiveRow(NamedTuple):
+    """What grouping asks of a pattern; ``leaves``: its raw memories."""
+
+    id: UUID
+    memory_type: str
+    leaves: list[UUID]
+
+
+def list_active(connection: Connection, project_id: UUID, kind: str) -> list[ActiveRow]:
+    """The active consolidated memories of a kind, by id."""
     query = (
-        f"SELECT id FROM {SCHEMA}.consolidated_memories "
+        f"SELECT id, memory_type, source_memory_ids FROM {SCHEMA}.consolidated_memories "
         "WHERE project_id = :project AND kind = :kind AND retired_at IS NULL ORDER BY id"
     )
-    return list(connection.scalars(text(query), {"project": project_id, "kind": kind}))
+    return [ActiveRow(*row) for row in connection.execute(text(query), {"project": project_id, "kind": kind})]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Held:
-    """A pattern or principle there is. ``members``: the raw memories of a pattern, the patterns of a principle."""
+    """A pattern or principle there is.
+
+    ``members``: the raw memories of a pattern, the patterns of a principle; ``leaves``: its raw memories.
+    ``is_put_away``: a person dismissed or archived it; ``is_kept``: one pinned or approved it, or undid that another
+    one took its place.
+    """
 
     id: UUID
     version: int
     cluster_key: str
     members: frozenset[UUID]
+    leaves: frozenset[UUID]
     is_active: bool
+    is_put_away: bool
+    is_kept: bool
+
+
+_BROUGHT_BACK = f"""EXISTS (
+    SELECT 1 FROM {SCHEMA}.consolidation_changes r WHERE r.entity_id = c.id AND r.reverts_scope = 'group'
+        AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)"""
+_HELD = f"""
+    SELECT id, version, cluster_key, {{members}} AS members, source_memory_ids AS leaves,
+        retired_at IS NULL AS is_active, archive_reason IS NOT NULL AS is_put_away,
+        retired_at IS NULL AND (pinned OR details ? '{APPROVED}' OR {_BROUGHT_BACK}) AS is_kept
+    FROM {SCHEMA}.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id
+"""
+_PARENTS = f"ARRAY(SELECT parent_id FROM {SCHEMA}.memory_lineage l WHERE l.child_id = c.id)"
 
 
 def load_held(connection: Connection, project_id: UUID, kind: str) -> list[Held]:
     """Every pattern or principle of a project, retired ones too, by id."""
-    members = "source_memory_ids"
-    if kind == "principle":
-        members = f"ARRAY(SELECT parent_id FROM {SCHEMA}.memory_lineage l WHERE l.child_id = c.id)"
-    rows = connection.execute(
-        text(
-            f"SELECT id, version, cluster_key, {members} AS members, retired_at IS NULL "
-            f"FROM {SCHEMA}.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id"
-        ),
-        {"project": project_id, "kind": kind},
-    ).tuples()
-    return [Held(id_, version, key, frozenset(found), active) for id_, version, key, found, active in rows]
+    query = _HELD.format(members=_PARENTS if kind == "principle" else "source_memory_ids")
+    rows = connection.execute(text(query), {"project": project_id, "kind": kind}).mappings()
+    return [Held(**{**row, "members": frozenset(row["members"]), "leaves": frozenset(row["leaves"])}) for row in rows]
+
+
+def supersede_rows(
+    connection: Connection, author: Author, superseded: Sequence[tuple[Held, UUID]], *, operation: str, now: datetime
+) -> None:
+    """Retire rows in favour of the one with the id beside each, every one as a group of its own.
+
+    Raises:
+        ConflictError: a row changed since it was read.
+    """
+    changes = [
+        Change(
+            row.id,
+            uuid4(),
+            {"superseded_by_id": successor, "retired_at": now},
+            row.version,
+            "its group is no more, and all of its memories are in newer groups",
+        )
+        for row, successor in superseded
+    ]
+    update_rows(connection, author, consolidated_memories, changes, operation=operation)

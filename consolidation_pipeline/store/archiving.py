@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
@@ -16,6 +16,7 @@ from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.core.retention import Units
 from consolidation_pipeline.store.ledger import LEDGERED, Author, Change, update_rows
 from consolidation_pipeline.store.memories import lock_rows
+from consolidation_pipeline.store.references import is_twin
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.vectors_io import Ids, load_columns, to_uuids
 
@@ -61,7 +62,7 @@ _BROUGHT_BACK = f"""
     origins AS (
         SELECT id FROM brought UNION
         SELECT source::uuid FROM brought b JOIN {SCHEMA}.consolidation_changes c
-            ON c.entity_id = b.id AND c.seq < b.seq,
+            ON c.entity_id = b.id AND c.seq < b.seq AND c.new_state ->> 'kind' = 'merged',
             jsonb_array_elements_text(c.new_state -> 'source_memory_ids') AS source)
     SELECT coalesce(m.consolidated_into_id, o.id) AS id
     FROM origins o LEFT JOIN {SCHEMA}.task_memories m ON m.id = o.id
@@ -159,19 +160,24 @@ def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Hel
     return {row.id: Held(*row) for row in rows}
 
 
-def find_twins(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Of the merged memories with ``ids``, those that another one repeats word for word, active or among them."""
-    merged = f"{SCHEMA}.consolidated_memories"
+class Twin(NamedTuple):
+    """What stands in the place of a memory, and of which kind both are."""
+
+    id: UUID
+    kind: str
+
+
+def find_twins(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Twin]:
+    """Of the consolidated memories with ``ids``, those whose place another one has, active or among them."""
+    table = f"{SCHEMA}.consolidated_memories"
     rows = connection.execute(
         text(
-            f"SELECT DISTINCT ON (m.id) m.id, twin.id FROM {merged} m JOIN {merged} twin ON twin.id <> m.id "
-            "AND twin.project_id = m.project_id AND twin.memory_type = m.memory_type "
-            "AND twin.normalized_hash = m.normalized_hash WHERE m.id = ANY(:ids) AND m.kind = 'merged' "
-            "AND twin.kind = 'merged' AND (twin.retired_at IS NULL OR twin.id = ANY(:ids)) ORDER BY m.id, twin.id"
+            f"SELECT DISTINCT ON (m.id) m.id, twin.id, twin.kind FROM {table} m JOIN {table} twin ON {is_twin('m')} "
+            "WHERE m.id = ANY(:ids) AND (twin.retired_at IS NULL OR twin.id = ANY(:ids)) ORDER BY m.id, twin.id"
         ),
         {"ids": list(ids)},
     )
-    return {row[0]: row[1] for row in rows}
+    return {row[0]: Twin(*row[1:]) for row in rows}
 
 
 @dataclass(frozen=True)

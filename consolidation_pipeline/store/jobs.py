@@ -16,6 +16,10 @@ from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.store.schema import LIVE_JOB_STATUSES, SCHEMA, consolidation_jobs, projects
 
 _JOBS = f"{SCHEMA}.consolidation_jobs"
+# What a job spent by now; who ends it may not be who ran it.
+_SPENT = f"""(SELECT jsonb_build_object('cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
+    'tokens', coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint,
+    'calls', count(*) FILTER (WHERE llm_calls.status <> 'cached')) FROM {SCHEMA}.llm_calls WHERE job_id = :job)"""
 _LOCK = "hashtextextended('consolidation:project:' || CAST(:project AS text), 0)"
 
 
@@ -199,13 +203,14 @@ def finish_job(
     error: str | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> bool:
-    """pending or running -> ``status``; writes the event too. False when the job had ended before."""
+    """pending or running -> ``status``, with what it spent; writes the event too. False when it had ended before."""
     row = connection.execute(
         text(
             f"UPDATE {_JOBS} SET status = :status, completed_at = now(), "
             "duration_seconds = extract(epoch FROM now() - coalesce(started_at, now())), "
             "progress = CASE WHEN :status = 'completed' THEN 1 ELSE progress END, "
-            "error_message = coalesce(error_message, :error), metrics = metrics || CAST(:metrics AS jsonb) "
+            "error_message = coalesce(error_message, :error), "
+            f"metrics = metrics || CAST(:metrics AS jsonb) || {_SPENT} "
             "WHERE id = :job AND status IN ('pending', 'running') RETURNING project_id, metrics"
         ),
         {"job": job_id, "status": status, "error": error, "metrics": json.dumps(dict(metrics or {}))},

@@ -46,18 +46,22 @@ class Source:
 _OPEN_GROUPS = f"""
     SELECT c.cluster_key, array_agg(c.member_id ORDER BY c.is_representative DESC, c.member_id) AS members
     FROM {SCHEMA}.memory_clusters c LEFT JOIN {SCHEMA}.task_memories m ON m.id = c.member_id AND m.archived_at IS NULL
+        LEFT JOIN {SCHEMA}.consolidated_memories waiting
+            ON waiting.id = m.consolidated_into_id AND waiting.details ? CAST(:pending AS text)
     WHERE c.project_id = :project AND c.tier = 'merge' GROUP BY c.cluster_key
     HAVING count(m.consolidated_into_id) < count(*) OR count(DISTINCT m.consolidated_into_id) > 1
+        OR count(waiting.id) > 0
     ORDER BY c.cluster_key
 """
 
 
-def load_open_groups(connection: Connection, project_id: UUID) -> dict[str, list[UUID]]:
+def load_open_groups(connection: Connection, project_id: UUID, *, pending: str | None = None) -> dict[str, list[UUID]]:
     """The merge groups that are not one merged memory yet: cluster key -> members, the representative first.
 
-    Groups of which a member is gone or archived are among them.
+    Groups of which a member is gone or archived are among them. ``pending``: those whose merged memory has this key in
+    its ``details`` as well.
     """
-    rows = connection.execute(text(_OPEN_GROUPS), {"project": project_id})
+    rows = connection.execute(text(_OPEN_GROUPS), {"project": project_id, "pending": pending})
     return {row.cluster_key: row.members for row in rows}
 
 
@@ -93,11 +97,11 @@ def load_source_vectors(connection: Connection, ids: Sequence[UUID], dimension: 
 
 @dataclass(frozen=True)
 class Edge:
-    """One edge of lineage: what the row was made from, and how similar it is to it."""
+    """One edge of lineage: what the row was made from, and how similar it is to it; None = in another model."""
 
     parent_id: UUID
     parent_kind: str
-    similarity: float
+    similarity: float | None
 
 
 @dataclass(frozen=True, kw_only=True)

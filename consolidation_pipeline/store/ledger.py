@@ -5,8 +5,10 @@ Every insert, update and delete of a ledgered table goes through here and leaves
 one statement per table, whatever their number.
 
 An image of an insert or delete is the whole row; of an update, the columns that were written. Images of consolidated
-memories carry their ``files`` and ``lineage`` too, so one image restores the whole. Caches that the next run computes
-anew (relevance, graph version) are left out of images.
+memories carry their ``files`` and ``lineage`` too, so one image restores the whole. Which summary a raw memory is in
+(``summarized_into_id``) belongs to the summary in the same way: it follows from its lineage and is set and cleared with
+it, so that a summary does not stand in the way of undoing what was done to its memories before. Caches that the next
+run computes anew (relevance, graph version) are left out of images.
 """
 
 from __future__ import annotations
@@ -153,6 +155,42 @@ def forget_comparisons(connection: Connection, merged: str) -> None:
     )
 
 
+def mark_summarized(connection: Connection, summaries: str) -> None:
+    """Have the raw memories say which of the summaries, whose ids the query ``summaries`` selects, they are in now.
+
+    Those in the lineage of a summary are in it; those that were in one that is gone are in none any more.
+
+    Raises:
+        ConflictError: a memory is in another summary by now.
+    """
+    ids = {"ids": list(connection.scalars(text(summaries)))}
+    if not ids["ids"]:
+        return
+    told = (
+        f"SELECT l.parent_id AS id, l.child_id AS summary FROM {SCHEMA}.memory_lineage l "
+        "WHERE l.child_id = ANY(:ids) AND l.parent_kind = 'raw'"
+    )
+    refuse(
+        connection,
+        f"SELECT m.id FROM ({told}) told JOIN {task_memories} m USING (id) "
+        "WHERE m.summarized_into_id <> told.summary AND m.summarized_into_id <> ALL(:ids)",
+        "is in another summary by now: roll that back first",
+        **ids,
+    )
+    chosen = (
+        f"SELECT m.id, told.summary FROM {task_memories} m LEFT JOIN told USING (id) WHERE m.id IN ("
+        f"SELECT id FROM told UNION SELECT id FROM {task_memories} WHERE summarized_into_id = ANY(:ids)) "
+        "ORDER BY m.id FOR NO KEY UPDATE OF m"
+    )
+    connection.execute(
+        text(
+            f"WITH told AS MATERIALIZED ({told}), chosen AS MATERIALIZED ({chosen}) "
+            f"UPDATE {task_memories} t SET summarized_into_id = c.summary FROM chosen c WHERE t.id = c.id"
+        ),
+        ids,
+    )
+
+
 def _next_version(entity: str, at_least: str) -> str:
     """SQL of a version the row never had: rollback takes versions back, so counting on would give one out twice."""
     highest = f"SELECT max(c.version_after) FROM {SCHEMA}.consolidation_changes c WHERE c.entity_id = {entity}"
@@ -260,6 +298,7 @@ def _write_parts(connection: Connection, table: Table, parts: Iterable[str], *, 
         if replace:
             connection.execute(text(f"DELETE FROM {SCHEMA}.memory_lineage l USING staged s WHERE l.child_id = s.id"))
         connection.execute(text(lineage_insert("s.project_id, s.id", "staged s", "s.lineage")))
+        mark_summarized(connection, f"SELECT t.id FROM {table} t JOIN staged s USING (id) WHERE t.kind = 'summary'")
 
 
 def _append(

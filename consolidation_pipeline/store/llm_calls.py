@@ -109,9 +109,13 @@ def reserve_call(
 
 
 def _load_attempts(connection: Connection, project_id: UUID, job_id: UUID, prompt_hash: str) -> Any:
-    """Calls of the job for the prompt, the newest one's error, and whether the project has an accepted reply."""
+    """Calls of the job for the prompt, the newest one's error, and whether the project has an accepted reply.
+
+    A call that was settled without a reply to keep, as those of embedding models are, may be made again.
+    """
     query = f"""
-        SELECT count(*) FILTER (WHERE job_id = :job AND status <> 'cached') AS attempts,
+        SELECT count(*) FILTER (WHERE job_id = :job AND status <> 'cached'
+                AND NOT (status = 'settled' AND response IS NULL)) AS attempts,
             coalesce(bool_or(status = 'settled' AND response IS NOT NULL), false) AS accepted,
             (array_agg(error_message ORDER BY created_at DESC) FILTER (WHERE job_id = :job))[1] AS last_error
         FROM {_CALLS} WHERE project_id = :project AND prompt_hash = :hash
@@ -154,17 +158,38 @@ def sum_spending(connection: Connection, project_id: UUID, job_id: UUID) -> Spen
     return Spent(row.run, row.day, int(row.tokens))
 
 
-def sum_job_cost(connection: Connection, job_id: UUID, purpose: str) -> Decimal:
-    """US dollars that a job spent on a purpose, refused replies included; calls that are not settled as reserved."""
+@dataclass(frozen=True)
+class JobSpending:
+    """What a job spent: US dollars, tokens, calls made, and replies ``cached``, which were taken from the cache."""
+
+    usd: Decimal
+    tokens: int
+    calls: int
+    cached: int
+
+    def __sub__(self, before: JobSpending) -> JobSpending:
+        """What was spent since ``before``."""
+        return JobSpending(
+            self.usd - before.usd, self.tokens - before.tokens, self.calls - before.calls, self.cached - before.cached
+        )
+
+
+def sum_job(connection: Connection, job_id: UUID) -> JobSpending:
+    """What a job spent so far, refused replies included; calls that are not settled count as reserved."""
     query = f"""
-        SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) FROM {_CALLS}
-        WHERE job_id = :job AND purpose = :purpose
+        SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS usd,
+            coalesce(sum(prompt_tokens::bigint + completion_tokens), 0) AS tokens,
+            count(*) FILTER (WHERE status <> 'cached') AS calls, count(*) FILTER (WHERE status = 'cached') AS cached
+        FROM {_CALLS} WHERE job_id = :job
     """
-    return Decimal(connection.execute(text(query), {"job": job_id, "purpose": purpose}).scalar_one())
+    row = connection.execute(text(query), {"job": job_id}).one()
+    return JobSpending(Decimal(row.usd), int(row.tokens), row.calls, row.cached)
 
 
 def settle_call(connection: Connection, call_id: UUID, *, bill: Bill | None, response: Any) -> None:
-    """Record an accepted reply (JSON values) and what it cost; None = not known, the reservation stands.
+    """Record an accepted reply and what it cost; ``bill`` None = not known, the reservation stands.
+
+    ``response``: the reply as JSON values, for the cache; None = one that is not kept.
 
     Raises:
         ConflictError: the call is not reserved any more.

@@ -160,6 +160,10 @@ class Unembedded:
     texts: list[str]
     hashes: list[str]
 
+    def select(self, rows: npt.NDArray[np.int64]) -> Unembedded:
+        """Those at the given positions."""
+        return Unembedded(self.ids[rows], [self.texts[at] for at in rows], [self.hashes[at] for at in rows])
+
 
 # The columns of a raw memory that are embedded, as `embedding_text` takes them.
 TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")

@@ -43,20 +43,33 @@ def refuse_dangling(connection: Connection, changed: str) -> None:
     )
 
 
+def is_twin(row: str) -> str:
+    """SQL: the consolidated memory ``twin`` has the place of ``row``, of which only one may be active.
+
+    Merged memories: one for each text and type; patterns and principles: one for each group; one profile a person.
+    """
+    place = (
+        "CASE {0}.kind WHEN 'merged' THEN {0}.memory_type || {0}.normalized_hash "
+        "WHEN 'pattern' THEN {0}.cluster_key WHEN 'principle' THEN {0}.cluster_key "
+        "WHEN 'procedural' THEN coalesce({0}.user_id, '') END"
+    )
+    same = " AND ".join(f"twin.{name} = {row}.{name}" for name in ("project_id", "kind"))
+    return f"twin.id <> {row}.id AND {same} AND {place.format('twin')} = {place.format(row)}"
+
+
 def refuse_twins(connection: Connection, group_id: UUID) -> None:
-    """No merged memory that a group brought back, or its words, may be active beside another one that says the same.
+    """Nothing that a group brought back, or its words, may be active beside another one that has its place.
 
     Raises:
         ConflictError: one would; ``conflicts`` are those that were there.
     """
-    merged = f"{SCHEMA}.consolidated_memories"
+    derived = f"{SCHEMA}.consolidated_memories"
     refuse(
         connection,
-        f"SELECT DISTINCT twin.id FROM {SCHEMA}.consolidation_changes c JOIN {merged} m ON m.id = c.entity_id "
-        f"JOIN {merged} twin ON twin.id <> m.id AND twin.project_id = m.project_id "
-        "AND twin.memory_type = m.memory_type AND twin.normalized_hash = m.normalized_hash "
+        f"SELECT DISTINCT twin.id FROM {SCHEMA}.consolidation_changes c JOIN {derived} m ON m.id = c.entity_id "
+        f"JOIN {derived} twin ON {is_twin('m')} "
         "WHERE c.group_id = :group AND c.new_state ?| ARRAY['retired_at', 'normalized_hash'] "
-        "AND m.kind = 'merged' AND m.retired_at IS NULL AND twin.kind = 'merged' AND twin.retired_at IS NULL",
-        "says the same word for word as a merged memory that would come back: archive it, or roll its merge back first",
+        "AND m.retired_at IS NULL AND twin.retired_at IS NULL",
+        "says the same, or stands for the same group, as one that would come back: archive it, or roll it back first",
         group=group_id,
     )

@@ -16,6 +16,7 @@ from consolidation_pipeline.store.ledger import (
     Author,
     forget_comparisons,
     lineage_insert,
+    mark_summarized,
     refuse,
 )
 from consolidation_pipeline.store.references import refuse_dangling
@@ -168,7 +169,7 @@ def _refuse_changed(connection: Connection, table: Table) -> None:
 
 
 def _revert_parts(connection: Connection, table: Table) -> None:
-    """Files and lineage of the wave as their before-images have them."""
+    """Files and lineage of the wave as their before-images have them, and with these what is in which summary."""
     connection.execute(
         text(f"DELETE FROM {SCHEMA}.memory_files f USING wave w WHERE f.owner_id = w.entity_id AND {_touches('files')}")
     )
@@ -190,6 +191,11 @@ def _revert_parts(connection: Connection, table: Table) -> None:
         )
     )
     connection.execute(text(lineage_insert("w.project_id, w.entity_id", "wave w", "w.previous_state -> 'lineage'")))
+    mark_summarized(
+        connection,
+        f"SELECT w.entity_id FROM wave w LEFT JOIN {table} t ON t.id = w.entity_id "
+        "WHERE coalesce(t.kind, w.new_state ->> 'kind') = 'summary'",
+    )
 
 
 def _touches(part: str) -> str:

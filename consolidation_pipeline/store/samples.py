@@ -34,6 +34,48 @@ def sample_merged(connection: Connection, project_id: UUID, *, limit: int) -> li
     return [MergedSample(*row) for row in rows]
 
 
+@dataclass(frozen=True)
+class Learned:
+    """How much knowledge of a kind a project has, and the surest piece. ``method``: llm, heuristic or hybrid.
+
+    ``sources``: raw memories behind that piece; ``waiting``: how many of the kind wait for a person.
+    """
+
+    kind: str
+    count: int
+    waiting: int
+    content: str
+    method: str
+    sources: int
+
+
+def sample_learned(connection: Connection, project_id: UUID) -> list[Learned]:
+    """Patterns, principles, playbook entries, summaries and profiles, in this order; kinds without any are left out."""
+    rows = connection.execute(
+        text(
+            f"""
+            WITH learned AS (
+                SELECT kind, id, content, consolidation_method AS method, source_count AS sources,
+                    needs_review AS waits, confidence_score AS sure
+                FROM {SCHEMA}.consolidated_memories
+                WHERE project_id = :project AND kind <> 'merged' AND retired_at IS NULL
+                UNION ALL
+                SELECT 'playbook', e.id, e.content, coalesce(c.consolidation_method, 'llm'),
+                    cardinality(e.supporting_memory_ids), e.status = 'review', e.confidence
+                FROM {SCHEMA}.playbook_entries e LEFT JOIN {SCHEMA}.consolidated_memories c ON c.id = e.source_id
+                WHERE e.project_id = :project AND e.status <> 'retired'),
+            counted AS (
+                SELECT *, count(*) OVER one AS count, count(*) FILTER (WHERE waits) OVER one AS waiting
+                FROM learned WINDOW one AS (PARTITION BY kind))
+            SELECT DISTINCT ON (array_position(:kinds, kind)) kind, count, waiting, content, method, sources
+            FROM counted ORDER BY array_position(:kinds, kind), sure DESC NULLS LAST, id
+            """
+        ),
+        {"project": project_id, "kinds": ["pattern", "principle", "playbook", "summary", "procedural"]},
+    )
+    return [Learned(*row) for row in rows]
+
+
 def load_unit_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
     """Main text by id, of raw and consolidated memories alike."""
     query = (

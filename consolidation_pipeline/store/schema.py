@@ -33,6 +33,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, JSONB, REAL, REGCONFIG, TSVECT
 from consolidation_pipeline.core.associations import RELATION_TYPES
 from consolidation_pipeline.core.associations import STATUSES as RELATION_STATUSES
 from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.core.playbook import STATUSES as ENTRY_STATUSES
 
 SCHEMA = "consolidation"
 
@@ -451,7 +452,7 @@ playbook_entries = Table(
     _time("created_at", "When it was promoted."),
     _time("updated_at", "When it last changed."),
     _version(),
-    _one_of("status", ("active", "review", "retired")),
+    _one_of("status", ENTRY_STATUSES),
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
     _unit_interval("confidence"),
     Index("playbook_entries_project_id_idx", "project_id", "status", "priority"),

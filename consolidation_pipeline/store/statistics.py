@@ -10,7 +10,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.core.compression import SESSION_IDLE
 from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline.store.summaries import WAITS
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
         "embedding_model",
         "memory_relations": "id, version, status, confidence",
         "memory_clusters": "tier, cluster_key, member_id",
+        "playbook_entries": "id, version, status, embedding_model",
     }
     union = " UNION ALL ".join(
         f"SELECT '{table}' AS part, count(*) AS rows, "
@@ -132,7 +135,11 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
 
 @dataclass(frozen=True)
 class Backlog:
-    """What the triggers look at. ``new``: active memories that no merging has seen; ``last_job_at``: its last start."""
+    """What the triggers look at. ``new``: active memories that no merging has seen; ``last_job_at``: its last start.
+
+    ``unsummarized``: memories without a summary that came since one was last tried, whatever came of that;
+    ``session_ended``: one ended in which some of them were written.
+    """
 
     slug: str
     consolidation_enabled: bool
@@ -141,10 +148,13 @@ class Backlog:
     new: int
     merged: int
     last_job_at: datetime | None
+    unsummarized: int
+    session_ended: bool
 
 
 def list_backlogs(connection: Connection) -> list[Backlog]:
-    """Every project with its active memories, those that came since its last job, and its merged memories.
+    """Every project with its active memories, those that came since its last job, its merged ones, and what waits for a
+    summary.
 
     A memory without a vector is new whenever it was stored: its import may have begun before the job and ended after.
     """
@@ -161,14 +171,26 @@ def list_backlogs(connection: Connection) -> list[Backlog]:
                 WHERE NOT m.is_archived AND NOT m.is_consolidated GROUP BY m.project_id),
             merged AS (
                 SELECT project_id, count(*) AS merged FROM {SCHEMA}.consolidated_memories
-                WHERE kind = 'merged' AND retired_at IS NULL GROUP BY project_id)
+                WHERE kind = 'merged' AND retired_at IS NULL GROUP BY project_id),
+            tried AS (
+                SELECT project_id, max(started_at) AS at FROM {SCHEMA}.consolidation_jobs
+                WHERE (metrics -> 'semantic_summaries' ->> 'due')::boolean GROUP BY project_id),
+            sessions AS (
+                SELECT t.project_id, count(*) AS waiting,
+                    t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
+                FROM {SCHEMA}.task_memories t LEFT JOIN tried USING (project_id)
+                WHERE {WAITS} AND (tried.at IS NULL OR t.created_at > tried.at) GROUP BY t.project_id, t.session_id),
+            unsummarized AS (
+                SELECT project_id, sum(waiting)::integer AS waiting, bool_or(ended) AS ended FROM sessions
+                GROUP BY project_id)
             SELECT p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
-                coalesce(merged.merged, 0), last.at
+                coalesce(merged.merged, 0), last.at, coalesce(u.waiting, 0), coalesce(u.ended, false)
             FROM {SCHEMA}.projects p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id
-                LEFT JOIN merged ON merged.project_id = p.id
+                LEFT JOIN merged ON merged.project_id = p.id LEFT JOIN unsummarized u ON u.project_id = p.id
             ORDER BY p.slug
             """
-        )
+        ),
+        {"idle": SESSION_IDLE},
     )
     return [Backlog(*row) for row in rows]
 

@@ -37,6 +37,10 @@ def test_the_demo_shows_both_projects_and_changes_nothing_the_second_time(cli: C
     for veto in sample["vetoes"]:
         assert veto["a"] != veto["b"]
         assert veto["conflicts"]
+    learned = {one["kind"]: one for one in sample["learned"]}
+    assert list(learned) == ["pattern", "principle", "playbook", "summary", "procedural"]
+    assert {one["method"] for one in learned.values()} == {"heuristic"}
+    assert learned["playbook"]["waiting"] == learned["playbook"]["count"] > 0
     low, median, high = sample["relevance"]
     assert 0 < low <= median <= high
 
@@ -46,6 +50,8 @@ def test_the_demo_shows_both_projects_and_changes_nothing_the_second_time(cli: C
     assert f"{sample['counts']['consolidated']} memories, reduction" in again.out
     assert f"consolidation rollback {sample['run']['job_id']}" in again.out
     assert "kept apart" in again.out
+    assert "consolidation review list sample" in again.out
+    assert "llm_model=" in again.out
     assert "make dev" in again.out
 
 

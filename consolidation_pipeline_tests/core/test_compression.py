@@ -32,7 +32,7 @@ def test_the_ratio_is_undefined_without_summaries() -> None:
 
 @pytest.mark.parametrize(
     ("waiting", "ended", "due"),
-    [(0, False, False), (49, False, False), (50, False, True), (0, True, False), (1, True, True)],
+    [(0, False, False), (49, False, False), (50, False, True), (0, True, False), (7, True, False), (8, True, True)],
 )
 def test_a_summary_is_due_at_fifty_or_at_the_end_of_a_session(waiting: int, ended: bool, due: bool) -> None:
     answer = is_summary_due(waiting, session_ended=ended)

@@ -35,10 +35,25 @@ def test_evidence_is_monotone_in_all_and_never_adds(a: float, b: float, s: int, 
     assert 0.0 <= low <= high <= max(a, b)
 
 
-def test_three_memories_of_one_session_bear_less_than_three_of_three() -> None:
-    assert weigh_evidence(0.9, 3, 3) == pytest.approx(0.872, abs=1e-3)
-    assert weigh_evidence(0.9, 3, 1) == pytest.approx(0.664, abs=1e-3)
-    assert weigh_evidence(0.9, 3, 3) > T_PROMOTE > weigh_evidence(0.9, 3, 2)
+@settings(deadline=None, max_examples=200)
+@given(SHARES, st.integers(3, 1000), st.integers(3, 1000))
+def test_three_memories_of_three_sessions_keep_a_confidence_to_the_last_bit(c: float, s: int, n: int) -> None:
+    assert weigh_evidence(c, s, n) == c
+
+
+@pytest.mark.parametrize(
+    ("sources", "sessions", "share"), [(3, 2, 0.952), (3, 1, 0.762), (2, 2, 0.907), (1, 1, 0.580), (9, 1, 0.762)]
+)
+def test_fewer_sources_and_sessions_bear_less(sources: int, sessions: int, share: float) -> None:
+    assert weigh_evidence(1.0, sources, sessions) == pytest.approx(share, abs=1e-3)
+    assert weigh_evidence(0.9, sources, sessions) == pytest.approx(0.9 * share, abs=1e-3)
+
+
+def test_the_gates_hold_at_their_exact_values() -> None:
+    assert weigh_evidence(T_PROMOTE, 3, 3) == T_PROMOTE
+    assert weigh_evidence(0.84, 3, 3) == 0.84
+    assert weigh_evidence(0.9, 3, 3) > T_PROMOTE
+    assert weigh_evidence(0.89, 3, 2) < T_PROMOTE
     assert weigh_evidence(0.9, 0, 0) == 0.0
 
 

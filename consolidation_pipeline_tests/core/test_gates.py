@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
-from consolidation_pipeline.core.gates import Fit, Verdict, judge_fit, judge_pattern, judge_principle, judge_promotion
+from consolidation_pipeline.core.evidence import HEURISTIC_CAP
+from consolidation_pipeline.core.gates import (
+    HEURISTIC_REVIEW_FROM,
+    Fit,
+    Verdict,
+    judge_fit,
+    judge_heuristic_promotion,
+    judge_pattern,
+    judge_principle,
+    judge_promotion,
+)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +71,23 @@ def test_promotion_at_a_threshold_of_its_own(confidence: float, t_promote: float
 
 
 @pytest.mark.parametrize(
+    ("confidence", "evidence", "advises", "expected"),
+    [
+        (HEURISTIC_REVIEW_FROM, 3, True, Verdict.REVIEW),
+        (HEURISTIC_REVIEW_FROM - 1e-6, 99, True, Verdict.DISCARD),
+        (HEURISTIC_CAP, 2, True, Verdict.DISCARD),
+        (HEURISTIC_CAP, 3, False, Verdict.DISCARD),
+        (1.0, 99, True, Verdict.REVIEW),
+        (None, 99, True, Verdict.DISCARD),
+    ],
+)
+def test_what_was_made_without_a_model_waits_at_best(
+    confidence: float | None, evidence: int, advises: bool, expected: Verdict
+) -> None:
+    assert judge_heuristic_promotion(confidence, evidence, advises=advises) is expected
+
+
+@pytest.mark.parametrize(
     ("similarity", "expected"),
     [
         (None, Fit.CREATE),
@@ -78,7 +106,8 @@ def test_fit(similarity: float | None, expected: Fit) -> None:
 
 @pytest.mark.parametrize("confidence", [math.nan, -0.1, 1.1])
 def test_what_is_no_confidence_is_refused(confidence: float) -> None:
-    for judge in (judge_pattern, judge_principle, lambda value: judge_promotion(value, 3, False)):
+    heuristic = partial(judge_heuristic_promotion, evidence=3, advises=True)
+    for judge in (judge_pattern, judge_principle, heuristic, lambda value: judge_promotion(value, 3, False)):
         with pytest.raises(ValueError, match="must be from 0 to 1"):
             judge(confidence)
 
@@ -86,5 +115,7 @@ def test_what_is_no_confidence_is_refused(confidence: float) -> None:
 def test_negative_evidence_and_undefined_similarity_are_refused() -> None:
     with pytest.raises(ValueError, match="evidence is -1"):
         judge_promotion(0.9, -1, False)
+    with pytest.raises(ValueError, match="evidence is -1"):
+        judge_heuristic_promotion(0.7, -1, advises=True)
     with pytest.raises(ValueError, match="NaN"):
         judge_fit(math.nan)

@@ -19,7 +19,7 @@ VOCABULARY = """
     60 seconds 30s 1,000 5% src/a.py src/a.py. /etc/hosts C:\\tmp\\x e.g. i.e. No. "quoted text" "Open. Close." "half
     “typographic” `code()` `a. B` ` --flag -v https://example.com/a?b=1. 2024-03-05 March 5 file.ext. Done? … 1. 2) a.
     (see below). 。下一句 E1234 hadoop-tools #12 ... 3.5 GB. twelve retries Why?! x.The $5 'single' don't forget - ```x
-    whether or not
+    whether or not 5 m. 2 min. Then
     """
 WORDS = VOCABULARY.split()
 BLOCK = "```python\nif x_1 == 2:\n\n    run('v3')\n```"
@@ -74,10 +74,22 @@ def split_alike(texts: list[str]) -> bool:
         ("Wait... and see. OK", ["Wait... and see.", "OK"]),
         ("See fig. 3 or no. 5 there. Done.", ["See fig. 3 or no. 5 there.", "Done."]),
         ("Set it to 12. Then go.", ["Set it to 12.", "Then go."]),
+        ("It takes 20 s. The next one waits.", ["It takes 20 s.", "The next one waits."]),
+        ("It costs 5 $. Then stop.", ["It costs 5 $.", "Then stop."]),
+        ("It is 3 m. It works.", ["It is 3 m.", "It works."]),
+        ("Wait (5 min.) `make` runs.", ["Wait (5 min.)", "`make` runs."]),
+        ("It waits 20 ms. Or 3 sec. Then it fails.", ["It waits 20 ms.", "Or 3 sec.", "Then it fails."]),
+        ("It takes 2 min. 30 s. Then go.", ["It takes 2 min. 30 s.", "Then go."]),
+        ("It takes approx. 20 s. of it. Wait.", ["It takes approx. 20 s. of it.", "Wait."]),
+        ("Some time, e.g. 5 s. for each.", ["Some time, e.g. 5 s. for each."]),
+        ("In 2019 J. Smith wrote v. 2 of it.", ["In 2019 J. Smith wrote v. 2 of it."]),
+        ("See Fig. 3 of vol. 12 there.", ["See Fig. 3 of vol. 12 there."]),
+        ("The least is min. 5 of M. Moore.", ["The least is min. 5 of M. Moore."]),
         ("先缓存。再读取。", ["先缓存。", "再读取。"]),
         (f"Before.\n{BLOCK}\nAfter. End", ["Before.", BLOCK, "After.", "End"]),
         ("Text\n```\nopen. Ended\nnever", ["Text", "```\nopen. Ended\nnever"]),
         ("Inline ```x. Y``` stays. Next", ["Inline ```x. Y``` stays.", "Next"]),
+        ("```x below. `code()` ends it.\nNext", ["```x below. `code()` ends it.", "Next"]),
         ("a\r\nb", ["a", "b"]),
     ],
 )

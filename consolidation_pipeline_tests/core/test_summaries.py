@@ -38,6 +38,8 @@ def test_a_summary_covers_the_batch_in_its_order() -> None:
 def test_summaries_of_chunks_are_reduced_by_the_same_rule() -> None:
     chunks = [summarize(BATCH[:4]), summarize(BATCH[4:])]
     assert set(summarize(chunks).split("\n")) <= {line for part in chunks for line in part.split("\n")}
+    assert summarize(chunks).count("\n") == 1
+    assert summarize(chunks, memories=16).count("\n") == 3
 
 
 def test_one_sentence_alone_is_its_own_summary_and_nothing_has_none() -> None:

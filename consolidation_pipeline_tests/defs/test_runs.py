@@ -13,11 +13,16 @@ from sqlalchemy import text
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
-from consolidation_pipeline.defs.sensors import job_status_sensor, new_memories_sensor, projects_sensor
+from consolidation_pipeline.defs.sensors import (
+    job_status_sensor,
+    new_memories_sensor,
+    projects_sensor,
+    unsummarized_memories_sensor,
+)
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.service.importing import import_memories
-from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.jobs import append_job
@@ -101,11 +106,18 @@ def test_materializations_carry_numbers_under_stable_names(
     assert {"memories_in", "pairs_added", "t_merge", "t_suggest", "t_pattern"} <= names["similarity_graph"]
     assert {"merge_groups", "suggest_groups", "pattern_groups", "pairs_vetoed", "map"} <= names["clusters"]
     assert {"memories_merged", "merged_created", "merged_extended"} <= names["merged_memories"]
-    made = {"groups_in", "groups_covered", "groups_discarded", "groups_failed", "llm/cost_usd"}
+    made = {"groups_in", "groups_covered", "groups_discarded", "groups_failed"}
     assert made | {"patterns_created", "patterns_updated", "patterns_needs_review"} <= names["patterns"]
     assert made | {"principles_created", "principles_updated"} <= names["principles"]
+    summarized = {"memories_in", "due", "summaries_created", "chunks", "chunks_failed", "waiting"}
+    assert summarized | {"compression_ratio", "compression_target"} <= names["semantic_summaries"]
+    assert {"summaries_in", "profiles_created", "profiles_updated"} <= names["procedural_profile"]
+    told = {"candidates_in", "entries_promoted", "entries_proposed", "entries_reinforced", "entries_waiting"}
+    assert told <= names["playbook_entries"]
     assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]
-    assert {"memories", "units", "reduction", "llm/cost_usd", "report"} <= names["consolidation_report"]
+    assert {"memories", "units", "reduction", "llm/cost_usd", "llm/run_cost_usd", "report"} <= names[
+        "consolidation_report"
+    ]
 
 
 def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
@@ -119,6 +131,51 @@ def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
     result = materialize(instance, "alpha")
     assert not result.success
     assert [row[:3] for row in job_rows(engine)] == [("failed", "manual", [])]
+
+
+@pytest.mark.parametrize(
+    ("broken", "failed", "done"),
+    [
+        (
+            "ALTER TABLE consolidation.memory_clusters ADD CHECK (tier = 'none')",
+            "clusters",
+            {"semantic_summaries", "procedural_profile"},
+        ),
+        (
+            "ALTER TABLE consolidation.consolidated_memories ADD CHECK (kind <> 'summary')",
+            "semantic_summaries",
+            {"merged_memories", "patterns", "decay_scores", "consolidation_report"},
+        ),
+    ],
+)
+def test_merging_and_summarizing_do_not_wait_for_each_other(
+    engine: Engine,
+    sample: Callable[[str, int], None],
+    instance: dg.DagsterInstance,
+    broken: str,
+    failed: str,
+    done: set[str],
+) -> None:
+    sample("alpha", 60)
+    with engine.begin() as connection:
+        connection.execute(text(broken))
+    assert not materialize(instance, "alpha").success
+    with engine.connect() as connection:
+        row = connection.execute(text("SELECT * FROM consolidation.consolidation_jobs")).one()
+    assert (row.status, row.phases_failed) == ("failed", [failed])
+    assert done <= set(row.phases_completed)
+
+
+def test_memories_without_a_summary_ask_for_one_job(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 60)
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    ticks = [unsummarized_memories_sensor(context), unsummarized_memories_sensor(context)]
+    (request,) = {request.run_key: request for tick in ticks for request in tick.run_requests}.values()
+    result = materialize(instance, "alpha", job="summarize", **request.tags)
+    assert job_rows(engine) == [("completed", "threshold", list(JOB_PHASES["summarize"]), result.run_id)]
+    assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
 
 
 def test_a_disabled_project_is_refused(

@@ -271,16 +271,17 @@ def test_a_blank_text_is_refused_before_anything_is_paid_for(server: OpenAIServe
     assert server.requests == []
 
 
-def test_every_answered_request_is_reported_even_when_its_vectors_are_refused(server: OpenAIServer) -> None:
-    bills: list[Usage] = []
-    embedder = to(server, on_usage=bills.append, sleep=lambda _: None)
-    server.then(failing(500))
-    embedder.embed(numbered(BATCH_TEXTS + 2))
-    assert sorted(bill.tokens for bill in bills) == [6, 3 * BATCH_TEXTS]
-    server.behaviour = embedding(edit=one_missing)
-    with pytest.raises(EmbeddingError):
-        embedder.embed(["three words here"])
-    assert bills[2] == Usage(tokens=3, cost_usd=3 * DOLLARS_PER_TOKEN)
+def test_parts_come_as_they_are_ready_and_before_the_error(server: OpenAIServer, waits: list[float]) -> None:
+    embedder = to(server, sleep=waits.append)
+    refused = "memory number 130"
+    server.behaviour = lambda request: (failing(401) if refused in request.body["input"] else embedding())(request)
+    texts, parts = numbered(3 * BATCH_TEXTS), []
+    with pytest.raises(EmbeddingError, match="told to fail with 401"):
+        parts.extend(embedder.embed_parts(texts))
+    found = {first: len(vectors) for first, vectors in parts}
+    assert found[0] == BATCH_TEXTS
+    assert BATCH_TEXTS not in found
+    assert set(found) <= {0, 2 * BATCH_TEXTS}
 
 
 def test_an_estimate_counts_tokens_and_dollars_without_a_request(

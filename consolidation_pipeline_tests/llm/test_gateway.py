@@ -82,6 +82,19 @@ def test_a_reply_is_a_value_of_the_schema_and_paid_for(
     assert len(provider.requests) == 1
 
 
+@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "openai/our-own-model"])
+def test_the_price_told_before_is_what_is_reserved(
+    provider: OpenAIServer, connect: Connect, ledger: SpendLedger, model: str
+) -> None:
+    gateway, prompts = connect(model=model), [ask_for(1), ask_for(2, max_tokens=900), ask_for(1)]
+    told = gateway.price(prompts, Pattern)
+    assert len(told) == 2
+    assert not provider.requests
+    assert not calls(ledger)
+    gateway.ask_many(prompts, Pattern)
+    assert {row.prompt_hash: row.reserved_usd for row in calls(ledger)} == {key: bill.usd for key, bill in told.items()}
+
+
 def test_a_model_that_takes_a_schema_gets_it_beside_the_prompt(provider: OpenAIServer, gateway: Gateway) -> None:
     gateway.ask(ask_for(), Pattern)
     body = provider.requests[0].body

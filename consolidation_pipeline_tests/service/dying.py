@@ -11,10 +11,10 @@ from uuid import UUID
 
 from sqlalchemy import event
 
-from consolidation_pipeline.service import embedding, importing, merging
+from consolidation_pipeline.service import embedding, importing, merging, summaries
 from consolidation_pipeline.service.importing import Imported, import_memories
 from consolidation_pipeline.service.rollback import roll_back
-from consolidation_pipeline.service.runs import PHASES, open_run
+from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine
 from consolidation_pipeline_tests.service.running import SLUG, STEPS, Pipeline
@@ -57,6 +57,16 @@ def run_and_die(url: str, phase: str, commit: int, when: str) -> None:
                 STEPS[name](run)
 
 
+def summarize_and_die(url: str, api_base: str) -> None:
+    """Ask a model for summaries, until they are to be written."""
+    os.environ |= {"OPENAI_API_BASE": api_base, "OPENAI_BASE_URL": api_base, "OPENAI_API_KEY": "sk-test"}
+    summaries.write_digests = _die  # type: ignore[assignment]
+    with open_run(connect_engine(url), SLUG, settings=Settings(), job="summarize") as run:
+        for name in JOB_PHASES["summarize"]:
+            with run.phase(name):
+                STEPS[name](run)
+
+
 def roll_back_and_die(url: str, target: UUID, statement: int | None, when: str) -> None:
     """Roll back until just before the ``statement``-th statement or, where it is None, the commit or just after it."""
     engine = connect_engine(url)
@@ -90,6 +100,6 @@ def _die_at(engine: Engine, commit: int, when: str) -> None:
     engine.dialect.do_commit = do_commit  # type: ignore[method-assign, assignment]
 
 
-def _die() -> NoReturn:
+def _die(*_: Any) -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("unreachable")

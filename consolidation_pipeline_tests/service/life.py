@@ -30,11 +30,23 @@ from consolidation_pipeline.service.by_hand import archive_by_hand, pin_memories
 from consolidation_pipeline.service.decay import score_relevance
 from consolidation_pipeline.service.plan import Plan, make_plan, request_plan
 from consolidation_pipeline.service.relations import decide_relations
+from consolidation_pipeline.service.reviewing import decide_review
+from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline_tests.service.dumps import checksums
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
-from consolidation_pipeline_tests.service.replaying import Key, Replay, Row, State, differing, of_project, photograph
+from consolidation_pipeline_tests.service.replaying import (
+    Key,
+    Replay,
+    Row,
+    State,
+    differing,
+    of_project,
+    photograph,
+    with_summaries,
+)
 from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, list_broken
 from consolidation_pipeline_tests.service.running import Pipeline, run_phases
+from consolidation_pipeline_tests.service.test_patterns import WEBHOOKS
 from consolidation_pipeline_tests.service.test_plan import decided
 
 SLUGS = ("alpha", "beta", "gamma")
@@ -44,6 +56,7 @@ _TEXTS = {
     **{f"lesson-{n}-{at}": how.format(LESSONS[n]) for n in range(2) for at, how in enumerate(REWORDINGS[:3])},
     **{f"shout-{n}": LESSONS[n].upper().rstrip(".") for n in range(2)},
     **{f"near-{side}": text for side, text in enumerate(NEAR_MISSES[0])},
+    **{f"topic-{at}": text for at, text in enumerate(WEBHOOKS[:3])},
     "alone": ALONE[0],
 }
 _AGES: Mapping[str, Mapping[str, Any]] = {
@@ -63,6 +76,9 @@ NOTES = st.tuples(
     st.integers(0, 2),
 )
 
+# What a pattern is made of: in the first project from the start.
+TOPIC: list[Noted] = [(f"topic-{at}", "learning", "new", 0) for at in range(3)]
+
 
 def _note(noted: Noted) -> dict[str, Any]:
     name, memory_type, age, _ = noted
@@ -72,11 +88,12 @@ def _note(noted: Noted) -> dict[str, Any]:
 OPTIONS = st.fixed_dictionaries(
     {},
     optional={
-        "t_merge": st.sampled_from(["auto", 0.999, 0.9, 0.82]),
+        "t_merge": st.sampled_from(["auto", 0.999, 0.999, 0.9, 0.82]),
         "sample_size": st.just(0),
         "cross_type": st.just(True),
         "archive_max_share": st.just(1.0),
         "merge_max_chars": st.just(300),
+        "min_pattern_size": st.just(3),
     },
 )
 # A place in a list of whatever there is, near its beginning, so that the same is met again.
@@ -112,7 +129,7 @@ class Life(RuleBasedStateMachine):
         self.newest: dict[str, Step] = {}
         self.plans: dict[str, Plan] = {}
         self.used: list[str] = []
-        self.add("alpha", rows, None, "run")
+        self.add("alpha", [*rows, *TOPIC], None, "run")
 
     @rule(
         slug=st.sampled_from(["alpha", *SLUGS]),
@@ -132,7 +149,11 @@ class Life(RuleBasedStateMachine):
 
     # --- jobs ----------------------------------------------------------------------------------------------------
 
-    @rule(place=PLACES, job=st.sampled_from(["run", "run_planned", "carry_out", "associate", "forget"]), turns=TURNS)
+    @rule(
+        place=PLACES,
+        job=st.sampled_from(["run", "run_planned", "carry_out", "associate", "forget", "summarize"]),
+        turns=TURNS,
+    )
     def job(self, place: int, job: str, turns: int) -> None:
         slug = self.used[place % len(self.used)]
         getattr(self, job)(slug)
@@ -185,24 +206,32 @@ class Life(RuleBasedStateMachine):
             job = run.job_id
         self.done(slug, [job])
 
+    def summarize(self, slug: str) -> None:
+        phases = JOB_PHASES["summarize"]
+        with self.pipeline.open(slug, job="summarize", planned=phases) as run:
+            run_phases(run, phases)
+            job = run.job_id
+        self.done(slug, [job])
+
     # --- people --------------------------------------------------------------------------------------------------
 
     @rule(
         place=PLACES,
-        act=st.sampled_from(["pin", "unpin", "archive", "archive", "restore", "restore", "confirmed", "rejected"]),
+        act=st.sampled_from(
+            ["pin", "unpin", *["archive", "restore", "approve", "dismiss"] * 2, "confirmed", "rejected"]
+        ),
         chosen=st.lists(PLACES, min_size=1, max_size=3),
         fit=st.sampled_from([True, True, False]),
         turns=TURNS,
     )
     def by_hand(self, place: int, act: str, chosen: list[int], fit: bool, turns: int) -> None:
-        """Something is done to memories or relations that are fit for it, or to any."""
+        """Something is done to memories, relations or knowledge that is fit for it, or to any."""
         slug = self.used[place % len(self.used)]
         own = of_project(self.state, self.ids[slug])
-        relations = act in ("confirmed", "rejected")
         found = [
             UUID(key[1])
             for key in sorted(own)
-            if (key[0] == "memory_relations") == relations and (not fit or _FIT[act](key, own[key]))
+            if _is_meant(act, key, own[key]) and (not fit or _FIT[act](key, own[key]))
         ]
         ids = list(dict.fromkeys(found[at % len(found)] for at in chosen)) if found else []
         if ids:
@@ -214,6 +243,8 @@ class Life(RuleBasedStateMachine):
         engine, by = self.pipeline.engine, {"changed_by": "tester"}
         if act in ("confirmed", "rejected"):
             return list(decide_relations(engine, ids, act, **by).values())
+        if act in ("approve", "dismiss"):
+            return [one.group_id for one in decide_review(engine, ids, approved=act == "approve", **by)]
         if act in ("pin", "unpin"):
             handled = pin_memories(engine, ids, pinned=act == "pin", **by)
         else:
@@ -262,7 +293,7 @@ class Life(RuleBasedStateMachine):
         event("undone", f"{done.scope}, {'redone' if done.redone else 'undone'}, {'cascade' if cascade else 'alone'}")
         expected = {**standing, **self._before_what_was_undone(done.rollback_id)}
         step = self.done(slug, [done.rollback_id])
-        _agree(step.after, {key: row for key, row in expected.items() if row})
+        _agree(step.after, with_summaries({key: row for key, row in expected.items() if row}))
         if known is not None and _stands_in(known.after, standing):
             came = known.after.keys() - known.before.keys()
             _agree({key: step.after[key] for key in step.after.keys() & (known.before.keys() | came)}, known.before)
@@ -336,8 +367,13 @@ def done_by(pipeline: Pipeline, job: UUID) -> tuple[dict[UUID, tuple[str, frozen
 
 
 def _settled(options: dict[str, Any]) -> dict[str, Any]:
-    """Options in which the tiers do not cross."""
-    return {**options, **({"t_suggest": 0.75, "t_pattern": 0.6} if options.get("t_merge", "auto") != "auto" else {})}
+    """Options in which the tiers do not cross, and that let a few memories be a pattern."""
+    return {
+        "t_pattern": 0.5,
+        "min_pattern_size": 2,
+        **options,
+        **({"t_suggest": 0.75} if options.get("t_merge", "auto") != "auto" else {}),
+    }
 
 
 def _is_active(key: Key, row: Row) -> bool:
@@ -346,12 +382,29 @@ def _is_active(key: Key, row: Row) -> bool:
     return row["retired_at"] is None
 
 
+def _is_meant(act: str, key: Key, row: Row) -> bool:
+    """Whether it is a row of the kind that something is done to."""
+    if act in ("confirmed", "rejected"):
+        return key[0] == "memory_relations"
+    if act in ("approve", "dismiss"):
+        return key[0] == "playbook_entries" or row.get("kind") in ("pattern", "principle")
+    return key[0] in ("task_memories", "consolidated_memories")
+
+
+def _waits(key: Key, row: Row) -> bool:
+    return bool(
+        row["status"] == "review" if key[0] == "playbook_entries" else row["needs_review"] and _is_active(key, row)
+    )
+
+
 # What is done by hand, and to which rows it can be.
 _FIT: Mapping[str, Callable[[Key, Row], bool]] = {
     "pin": lambda key, row: _is_active(key, row) and not row["pinned"],
     "unpin": lambda key, row: _is_active(key, row) and row["pinned"],
     "archive": lambda key, row: _is_active(key, row) and not row["pinned"],
     "restore": lambda _, row: row["archive_reason"] is not None,
+    "approve": _waits,
+    "dismiss": _waits,
     "confirmed": lambda _, row: row["status"] != "confirmed",
     "rejected": lambda _, row: row["status"] != "rejected",
 }

@@ -22,6 +22,7 @@ RAW = "task_memories"
 _HIDDEN = {
     name: [c.name for c in table.c if c.computed is not None or c.name in CACHES] for name, table in LEDGERED.items()
 }
+_SUMMARIES = "consolidated_memories"
 # The ledger knows raw memories as what they say, not how it is embedded.
 _HIDDEN[RAW] += CACHED_COLUMNS
 
@@ -81,6 +82,7 @@ class Replay:
         for change in pipeline.rows(query, seq=self.seq, until=until):
             self.seq = change.seq
             self._apply((change.entity_type, change.entity_id), change)
+        self.state = with_summaries(self.state)
 
     def before(self, key: Key, seq: int) -> Row | None:
         """The row as it stood before the change ``seq``; None = it was not there."""
@@ -103,6 +105,20 @@ class Replay:
             del self.state[key]
         else:
             self.state[key] = row
+
+
+def with_summaries(state: State) -> State:
+    """The rows, raw ones with the summary that they are in: it is no change of theirs, for it follows from lineage."""
+    told = {
+        edge["parent_id"]: row["id"]
+        for key, row in state.items()
+        if key[0] == _SUMMARIES and row["kind"] == "summary"
+        for edge in row["lineage"]
+        if edge["parent_kind"] == "raw"
+    }
+    return {
+        key: {**row, "summarized_into_id": told.get(key[1])} if key[0] == RAW else row for key, row in state.items()
+    }
 
 
 def of_project(state: State, project_id: UUID) -> State:

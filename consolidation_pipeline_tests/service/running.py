@@ -23,10 +23,13 @@ from consolidation_pipeline.service.importing import Imported, ensure_project, i
 from consolidation_pipeline.service.merging import Merging, merge_clusters
 from consolidation_pipeline.service.patterns import form_patterns
 from consolidation_pipeline.service.plan import check_plan
+from consolidation_pipeline.service.playbook import Promoted, update_playbook
 from consolidation_pipeline.service.principles import form_principles
+from consolidation_pipeline.service.profiles import Profiled, form_profiles
 from consolidation_pipeline.service.report import Report, write_report
 from consolidation_pipeline.service.rollback import Rollback, roll_back
 from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
+from consolidation_pipeline.service.summaries import Summarized, summarize_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project, list_projects
@@ -43,6 +46,9 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "merged_memories": merge_clusters,
     "patterns": form_patterns,
     "principles": form_principles,
+    "playbook_entries": update_playbook,
+    "semantic_summaries": summarize_memories,
+    "procedural_profile": form_profiles,
     "decay_scores": score_relevance,
     "archived_memories": archive_memories,
     "consolidation_report": write_report,
@@ -61,6 +67,9 @@ class Outcome:
     merging: Merging
     patterns: Formed
     principles: Formed
+    playbook: Promoted
+    summaries: Summarized
+    profiles: Profiled
     decay: Decay
     archived: Archived
     report: Report
@@ -76,6 +85,11 @@ def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any
             results[name] = STEPS[name](run)
             if name == "merged_memories":
                 phase.counters = {"memories_merged": results[name].absorbed}
+            if name == "playbook_entries":
+                phase.counters = {"memories_promoted": results[name].promoted}
+            if name == "semantic_summaries":
+                phase.metrics = {"due": results[name].is_due}
+                phase.counters = {"summaries_created": results[name].created}
             if name == "archived_memories":
                 phase.counters = {"memories_archived": results[name].units}
     return results

@@ -1,43 +1,59 @@
-"""Which groups are new, which are a pattern grown, and which are covered."""
+"""Which groups are new, which are a pattern grown, which are covered, and which patterns are outgrown."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from consolidation_pipeline.core.clustering import cluster_key
-from consolidation_pipeline.service.abstracting import Group, PlannedAbstraction, plan_abstractions
-from consolidation_pipeline.store.abstractions import Held, UnitRow
+from consolidation_pipeline.service.covering import Outline, Place, find_outgrown, plan_abstractions
+from consolidation_pipeline.store.abstractions import Held
 
 
-def unit(number: int) -> UnitRow:
-    return UnitRow(
-        id=UUID(int=number), kind="raw", text="Words.", memory_type="learning", pattern_type=None, success=None,
-        importance=0.5, tags=(), files=(), language="english", learned_at=datetime(2026, 1, 1, tzinfo=UTC),
-        last_accessed_at=None, leaves=(UUID(int=number),),
-    )  # fmt: skip
+def ids(*numbers: int) -> list[UUID]:
+    return [UUID(int=number) for number in numbers]
 
 
-def group(*numbers: int) -> Group:
-    return Group(cluster_key([UUID(int=n) for n in numbers]), tuple(unit(n) for n in numbers), 0.7)
+def group(*numbers: int) -> Outline:
+    return Outline(cluster_key(ids(*numbers)), tuple(ids(*numbers)), frozenset(ids(*numbers)), 0.7)
 
 
-def held(number: int, *members: int, key: str | None = None, is_active: bool = True, version: int = 1) -> Held:
-    own = key or cluster_key([UUID(int=n) for n in members])
-    return Held(UUID(int=number), version, own, frozenset(UUID(int=n) for n in members), is_active)
+def held(number: int, *members: int, **fields: Any) -> Held:
+    return Held(
+        **{
+            "id": UUID(int=number),
+            "version": 1,
+            "cluster_key": cluster_key(ids(*members)),
+            "members": frozenset(ids(*members)),
+            "leaves": frozenset(ids(*members)),
+            "is_active": not fields.get("is_put_away", False),
+            "is_put_away": False,
+            "is_kept": False,
+            **fields,
+        }
+    )
 
 
-def plan(groups: list[Group], rows: list[Held]) -> list[PlannedAbstraction]:
-    return plan_abstractions("p", "pattern", groups, rows)
+def plan(groups: list[Outline], rows: list[Held]) -> list[Place]:
+    return list(plan_abstractions("p", "pattern", groups, rows).values())
 
 
+def outgrown(groups: list[Outline], rows: list[Held]) -> list[tuple[int, int]]:
+    found = find_outgrown({one.cluster_key for one in groups}, rows)
+    return [(row.id.int, successor.int) for row, successor in found]
+
+
+@pytest.mark.parametrize("put_away", [False, True])
 @pytest.mark.parametrize(
-    "row", [held(9, 1, 2, 3), held(9, 1, 2, 3, 4), held(9, 7, 8, key=cluster_key([UUID(int=n) for n in (1, 2, 3)]))]
+    "row", [held(9, 1, 2, 3), held(9, 1, 2, 3, 4), held(9, 7, 8, cluster_key=cluster_key(ids(1, 2, 3)))]
 )
-def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: Held) -> None:
-    assert plan([group(1, 2, 3)], [row]) == []
+def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: Held, put_away: bool) -> None:
+    known = held(9, cluster_key=row.cluster_key, members=row.members, is_put_away=put_away)
+    assert plan([group(1, 2, 3)], [known]) == []
 
 
 def test_a_group_with_most_of_the_members_is_the_row_grown_and_takes_in_the_others() -> None:
@@ -47,6 +63,11 @@ def test_a_group_with_most_of_the_members_is_the_row_grown_and_takes_in_the_othe
     assert planned.superseded == ((UUID(int=20), 3),)
 
 
+def test_what_a_person_keeps_is_not_taken_in() -> None:
+    (planned,) = plan([group(1, 2, 3, 4, 5)], [held(20, 1, 2, is_kept=True), held(21, 3, 4, 5)])
+    assert (planned.id, planned.superseded) == (UUID(int=21), ())
+
+
 def test_a_row_of_which_a_group_has_half_is_another_one() -> None:
     (planned,) = plan([group(1, 2, 3)], [held(20, 1, 2, 8, 9)])
     assert (planned.version, planned.superseded) == (None, ())
@@ -54,7 +75,7 @@ def test_a_row_of_which_a_group_has_half_is_another_one() -> None:
 
 def test_an_identity_that_a_row_has_outgrown_is_not_given_out_twice() -> None:
     (first,) = plan([group(1, 2, 3)], [])
-    grown = Held(first.id, 2, "other", frozenset(UUID(int=n) for n in range(10, 20)), True)
+    grown = held(0, *range(10, 20), id=first.id, version=2)
     (second,) = plan([group(1, 2, 3)], [grown])
     assert (second.id != first.id, second.version) == (True, None)
     assert plan([group(3, 2, 1)], [grown])[0].id == second.id
@@ -62,6 +83,52 @@ def test_an_identity_that_a_row_has_outgrown_is_not_given_out_twice() -> None:
 
 def test_a_row_that_was_retired_is_used_again() -> None:
     (first,) = plan([group(1, 2, 3)], [])
-    retired = Held(first.id, 5, group(1, 2, 3).cluster_key, frozenset(group(1, 2, 3).leaves), False)
-    (again,) = plan([group(1, 2, 3)], [retired])
+    (again,) = plan([group(1, 2, 3)], [held(0, 1, 2, 3, id=first.id, version=5, is_active=False)])
     assert (again.id, again.version) == (first.id, 5)
+
+
+def test_a_group_that_has_grown_beyond_what_was_put_away_is_a_row_of_its_own() -> None:
+    (first,) = plan([group(1, 2, 3, 4)], [])
+    (planned,) = plan([group(1, 2, 3, 4)], [held(0, 1, 2, 3, id=first.id, is_put_away=True)])
+    assert (planned.id != first.id, planned.version, planned.superseded) == (True, None, ())
+
+
+def test_a_row_whose_memories_are_all_in_newer_rows_is_superseded_by_the_one_with_most_of_them() -> None:
+    groups = [group(1, 2, 5), group(3, 4, 6), group(7, 8, 9)]
+    rows = [held(20, 1, 2, 3), held(31, 1, 2, 5), held(32, 3, 4, 6), held(33, 7, 8, 9)]
+    assert outgrown(groups, rows) == [(20, 31)]
+    assert outgrown(groups, [held(20, 1, 2, 3, 4), *rows[1:]]) == [(20, 31)]
+    assert outgrown(groups, [held(20, 2, 3, 4), *rows[1:]]) == [(20, 32)]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [held(20, 1, 2, 3, is_kept=True), held(31, 1, 2, 5), held(32, 3, 4, 6)],
+        [held(20, 1, 2, 3), held(31, 1, 2, 5)],
+        [held(20, 1, 2, 3), held(31, 1, 2, 5), held(32, 3, 4, 6, is_put_away=True)],
+        [held(20, 1, 2, 3, 9), held(31, 1, 2, 5), held(32, 3, 4, 6)],
+        [held(20, 1, 2, 3), held(31, 1, 2, 3, 4)],
+        [held(20, 1, 2, 5), held(32, 3, 4, 6)],
+        [held(20, 1, 2, 3, is_active=False), held(31, 1, 2, 5), held(32, 3, 4, 6)],
+    ],
+)
+def test_a_row_that_is_kept_or_has_a_memory_or_a_group_of_its_own_stays(rows: list[Held]) -> None:
+    assert outgrown([group(1, 2, 5), group(3, 4, 6)], rows) == []
+
+
+sets_of = st.frozensets(st.integers(1, 9), min_size=1, max_size=5)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(sets_of, max_size=4), st.lists(sets_of, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
+def test_no_memory_loses_its_last_row(
+    present: list[frozenset[int]], members: list[frozenset[int]], kept: list[bool]
+) -> None:
+    rows = [held(20 + at, *sorted(one), is_kept=kept[at]) for at, one in enumerate(members)]
+    groups = [group(*sorted(one)) for one in present]
+    gone = dict(outgrown(groups, rows))
+    left = [row for row in rows if row.id.int not in gone]
+    assert {leaf for row in rows for leaf in row.leaves} == {leaf for row in left for leaf in row.leaves}
+    assert gone.keys().isdisjoint(gone.values())
+    assert outgrown(groups, left) == []

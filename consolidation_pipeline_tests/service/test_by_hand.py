@@ -197,19 +197,6 @@ def test_only_active_memories_are_pinned(pipeline: Pipeline, merged: UUID) -> No
         pin(pipeline, id_of("a"))
 
 
-@pytest.mark.breaks_rules
-def test_knowledge_of_another_kind_is_refused_by_name(pipeline: Pipeline, merged: UUID) -> None:
-    pipeline.write(
-        "INSERT INTO {s}.consolidated_memories (project_id, kind, abstraction_level, content, memory_type, "
-        "content_hash, normalized_hash) SELECT project_id, 'pattern', 2, 'x', 'learning', 'x', 'x' "
-        "FROM {s}.consolidated_memories WHERE id = :id",
-        id=merged,
-    )
-    pattern = pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'pattern'")
-    with pytest.raises(UsageError, match=f"{pattern} is a pattern"):
-        archive(pipeline, pattern)
-
-
 def test_two_hands_at_once_archive_a_memory_once(pipeline: Pipeline) -> None:
     pipeline.add([unused(name, f"Memory {name}.") for name in "abcdefgh"])
     ids = [id_of(name) for name in "abcdefgh"]

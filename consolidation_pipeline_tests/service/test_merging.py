@@ -100,7 +100,7 @@ def test_lineage_leads_to_every_source_with_its_cosine(pipeline: Pipeline) -> No
     query = """
         SELECT l.child_id, l.parent_id, l.parent_kind, l.similarity, l.job_id,
             1 - (c.embedding <=> m.embedding) AS cosine
-        FROM {s}.memory_lineage l JOIN {s}.consolidated_memories c ON c.id = l.child_id
+        FROM {s}.memory_lineage l JOIN {s}.consolidated_memories c ON c.id = l.child_id AND c.kind = 'merged'
         JOIN {s}.task_memories m ON m.id = l.parent_id
     """
     edges = pipeline.rows(query)

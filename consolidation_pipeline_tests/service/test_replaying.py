@@ -8,9 +8,10 @@ from uuid import UUID
 from consolidation_pipeline.service.associations import associate_memories
 from consolidation_pipeline.service.by_hand import archive_by_hand, pin_memories, restore_memories
 from consolidation_pipeline.service.relations import decide_relations
+from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, TODAY, near_misses, note, reworded
 from consolidation_pipeline_tests.service.replaying import Replay, State, differing, photograph
-from consolidation_pipeline_tests.service.running import Pipeline
+from consolidation_pipeline_tests.service.running import Pipeline, run_phases
 
 STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
 
@@ -40,6 +41,9 @@ def live(album: Album) -> None:
     album.take()
     first = pipeline.run()
     album.take()
+    with pipeline.open(job="summarize", planned=JOB_PHASES["summarize"]) as summarizing:
+        run_phases(summarizing, summarizing.planned)
+    album.take()
     with pipeline.open(job="associate", planned=("associations",)) as run, run.phase("associations"):
         associate_memories(run)
     album.take()
@@ -56,7 +60,9 @@ def live(album: Album) -> None:
     pipeline.configure(t_merge=0.8, t_suggest=0.7, t_pattern=0.6)
     second = pipeline.run()
     album.take()
-    undone = [pipeline.roll_back(job, cascade=True).rollback_id for job in (second.job_id, first.job_id)]
+    undone = [
+        pipeline.roll_back(job, cascade=True).rollback_id for job in (second.job_id, summarizing.job_id, first.job_id)
+    ]
     album.take()
     for rollback_id in reversed(undone):
         pipeline.roll_back(rollback_id)
@@ -67,7 +73,7 @@ def test_the_ledger_alone_can_rebuild_every_ledgered_table_as_it_was_at_any_time
     album = Album(pipeline)
     live(album)
     kinds = {row[0] for row in pipeline.rows("SELECT DISTINCT operation FROM {s}.consolidation_changes")}
-    assert kinds == {"merge", "archive", "restore", "edit", "associate", "review", "rollback"}
+    assert kinds == {"merge", "summarize", "archive", "restore", "edit", "associate", "review", "rollback"}
     assert len({seq for seq, _ in album.taken}) == len(album.taken)
     for seq, state in album.taken:
         replay = Replay()

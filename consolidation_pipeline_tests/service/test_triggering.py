@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
 from consolidation_pipeline.service.triggering import (
     Decision,
     IsDue,
     has_memories,
     is_due_tonight,
+    is_ripe_for_summary,
     is_threshold_due,
     request_jobs,
 )
@@ -170,3 +171,54 @@ def test_consolidating_and_scoring_do_not_take_each_others_pending_job(pipeline:
     scoring = asked(ask(pipeline, has_memories, "decay"))
     refused = ask(pipeline)
     assert refused.skipped == {slug: f"job {job_id} is pending" for slug, job_id in scoring.items()}
+
+
+def ask_for_summary(pipeline: Pipeline) -> Decision:
+    return ask(pipeline, is_ripe_for_summary, "summarize")
+
+
+def summarize(pipeline: Pipeline) -> None:
+    """The job that was asked for, as its run does it."""
+    phases = JOB_PHASES["summarize"]
+    with pipeline.open(job="summarize", planned=phases, trigger_type="threshold") as run:
+        run_phases(run, phases)
+
+
+def test_fifty_memories_without_a_summary_ask_for_one_and_then_no_more(pipeline: Pipeline) -> None:
+    pipeline.add(notes(49))
+    assert "49 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    pipeline.add(notes(1, "more"))
+    (request,) = ask_for_summary(pipeline).requests
+    assert pipeline.value("SELECT scope FROM {s}.consolidation_jobs") == {"job": "summarize"}
+    assert asked(ask_for_summary(pipeline)) == {SLUG: request.job_id}
+    summarize(pipeline)
+    assert pipeline.rows("SELECT id, status, summaries_created FROM {s}.consolidation_jobs") == [
+        (request.job_id, "completed", 1)
+    ]
+    assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+
+
+def test_the_end_of_a_session_asks_for_a_summary_of_eight_memories(pipeline: Pipeline) -> None:
+    pipeline.add([row | {"session_id": "one"} for row in notes(8)])
+    assert ask_for_summary(pipeline).requests == []
+    pipeline.write("UPDATE {s}.task_memories SET created_at = created_at - interval '31 minutes'")
+    assert "a session ended" in ask_for_summary(pipeline).requests[0].reason
+    pipeline.add([row | {"session_id": "one"} for row in notes(1, "still")])
+    assert ask_for_summary(pipeline).requests == []
+
+
+def test_what_a_summary_was_tried_of_asks_for_none_again_until_more_comes(pipeline: Pipeline) -> None:
+    """Fifty users with a memory each: a summary would be as long as what it covers."""
+    pipeline.add([row | {"user_id": f"user-{at}"} for at, row in enumerate(notes(50))])
+    assert len(ask_for_summary(pipeline).requests) == 1
+    summarize(pipeline)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
+    assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    pipeline.add([row | {"user_id": "one"} for row in notes(50, "more")])
+    assert len(ask_for_summary(pipeline).requests) == 1
+
+
+def test_a_project_without_summaries_is_never_due_for_one(pipeline: Pipeline) -> None:
+    pipeline.configure_new(summarize=False)
+    pipeline.add(notes(60))
+    assert ask_for_summary(pipeline).skipped == {SLUG: "summarize is off"}

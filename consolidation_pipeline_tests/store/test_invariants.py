@@ -37,6 +37,11 @@ FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("f
 # Check -> statements that break what it watches over, and text that stands in what it finds.
 RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
 NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
+ENTRIES = f"{SCHEMA}.playbook_entries"
+ENTRY = (
+    f"INSERT INTO {ENTRIES} (project_id, content, content_hash, status, confidence, priority, source_id, "
+    f"supporting_memory_ids) SELECT project_id, 'Do.', 'h', {{}} FROM {RAW} WHERE id = :a"
+)
 RELATIONS, RELATION = f"{SCHEMA}.memory_relations", "project_id, a_id, b_id, relation_type, confidence, status"
 FORGOTTEN = "archive_reason = 'forgotten' WHERE id = :o"
 VIOLATIONS: list[tuple[str, str, str]] = [
@@ -102,6 +107,11 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = 'staleness' WHERE id = :c", "{c}"),
     ("find_unexplained_archives", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :n", "{n}"),
     (
+        "find_unexplained_archives",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, retired_at = now() WHERE id = :n",
+        "{n}",
+    ),
+    (
         "find_dangling_relations",
         f"INSERT INTO {RELATIONS} ({RELATION}) SELECT project_id, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff', "
         f"'explains', 0.7, 'confirmed' FROM {RAW} WHERE id = :a",
@@ -118,6 +128,30 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         f"INSERT INTO {RELATIONS} ({RELATION}) "
         f"SELECT project_id, id, :c, 'contradicts', 0.6, 'confirmed' FROM {RAW} WHERE id = :a",
         "contradicts",
+    ),
+    ("find_misplaced_episodes", f"UPDATE {RAW} SET summarized_into_id = :m WHERE id = :c", "{c} {m}"),
+    (
+        "find_misplaced_episodes",
+        f"UPDATE {MERGED} SET kind = 'summary', abstraction_level = 2 WHERE id = :m",
+        "{a} {m}",
+    ),
+    (
+        "find_unfounded_profiles",
+        f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m",
+        "{m}",
+    ),
+    ("find_unsupported_entries", ENTRY.format("'active', 0.9, 95, NULL, ARRAY[:a, :b, :a]::uuid[]"), "-"),
+    (
+        "find_foreign_support",
+        ENTRY.format("'review', NULL, 50, NULL, ARRAY[:a, 'ffffffff-ffff-ffff-ffff-ffffffffffff']::uuid[]"),
+        "ffffffff",
+    ),
+    ("find_low_priorities", ENTRY.format("'review', 0.9, 95, NULL, ARRAY[:a, :b, :c, :m]::uuid[]"), "95"),
+    ("find_low_priorities", ENTRY.format("'retired', NULL, 49, NULL, '{}'"), "49"),
+    (
+        "find_repeated_entries",
+        ENTRY.format("'active', 0.9, 95, :m, ARRAY[:a, :b, :c]::uuid[]") + " OR id = :b",
+        "{m} 2",
     ),
 ]
 

@@ -90,7 +90,8 @@ class Garden:
 
     def step(self) -> None:
         """One random operation."""
-        self.data.draw(st.sampled_from([self.insert, self.update, self.update, self.merge, self.undo, self.score]))()
+        steps = [self.insert, self.update, self.update, self.merge, self.summarize, self.undo, self.score]
+        self.data.draw(st.sampled_from(steps))()
         self.states.append((newest_change(self.connection), contents(self.connection)))
 
     def insert(self) -> None:
@@ -137,6 +138,15 @@ class Garden:
         group, into = next(self.fresh), {"consolidated_into_id": merged}
         hidden = [Change(id_, group, into, self._version(id_)) for id_ in sources]
         update_rows(self.connection, author(self.project), task_memories, hidden, operation="merge")
+
+    def summarize(self) -> None:
+        free = self.connection.scalars(
+            text(f"SELECT id FROM {task_memories} WHERE summarized_into_id IS NULL ORDER BY id")
+        ).all()
+        chosen = self.data.draw(st.lists(st.sampled_from(free), unique=True, min_size=1)) if free else []
+        self._insert(
+            consolidated_memories, merged_values("summary", chosen, kind="summary", abstraction_level=2, files=[])
+        )
 
     def undo(self) -> None:
         """Undo everything since a random point."""

@@ -30,20 +30,33 @@ from consolidation_pipeline.service.graph import update_similarity_graph
 from consolidation_pipeline.service.importing import import_memories
 from consolidation_pipeline.service.merging import merge_clusters
 from consolidation_pipeline.service.patterns import form_patterns
+from consolidation_pipeline.service.playbook import update_playbook
 from consolidation_pipeline.service.principles import form_principles
+from consolidation_pipeline.service.profiles import form_profiles
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.service.summaries import summarize_memories
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.abstractions import load_held
 from consolidation_pipeline.store.archiving import Mark
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
 from consolidation_pipeline.store.jobs import append_job
-from consolidation_pipeline.store.knowledge import DerivedMemory, Edge, MergedMemory, load_sources, write_merged
+from consolidation_pipeline.store.knowledge import (
+    DerivedMemory,
+    Edge,
+    MergedMemory,
+    load_sources,
+    write_derived,
+    write_merged,
+)
 from consolidation_pipeline.store.ledger import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.llm_calls import reserve_call
 from consolidation_pipeline.store.memories import save_embeddings
+from consolidation_pipeline.store.playbook import EntryChange
 from consolidation_pipeline.store.relations import NewRelation, append_relations, load_relations
+from consolidation_pipeline.store.reviewing import lock_reviewed
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
@@ -60,7 +73,7 @@ from consolidation_pipeline_tests.store.planting import (
 # Columns that may change without the ledger, and those that follow from others.
 BOOKKEEPING = {
     "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
-    "last_accessed_at is_consolidated is_archived content_tsv",
+    "last_accessed_at is_consolidated is_archived content_tsv summarized_into_id",
     "consolidated_memories": "embedding embedding_model embedding_dim relevance_score relevance_at "
     "reuse_count last_accessed_at content_tsv",
     "playbook_entries": "embedding embedding_model embedding_dim",
@@ -107,6 +120,15 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
+CREATE FUNCTION {SCHEMA}.prove_summary() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.summarized_into_id IS DISTINCT FROM OLD.summarized_into_id AND NOT EXISTS (
+        SELECT FROM {SCHEMA}.consolidation_changes WHERE changed_at = transaction_timestamp()
+            AND entity_id IN (OLD.summarized_into_id, NEW.summarized_into_id)) THEN
+        RAISE EXCEPTION 'not in the ledger: % is in summary %', NEW.id, NEW.summarized_into_id;
+    END IF;
+    RETURN NULL;
+END $$;
 """
 ARM = """
 CREATE CONSTRAINT TRIGGER proof AFTER INSERT OR UPDATE OR DELETE ON {} DEFERRABLE INITIALLY DEFERRED
@@ -125,6 +147,8 @@ def armed(engine: Engine) -> Engine:
         cursor.execute(PROOF)
         for name, ignored in BOOKKEEPING.items():
             connection.execute(text(ARM.format(LEDGERED[name], f"{SCHEMA}.prove_row('{ignored}')")))
+        summarized = ARM.replace("proof", "proof_of_summary").replace("INSERT OR UPDATE OR DELETE", "UPDATE")
+        connection.execute(text(summarized.format(task_memories, f"{SCHEMA}.prove_summary()")))
         for name, owner in (("memory_files", "owner_id"), ("memory_lineage", "child_id")):
             connection.execute(text(ARM.format(f"{SCHEMA}.{name}", f"{SCHEMA}.prove_part('{owner}')")))
     return engine
@@ -141,6 +165,8 @@ class World:
         planted = self.relation(self.raw[3], self.raw[4])
         append_relations(connection, author(self.project), [planted], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
+        patterns = [self.pattern(self.raw[3:6]) for _ in range(3)]
+        write_derived(connection, author(self.project), patterns, operation="pattern", now=NOW)
         archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
         update_rows(connection, author(self.project), task_memories, archive, operation="archive")
         self.job = append_job(connection, self.project.id, **JOB)
@@ -189,6 +215,8 @@ class World:
             "reason": "test",
             "operation": "edit",
         }
+        outgrown, successor, judged = (pattern.id for pattern in patterns)
+        held = {row.id: row for row in load_held(connection, self.project.id, "pattern")}
         ends = to_ids([min(self.raw)]), to_ids([max(self.raw)])
         pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
@@ -209,6 +237,7 @@ class World:
                 "relations": list(load_relations(connection, [planted.id]).values()),
                 "status": "confirmed",
             },
+            "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
             "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
             "is_undoing": {"seq": 1},
@@ -216,12 +245,14 @@ class World:
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
             "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
+            "load_entry_vectors": {"candidates": self.raw},
             "load_judged": {"kept_since": NOW},
             "load_replies": {"prompt_hashes": ["hash"]},
             "mark_compared": {"ids": to_ids(self.raw)},
             "pin_rows": {"marks": [Mark(self.raw[7], 1, uuid4(), "test")], "pinned": True},
             "restore_rows": {"marks": [Mark(self.raw[6], 2, uuid4(), "test")]},
             "lock_rows": {"condition": "true"},
+            "mark_summarized": {"summaries": f"SELECT id FROM {SCHEMA}.consolidated_memories WHERE kind = 'summary'"},
             "refuse_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
             "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
@@ -232,8 +263,10 @@ class World:
             "save_embeddings": {"ids": to_ids(self.raw)},
             "save_relevance": {"ids": to_ids(self.raw)},
             "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
+            "supersede_rows": {"superseded": [(held[outgrown], successor)]},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
             "write_derived": {"rows": [self.pattern(self.raw[3:6])]},
+            "write_entries": {"changes": [EntryChange(uuid4(), None, uuid4(), instruction, "test", None)]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
         }
 
@@ -329,6 +362,9 @@ def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, se
         assert merge_clusters(run).created > 0
         assert form_patterns(run).created > 0
         form_principles(run)
+        assert update_playbook(run).proposed > 0
+        assert summarize_memories(run).created > 0
+        assert form_profiles(run).created > 0
         score_relevance(run)
     undone = roll_back(armed, run.job_id, settings=settings, changed_by="test")
     assert undone.memories_deleted > 0
@@ -341,6 +377,8 @@ def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, se
     [
         f"UPDATE {SCHEMA}.task_memories SET pinned = true",
         f"UPDATE {SCHEMA}.task_memories SET version = version + 1",
+        f"UPDATE {SCHEMA}.task_memories SET summarized_into_id = (SELECT min(id::text)::uuid "
+        f"FROM {SCHEMA}.consolidated_memories)",
         f"DELETE FROM {SCHEMA}.task_memories WHERE consolidated_into_id IS NULL",
         f"UPDATE {SCHEMA}.consolidated_memories SET content = 'other'",
         f"UPDATE {SCHEMA}.memory_files SET path = 'other.py'",

@@ -1,0 +1,69 @@
+"""``consolidation cost``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, print_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_LISTS = {"by_day": "day", "by_model": "model", "by_purpose": "purpose", "jobs": "job_id"}
+
+
+def cost(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    days: Annotated[int | None, typer.Option(min=1, max=10_000, help="Only the last so many days, today too.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a project spent on models, and what is left of today's budget."""
+    from consolidation_pipeline.service.costs import describe_costs
+
+    engine, settings = open_store()
+    found = describe_costs(engine, project, settings=settings, days=days)
+    if as_json:
+        print_json(found)
+        return
+    print(_summary(found))
+    for name, column in _LISTS.items():
+        if found[name]:
+            console().print(_table(column.removesuffix("_id"), column, found[name]))
+
+
+def _summary(found: Mapping[str, Any]) -> str:
+    total, today = found["total"], found["today"]
+    since = f" since {found['since']}" if found["since"] else ""
+    open_ = f", {_dollars(total['reserved_usd'])} of it reserved by {total['reserved']} calls that did not end"
+    return (
+        f"{found['project']}: {_dollars(total['cost_usd'])} spent on models{since}, {total['tokens']} tokens in "
+        f"{total['calls']} calls ({total['failed']} failed), {total['cached']} replies from the cache"
+        f"{open_ if total['reserved'] else ''}\n"
+        f"today (UTC): {_dollars(today['left_usd'])} left of {_dollars(today['budget_usd'])}"
+    )
+
+
+def _table(title: str, column: str, rows: Sequence[Mapping[str, Any]]) -> Table:
+    from rich.table import Table
+
+    table = Table(title=f"by {title}", title_justify="left", box=None)
+    table.add_column(title)
+    for name in ("US dollars", "tokens", "calls", "failed", "cached", "not settled"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        # What was done by hand, such as a calibration, has an id and no job.
+        status = f" ({row['status'] or 'by hand'})" if "status" in row else ""
+        numbers = (row["tokens"], row["calls"], row["failed"], row["cached"], row["reserved"])
+        table.add_row(f"{row[column]}{status}", _dollars(row["cost_usd"]), *map(str, numbers))
+    return table
+
+
+def _dollars(amount: Any) -> str:
+    return f"${amount:.4f}"
+
+
+COMMANDS = (cost,)

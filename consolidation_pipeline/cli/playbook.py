@@ -1,0 +1,82 @@
+"""``consolidation playbook``: what agents read before they start work."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say
+from consolidation_pipeline.errors import UsageError
+
+
+class Format(StrEnum):
+    """How entries are shown."""
+
+    TABLE = "table"
+    MD = "md"
+    JSON = "json"
+
+
+def playbook(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    format: Annotated[Format, typer.Option(help="md is a document for an agent's instructions.")] = Format.TABLE,
+    status: Annotated[str, typer.Option(help="active, review (they wait for a person) or retired.")] = "active",
+    category: Annotated[str | None, typer.Option(help="Only this chapter, such as gotchas or testing.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most urgent so many.")] = 200,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what was learned, as instructions for agents, the most urgent first."""
+    from consolidation_pipeline.service.playbook import read_playbook
+
+    if format is Format.MD and status != "active":
+        raise UsageError(f"--format md shows active entries, for agents act on it; --status {status} needs a table")
+    engine, _ = open_store()
+    found = read_playbook(engine, project, limit=limit, status=status, category=category)
+    if as_json or format is Format.JSON:
+        print_json(found)
+    elif not found["entries"]:
+        _tell_none(found, status, on_stderr=format is Format.MD)
+    elif format is Format.MD:
+        print(_document(found), end="")
+    else:
+        _print_table(found, status)
+
+
+def _tell_none(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> None:
+    waiting, slug = found["totals"]["review"], found["project"]
+    told = f"{slug} has no playbook entries of this kind ({status})"
+    if status != "review" and waiting:
+        told += f"; {waiting} wait for review: consolidation review list {slug}"
+    note(told) if on_stderr else print(told)
+
+
+def _document(found: Mapping[str, Any]) -> str:
+    from consolidation_pipeline.core.playbook_document import Instruction, playbook_document
+
+    shown = [
+        Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"])
+        for row in found["entries"]
+    ]
+    return playbook_document(found["project"], shown)
+
+
+def _print_table(found: Mapping[str, Any], status: str) -> None:
+    from rich.table import Table
+
+    title = f"{found['project']}: {say(found['totals'])}"
+    table = Table(title=title, title_justify="left", show_header=False, box=None)
+    for row in found["entries"]:
+        sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
+        what = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{sure}"
+        lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
+        table.add_row("\n".join([f"{row['id']}  ({what})", *lines]))
+    console().print(table)
+    if status == "review":
+        print(f"decide: consolidation review approve ID, consolidation review dismiss ID ({found['project']})")
+
+
+COMMANDS = (playbook,)

@@ -1,0 +1,83 @@
+"""``consolidation review``: list, approve, dismiss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say, short
+
+app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge that waits for a person.")
+
+Ids = Annotated[list[UUID], typer.Argument(metavar="ID...", help="What waits, as `review list` shows it.")]
+Reason = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
+
+_TEXT_WIDTH = 100
+_QUOTE_WIDTH = 80
+_LISTED = 2
+_QUOTED = 3
+
+
+@app.command(name="list")
+def list_(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    kind: Annotated[str | None, typer.Option(help="Only these: pattern, principle or playbook.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Surest so many.")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the patterns, principles and playbook entries that wait for your word, the surest first."""
+    from consolidation_pipeline.service.reviewing import list_review
+
+    engine, _ = open_store()
+    found = list_review(engine, project, kind=kind, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    out = console()
+    if not found["waiting"]:
+        out.print(f"{project}: nothing waits for review" + (f" of kind {kind}" if kind else ""))
+        return
+    out.print(f"{project}: {say(found['totals'])}")
+    for waiting in found["waiting"]:
+        out.print("\n".join(_told(waiting)), soft_wrap=True)
+    note("consolidation review approve ID... | consolidation review dismiss ID...")
+
+
+def _told(row: Mapping[str, Any]) -> Iterator[str]:
+    kind = row["kind"] + (f", {row['pattern_type']}" if row["pattern_type"] else "")
+    sure = "unknown" if row["confidence"] is None else f"{row['confidence']:.2f}"
+    yield f"\n{row['id']} ({kind}, confidence {sure}, evidence {row['evidence_count']})"
+    yield f"  waits because {row['why']}"
+    yield from (f"  {line}" for line in row["content"].splitlines())
+    yield from (f"    do: {short(text, _TEXT_WIDTH)}" for text in row["best_practices"][:_LISTED])
+    yield from (f"    beware: {short(text, _TEXT_WIDTH)}" for text in row["gotchas"][:_LISTED])
+    yield from (f'    "{short(one["quote"], _QUOTE_WIDTH)}" ({one["unit"]})' for one in row["evidence"][:_QUOTED])
+
+
+@app.command()
+def approve(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
+    """Approve: entries become active, patterns and principles may be promoted by the next run. All or none."""
+    _decide(ids, reason, approved=True, as_json=as_json)
+
+
+@app.command()
+def dismiss(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
+    """Dismiss: retired, and not made again of the same memories. All or none."""
+    _decide(ids, reason, approved=False, as_json=as_json)
+
+
+def _decide(ids: list[UUID], reason: str | None, *, approved: bool, as_json: bool) -> None:
+    from consolidation_pipeline.service.reviewing import decide_review
+
+    engine, _ = open_store()
+    decided = decide_review(engine, ids, approved=approved, changed_by=who(), reason=reason)
+    what = "approved" if approved else "dismissed"
+    if as_json:
+        print_json({what: [vars(one) for one in decided]})
+        return
+    for one in decided:
+        print(f"{one.kind} {one.id} {what}; undo: consolidation rollback {one.group_id}")

@@ -1,0 +1,66 @@
+"""What agents read before they start work."""
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.principles import principles
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.playbook import describe_promoted, update_playbook
+from consolidation_pipeline.store.invariants import (
+    find_foreign_support,
+    find_low_priorities,
+    find_repeated_entries,
+    find_unsupported_entries,
+)
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[principles],
+    group_name="knowledge",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("playbook_entries"),
+)
+def playbook_entries(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Instructions for agents, from the surest patterns and principles; the less sure ones wait for a person."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("playbook_entries") as phase:
+        done = update_playbook(run)
+        phase.metrics = describe_promoted(done)
+        phase.counters = {"memories_promoted": done.promoted}
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+every_entry_has_evidence = project_check(
+    "every_entry_has_evidence",
+    playbook_entries,
+    find_unsupported_entries,
+    description="At least three memories bear out every active entry.",
+)
+
+evidence_is_of_the_project = project_check(
+    "evidence_is_of_the_project",
+    playbook_entries,
+    find_foreign_support,
+    description="What bears out an entry are memories of its project.",
+)
+
+priority_follows_evidence = project_check(
+    "priority_follows_evidence",
+    playbook_entries,
+    find_low_priorities,
+    description="No entry is less urgent than its confidence and evidence make it.",
+)
+
+one_entry_per_source = project_check(
+    "one_entry_per_source",
+    playbook_entries,
+    find_repeated_entries,
+    description="No two active entries stand for one pattern or principle.",
+)

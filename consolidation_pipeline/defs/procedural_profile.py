@@ -1,0 +1,58 @@
+"""How a project, or a user of it, works."""
+
+from typing import Any
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
+from consolidation_pipeline.service.profiles import Profiled, form_profiles
+from consolidation_pipeline.store.invariants import find_unfounded_profiles
+
+_SHOWN = 10
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[semantic_summaries],
+    group_name="knowledge",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("consolidated_memories"),
+    op_tags=AFTER_PATTERNS,
+)
+def procedural_profile(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Level 3: how one works here, from all summaries; one per user, replaced and not accumulated."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("procedural_profile") as phase:
+        done = form_profiles(run)
+        phase.metrics = _describe(done)
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+def _describe(done: Profiled) -> dict[str, Any]:
+    told: dict[str, Any] = {"failures": [": ".join(failure) for failure in done.failures[:_SHOWN]]}
+    return {
+        "summaries_in": done.summaries,
+        "profiles_created": done.created,
+        "profiles_updated": done.updated,
+        "profiles_unchanged": done.unchanged,
+        "profiles_failed": len(done.failures),
+        **(told if done.failures else {}),
+        **({"stopped": done.stopped} if done.stopped else {}),
+    }
+
+
+profiles_rest_on_summaries = project_check(
+    "profiles_rest_on_summaries",
+    procedural_profile,
+    find_unfounded_profiles,
+    description="There is one active profile per user, made of summaries of that user that exist.",
+)

@@ -1,0 +1,65 @@
+"""One text for the memories that no other summary covers."""
+
+from typing import Any
+
+import dagster as dg
+
+from consolidation_pipeline.core.compression import TARGET_RATIO
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
+from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.service.summaries import Summarized, summarize_memories
+from consolidation_pipeline.store.invariants import find_misplaced_episodes
+
+_SHOWN = 10
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[embedding_matrix],
+    group_name="knowledge",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("consolidated_memories"),
+    op_tags=AFTER_PATTERNS,
+)
+def semantic_summaries(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Level 2: what lasts of a batch of memories, per user, in one text; episodic becomes semantic."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("semantic_summaries") as phase:
+        done = summarize_memories(run)
+        phase.metrics = _describe(done)
+        phase.counters = {"summaries_created": done.created}
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+def _describe(done: Summarized) -> dict[str, Any]:
+    told: dict[str, Any] = {"failures": [": ".join(failure) for failure in done.failures[:_SHOWN]]}
+    return {
+        "memories_in": done.memories,
+        "due": done.is_due,
+        "reason": done.reason,
+        "summaries_created": done.created,
+        "memories_summarized": done.covered,
+        "chunks": done.chunks,
+        "chunks_failed": done.failed_chunks,
+        "waiting": done.waiting,
+        **({} if done.ratio is None else {"compression_ratio": round(done.ratio, 3)}),
+        "compression_target": TARGET_RATIO,
+        **(told if done.failures else {}),
+        **({"stopped": done.stopped} if done.stopped else {}),
+    }
+
+
+every_episode_is_in_its_summary = project_check(
+    "every_episode_is_in_its_summary",
+    semantic_summaries,
+    find_misplaced_episodes,
+    description="A memory says that it is in a summary just when the summary says so.",
+)

@@ -1,0 +1,64 @@
+"""The prompt that says in one text what several near-duplicates say, and what makes a reply lose something of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel, Field
+
+from consolidation_pipeline.core.merging import missing_literals
+from consolidation_pipeline.core.rewriting import LEAST_KEPT, longest_rewrite, lost_denials, reversals, share_kept
+from consolidation_pipeline.llm.guards import find_foreign_literals
+from consolidation_pipeline.llm.prompting import Prompt, language_rule
+
+# Raise it with every change of the words below: replies to the old ones are not used any more.
+VERSION = 1
+
+_SYSTEM = "You read memories of software agents that say nearly the same, and write the one that stands in their place."
+_TASK = """Write one text that says everything that these memories say, each thing once.
+- Keep every number, unit, version, date, path, URL, name in code and quotation as it is written there.
+- Keep every not, never, without and unless, and what it belongs to.
+- Add nothing: no number, name, version or path of your own, no reason, no advice and no heading.
+- At most {longest} characters; shorter where nothing is lost.
+{language}"""
+# Tokens of a reply: two characters make one at worst in most scripts, and some models write no more than these.
+_CHARS_PER_TOKEN, _FRAME, _MOST_TOKENS = 2, 300, 4000
+
+
+class MergeReply(BaseModel):
+    """The text in place of several."""
+
+    content: str = Field(description="The memory.")
+
+
+def merge_prompt(texts: Sequence[str], languages: Sequence[str], *, max_chars: int) -> Prompt:
+    """What is asked about the texts of one merge group, written in these text search configurations.
+
+    ``max_chars``: most characters of a merged text.
+    """
+    longest = longest_rewrite(texts, max_chars=max_chars)
+    task = _TASK.format(longest=longest, language=language_rule(languages))
+    tokens = min(_MOST_TOKENS, _FRAME + longest // _CHARS_PER_TOKEN)
+    return Prompt("merge", VERSION, _SYSTEM, task, tuple(texts), max_tokens=tokens)
+
+
+def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[str]:
+    """What is wrong: too long, something of a source lost or reversed, something in it that no source says."""
+    text = reply.content.strip()
+    if not text:
+        return ["it says nothing: write the text"]
+    longest = longest_rewrite(prompt.sources, max_chars=max_chars)
+    lost = sorted(missing_literals(prompt.sources, text), key=lambda literal: (literal.kind, literal.value))
+    return [
+        *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
+        *(f"the {literal.kind} {literal.text!r} is missing: keep it as it is written" for literal in lost),
+        *(problem for number, source in enumerate(prompt.sources, 1) for problem in _compare(number, source, text)),
+        *find_foreign_literals(text, prompt.sources),
+    ]
+
+
+def _compare(number: int, source: str, text: str) -> Iterator[str]:
+    yield from (f"memory {number} says {clause!r}, and this does not: keep it" for clause in lost_denials(source, text))
+    yield from (f"memory {number} says {clause!r}, and this the opposite" for clause in reversals(source, text))
+    if share_kept(source, text) < LEAST_KEPT:
+        yield f"most of what memory {number} says is missing: keep all of it"

@@ -1,0 +1,60 @@
+"""The prompt that finds out from summaries how a project, or the person behind it, works."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, Field
+
+from consolidation_pipeline.llm.guards import find_foreign_literals
+from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.llm.prompts.summary import find_text_problems
+
+# Raise it with every change of the words below: replies to the old ones are not used any more.
+VERSION = 1
+# It is read as a whole before work starts.
+LONGEST = 6000
+
+_SYSTEM = (
+    "You read summaries of what software agents noted in one project; each is given as a memory. You find out how "
+    "people work there, so that the next agent works as they would want it to."
+)
+_TASK = """Describe how this project, or the person it belongs to, works.
+- profile: a coherent description in the third person that can guide future work; running text, not a list.
+- communication_preferences: tone, detail, format, language.
+- technical_preferences: languages, tools, frameworks, conventions.
+- work_patterns: how problems are approached, checked and finished; what is avoided.
+- context: role, goals, constraints, the project itself.
+One sentence for each point; leave a list empty where the summaries say nothing. Keep what lasts, and what several
+summaries bear out. They are given oldest first: where a later one contradicts an earlier one, the later one holds.
+Say nothing that they do not say: no number, name, version or path of your own, and no not where they have none.
+{language}"""
+
+
+class ProfileReply(BaseModel):
+    """A profile, as a model wrote it."""
+
+    profile: str = Field(description="A coherent description.")
+    communication_preferences: list[str] = Field(description="One sentence each; empty where nothing is said.")
+    technical_preferences: list[str] = Field(description="One sentence each; empty where nothing is said.")
+    work_patterns: list[str] = Field(description="One sentence each; empty where nothing is said.")
+    context: list[str] = Field(description="One sentence each; empty where nothing is said.")
+
+    def parts(self) -> dict[str, list[str]]:
+        """The lists by name, without what is blank."""
+        named = self.model_dump(exclude={"profile"})
+        return {name: [text.strip() for text in texts if text.strip()] for name, texts in named.items()}
+
+
+def profile_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
+    """What is asked about the summaries of a user, oldest first, written in these text search configurations."""
+    return Prompt("profile", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))
+
+
+def find_problems(prompt: Prompt, reply: ProfileReply) -> list[str]:
+    """What is wrong: nothing said, far too much said, literals that stand in none of the summaries."""
+    listed = "\n".join(text for texts in reply.parts().values() for text in texts)
+    return [
+        *find_text_problems(prompt, "profile", reply.profile, longest=LONGEST),
+        *find_foreign_literals(listed, prompt.sources),
+    ]

@@ -1,0 +1,98 @@
+"""`cost`, and how `run` ends when a budget is used up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline.cli.running import _code_of
+from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
+from consolidation_pipeline_tests.openai_server import OpenAIServer
+from consolidation_pipeline_tests.service.test_asking import provider as provider
+from consolidation_pipeline_tests.service.test_patterns import MIGRATIONS, WEBHOOKS
+
+OPTIONS = ("t_merge=0.8", "t_suggest=0.75", "t_pattern=0.5", "archive=false", "llm_model=openai/gpt-4o-mini")
+Write = Callable[..., Path]
+
+
+def make(cli: Cli, write: Write, slug: str, *options: str) -> None:
+    """A project of two topics."""
+    rows = [{"id": f"n{at}", "content": t, "created_at": RECENT} for at, t in enumerate([*WEBHOOKS, *MIGRATIONS])]
+    assert cli("import", write(*rows), "--project", slug).code == 0
+    assert cli("projects", "configure", slug, *OPTIONS, *options).code == 0
+
+
+def test_a_run_that_a_budget_stopped_ends_with_4_and_keeps_what_was_done(
+    cli: Cli, write: Write, provider: OpenAIServer
+) -> None:
+    make(cli, write, "p", "budget_usd_per_run=0")
+    answer = cli("run", "p")
+    assert (answer.code, provider.requests) == (4, [])
+    assert "p: completed" in answer.out
+    (line,) = [line for line in answer.err.splitlines() if "budget" in line]
+    assert line.startswith("p: pattern ended before its time: pattern was not sent to openai/gpt-4o-mini: ")
+    assert "budget_usd_per_run is 0 USD: 0 USD are spent or reserved" in line
+    assert line.endswith("raise it with `consolidation projects configure p budget_usd_per_run=..`")
+    cli("projects", "configure", "p", "budget_usd_per_run=1")
+    again = cli("run", "p", "--json")
+    assert (again.code, again.json["stopped"], again.json["metrics"]["patterns"]["patterns_created"]) == (0, [], 2)
+    assert again.json["metrics"]["patterns"]["llm/calls"] == 2
+
+
+def test_a_run_that_cannot_pay_for_its_vectors_fails_with_4(cli: Cli, write: Write, provider: OpenAIServer) -> None:
+    make(cli, write, "p", "budget_tokens_per_run=0", "embedding_model=openai/text-embedding-3-small")
+    answer = cli("run", "p", "--json")
+    assert (answer.code, answer.json["status"], provider.requests) == (4, "failed", [])
+    assert answer.json["phases_failed"] == ["embedding_matrix"]
+    assert answer.json["stopped"][0]["by"] == "budget"
+    assert "budget_tokens_per_run is 0" in answer.json["error"]
+    assert "projects configure p budget_tokens_per_run=.." in answer.err
+
+
+def outcome(status: str, *, failed: tuple[str, ...] = (), stopped: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+    stops = [{"purpose": purpose, "by": by, "reason": "why"} for purpose, by in stopped]
+    return {"status": status, "phases_failed": list(failed), "stopped": stops}
+
+
+@pytest.mark.parametrize(
+    ("run", "code"),
+    [
+        (outcome("completed"), 0),
+        (outcome("unchanged"), 0),
+        (outcome("completed", stopped=(("pattern", "model"),)), 0),
+        (outcome("completed", stopped=(("pattern", "model"), ("merged_memories", "budget"))), 4),
+        (outcome("failed", failed=("embedding_matrix",), stopped=(("embedding_matrix", "budget"),)), 4),
+        (outcome("failed", failed=("clusters",), stopped=(("pattern", "budget"),)), 1),
+        (outcome("failed", stopped=(("pattern", "budget"),)), 1),
+        (outcome("failed", failed=("clusters",)), 1),
+        (outcome("cancelled"), 130),
+    ],
+)
+def test_4_means_that_nothing_but_a_budget_was_in_the_way(run: dict[str, Any], code: int) -> None:
+    assert _code_of(run) == code
+
+
+def test_costs_are_shown_by_day_model_purpose_and_job(cli: Cli, write: Write, provider: OpenAIServer) -> None:
+    make(cli, write, "p")
+    empty = cli("cost", "p")
+    assert (empty.code, empty.out.splitlines()[0].startswith("p: $0.0000 spent on models, 0 tokens")) == (0, True)
+    assert cli("run", "p", "--phases", ",".join(PHASES[: PHASES.index("patterns") + 1])).code == 0
+    answer = cli("cost", "p", "--days", "7")
+    assert (answer.code, answer.err) == (0, "")
+    for title in ("by day", "by model", "by purpose", "by job"):
+        assert title in answer.out
+    assert "openai/gpt-4o-mini" in answer.out
+    assert "(completed)" in answer.out
+    assert "left of $5.0000" in answer.out
+    found = cli("cost", "p", "--json").json
+    assert (found["total"]["calls"], found["by_purpose"][0]["purpose"]) == (len(provider.requests), "pattern")
+    assert found["today"]["left_usd"] == pytest.approx(5 - found["total"]["cost_usd"])
+
+
+def test_the_costs_of_no_project_are_a_usage_error(cli: Cli) -> None:
+    answer = cli("cost", "nowhere", "--json")
+    assert (answer.code, answer.json["error"]) == (2, "not_found")

@@ -1,0 +1,86 @@
+"""`playbook`: as a table, as a document, as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.ledger import Author, Change, insert_rows
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.schema import playbook_entries
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.usefixtures("consolidated")
+
+
+def add(engine: Engine, content: str, **fields: Any) -> UUID:
+    """An entry that all memories of the project bear out."""
+    with engine.begin() as connection:
+        project = get_project(connection, "notes")
+        behind = list(connection.scalars(text("SELECT id FROM consolidation.task_memories")))
+        values = {"content": content, "content_hash": content, "confidence": 0.9, "priority": 98, **fields}
+        change = Change(uuid4(), uuid4(), {"supporting_memory_ids": behind, **values})
+        insert_rows(connection, Author(project.id, None, "tester"), playbook_entries, [change], operation="promote")
+    return change.entity_id
+
+
+def test_entries_are_shown_by_priority(cli: Cli, engine: Engine) -> None:
+    later = add(engine, "Batch the requests.", category="performance")
+    first = add(engine, "Migrate before the workers start.", category="workflow", priority=99)
+    add(engine, "Perhaps.", status="review")
+    shown = cli("playbook", "notes")
+    assert shown.code == 0
+    assert "active 2, review 1, retired 0" in shown.out
+    assert shown.out.index(str(first)) < shown.out.index(str(later))
+    assert "performance, priority 98, 6 memories, confidence 0.90" in shown.out
+    assert "Perhaps." not in shown.out
+    assert str(later) not in cli("playbook", "notes", "--limit", "1").out
+    assert str(first) not in cli("playbook", "notes", "--category", "performance").out
+
+
+def test_json_holds_all_of_an_entry(cli: Cli, engine: Engine) -> None:
+    id_ = add(engine, "Batch the requests.")
+    (entry,) = cli("playbook", "notes", "--json").json["entries"]
+    assert (entry["id"], entry["evidence"], len(entry["supporting_memory_ids"])) == (str(id_), 6, 6)
+    assert cli("playbook", "notes", "--format", "json").json["totals"] == {"active": 1, "review": 0, "retired": 0}
+
+
+def test_the_document_names_entries_so_that_lineage_finds_them(cli: Cli, engine: Engine) -> None:
+    id_ = add(engine, "Batch the requests.\n# Twice", category="performance")
+    add(engine, "Perhaps.", status="review")
+    document = cli("playbook", "notes", "--format", "md").out
+    assert document.startswith("# Playbook of notes\n")
+    assert f"## Performance\n\n- Batch the requests.\n  \\# Twice\n  (6 memories, {id_.hex[:12]})\n" in document
+    assert "Perhaps." not in document
+    found = cli("lineage", id_.hex[:12], "--json").json
+    assert (found["kind"], len(found["sources"])) == ("playbook", 6)
+    assert f"playbook entry {id_}" in cli("lineage", id_).out
+
+
+@pytest.mark.parametrize("form", ["table", "md"])
+def test_where_none_is_active_that_is_said_with_what_waits(cli: Cli, engine: Engine, form: str) -> None:
+    assert "wait for review" not in cli("playbook", "notes").out
+    add(engine, "Perhaps.", status="review")
+    answer = cli("playbook", "notes", "--format", form)
+    told = answer.out if form == "table" else answer.err
+    assert "1 wait for review: consolidation review list notes" in told
+    assert (answer.code, form == "table" or answer.out == "") == (0, True)
+    waiting = cli("playbook", "notes", "--status", "review").out
+    assert "Perhaps." in waiting
+    assert "consolidation review approve ID" in waiting
+
+
+def test_what_is_not_there_is_a_usage_error(cli: Cli) -> None:
+    for arguments, said in (
+        (("nowhere",), "there is no project"),
+        (("notes", "--status", "gone"), "active, review, retired"),
+        (("notes", "--category", "cooking"), "gotchas, architecture"),
+        (("notes", "--format", "md", "--status", "review"), "shows active entries"),
+        (("notes", "--format", "html"), "html"),
+    ):
+        answer = cli("playbook", *arguments)
+        assert (answer.code, said in answer.err) == (2, True), answer
