@@ -120,7 +120,9 @@ class ConsolidationOptions(BaseModel):
         90, ge=90, le=36_500, description="Days the ledger is kept, or rollback_days if those are more."
     )
 
-    llm_model: str | None = Field(None, description="litellm model for patterns and rewrites; none = extractive.")
+    llm_model: str | None = Field(
+        None, description="litellm model for patterns, principles, summaries, profiles, rewrites; none = extractive."
+    )
     embedding_model: str = Field("local", min_length=1, description="`local` or a litellm embedding model.")
     budget_usd_per_run: float = Field(1.0, ge=0, description="Most a run may spend, US dollars.")
     budget_usd_per_day: float = Field(

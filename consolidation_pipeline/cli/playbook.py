@@ -43,7 +43,7 @@ def playbook(
     elif format is Format.MD:
         print(_document(found), end="")
     else:
-        _print_table(found, status)
+        _print_entries(found, status)
 
 
 def _tell_none(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> None:
@@ -64,17 +64,13 @@ def _document(found: Mapping[str, Any]) -> str:
     return playbook_document(found["project"], shown)
 
 
-def _print_table(found: Mapping[str, Any], status: str) -> None:
-    from rich.table import Table
-
-    title = f"{found['project']}: {say(found['totals'])}"
-    table = Table(title=title, title_justify="left", show_header=False, box=None)
+def _print_entries(found: Mapping[str, Any], status: str) -> None:
+    print(f"{found['project']}: {say(found['totals'])}")
     for row in found["entries"]:
         sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
         what = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{sure}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
-        table.add_row("\n".join([f"{row['id']}  ({what})", *lines]))
-    console().print(table)
+        console().print("\n".join([f"{row['id']}  ({what})", *lines]), soft_wrap=True)
     if status == "review":
         print(f"decide: consolidation review approve ID, consolidation review dismiss ID ({found['project']})")
 

@@ -60,13 +60,13 @@ def _told(row: Mapping[str, Any]) -> Iterator[str]:
 
 @app.command()
 def approve(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Approve: entries become active, patterns and principles may be promoted by the next run. All or none."""
+    """Approve: entries become active, patterns and principles are promoted by the next run. All or none."""
     _decide(ids, reason, approved=True, as_json=as_json)
 
 
 @app.command()
 def dismiss(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Dismiss: retired, and not made again of the same memories. All or none."""
+    """Dismiss what waits or is active: retired, and not made again of the same memories. All or none."""
     _decide(ids, reason, approved=False, as_json=as_json)
 
 

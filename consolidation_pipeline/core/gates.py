@@ -58,20 +58,29 @@ def judge_principle(confidence: float) -> Verdict:
 
 
 def judge_promotion(
-    confidence: float | None, evidence: int, needs_review: bool, *, t_promote: float = T_PROMOTE
+    confidence: float | None,
+    evidence: int,
+    needs_review: bool,
+    *,
+    t_promote: float = T_PROMOTE,
+    approved: bool = False,
 ) -> Verdict:
     """Whether a pattern or principle becomes a playbook entry.
 
     Never with less than 3 pieces of evidence or without a confidence. Stored from ``t_promote`` on unless it needs
-    review itself; then, and from 0.80 to below ``t_promote``, a person decides. ValueError: as ``judge_pattern``, or
-    negative evidence.
+    review itself; then, and from 0.80 to below ``t_promote``, a person decides. What a person ``approved`` is stored
+    whatever its confidence. ValueError: as ``judge_pattern``, or negative evidence.
     """
     if evidence < 0:
         raise ValueError(f"evidence is {evidence}; it must be 0 or more")
     if confidence is None:
         return Verdict.DISCARD
     _require_share("confidence", confidence)
-    if evidence < REQUIRED_EVIDENCE or confidence < min(t_promote, PROMOTION_REVIEW_FROM):
+    if evidence < REQUIRED_EVIDENCE:
+        return Verdict.DISCARD
+    if approved:
+        return Verdict.STORE
+    if confidence < min(t_promote, PROMOTION_REVIEW_FROM):
         return Verdict.DISCARD
     return Verdict.REVIEW if needs_review or confidence < t_promote else Verdict.STORE
 

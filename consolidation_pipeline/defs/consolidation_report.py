@@ -29,8 +29,7 @@ def consolidation_report(
         report = write_report(run)
         phase.metrics = report.metrics
     numbers = {name: value for name, value in report.metrics.items() if isinstance(value, int | float)}
-    spent = {f"llm/{name}": numbers.pop(name) for name in ("cost_usd", "tokens", "run_cost_usd", "run_tokens")}
-    return dg.MaterializeResult(metadata={**numbers, **spent, "report": dg.MetadataValue.md(report.markdown)})
+    return dg.MaterializeResult(metadata={**numbers, "report": dg.MetadataValue.md(report.markdown)})
 
 
 sources_add_up = project_check(

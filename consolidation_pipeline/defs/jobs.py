@@ -12,9 +12,7 @@ def _job(name: str, description: str) -> Any:
     return dg.define_asset_job(name, selection=selection, description=f"{description}, for one project.")
 
 
-consolidate = _job(
-    "consolidate", "Embed, compare, group, merge, find patterns and principles, summarize, score, archive and report"
-)
+consolidate = _job("consolidate", "Embed, compare, group, merge, learn, promote, summarize, score, archive and report")
 decay = _job("decay", "Score how relevant every active memory still is")
 associate = _job("associate", "Draw a sample of memories and note how they relate")
 forget = _job("forget", "Score, then archive what no longer matters and nothing protects")

@@ -23,6 +23,7 @@ from consolidation_pipeline.store.archiving import (
 )
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.reviewing import DISMISSED
 
 BY_HAND = "by hand"
 
@@ -49,11 +50,11 @@ def archive_by_hand(
     A pattern or principle that was archived is not made again of the same memories.
 
     Raises:
-        NotFoundError: an id is unknown. UsageError: ``reason`` is the name of a policy. ConflictError: a memory is
-        archived, hidden in a merged memory, superseded or pinned.
+        NotFoundError: an id is unknown. UsageError: ``reason`` is what a policy or a review gives. ConflictError: a
+        memory is archived, hidden in a merged memory, superseded or pinned.
     """
-    if reason in (STALENESS, FORGOTTEN):
-        raise UsageError(f"the reason {reason!r} is what the policy of that name gives: use other words")
+    if reason in (STALENESS, FORGOTTEN, DISMISSED):
+        raise UsageError(f"the reason {reason!r} is one that a policy or a review gives: use other words")
     write = partial(archive_rows, at=datetime.now(UTC))
     return _by_hand(engine, ids, changed_by, reason or BY_HAND, write=write, objection=_unfit_to_archive)
 

@@ -22,6 +22,7 @@ from consolidation_pipeline.core.gates import (
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.playbook import category, priority
 from consolidation_pipeline.core.similarity import similarity_join
+from consolidation_pipeline.store.abstractions import APPROVED
 from consolidation_pipeline.store.playbook import Candidate, Entry
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -70,10 +71,13 @@ class Drafted:
 def judge(candidate: Candidate, *, t_promote: float) -> Verdict:
     """Whether a candidate becomes an entry, waits for a person, or neither (``core.gates``)."""
     evidence = len(candidate.leaves)
-    if candidate.is_heuristic:
+    approved = bool(candidate.details.get(APPROVED))
+    if candidate.is_heuristic and not approved:
         advises = bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
         return judge_heuristic_promotion(candidate.confidence, evidence, advises=advises)
-    return judge_promotion(candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote)
+    return judge_promotion(
+        candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote, approved=approved
+    )
 
 
 def draft_entries(slug: str, material: Material, *, t_promote: float) -> Drafted:

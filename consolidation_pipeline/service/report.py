@@ -29,7 +29,7 @@ def write_report(run: ProjectRun) -> Report:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
         spent = sum_job(connection, run.job_id)
-    own = _describe_run(job) | {"run_cost_usd": float(spent.usd), "run_tokens": spent.tokens}
+    own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
     markdown = _markdown(run.project.slug, counts, own, run.options.schedule)
     return Report(counts, describe_counts(counts) | own, markdown)
 
@@ -57,6 +57,8 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
         "reduction": None if counts.reduction is None else round(counts.reduction, 6),
         "by_type": dict(counts.by_type),
         "by_level": dict(counts.by_level),
+        "by_kind": dict(counts.by_kind),
+        "playbook_entries": counts.playbook.get("active", 0),
         "needs_review": counts.needs_review,
         "suggest_groups": counts.suggest_groups,
         "pattern_groups": counts.pattern_groups,
@@ -78,12 +80,17 @@ def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, Any], schedule
 | merged memories, standing for {counts.consolidated} | {counts.merged} |
 | archived | {counts.archived} |
 | reduction | {reduction} |
+| patterns | {counts.by_kind.get("pattern", 0)} |
+| principles | {counts.by_kind.get("principle", 0)} |
+| playbook entries | {counts.playbook.get("active", 0)} |
+| summaries | {counts.by_kind.get("summary", 0)} |
+| waiting for review | {counts.needs_review} |
 | absorbed by this run | {own["memories_merged"]} |
 | archived by this run | {own["memories_archived"]} |
 | held back, too many to be archived unasked | {held_back} |
 | groups a person should look at | {counts.suggest_groups} |
 | groups on one topic | {counts.pattern_groups} |
-| spent on models by this run | ${own["run_cost_usd"]:.4f} ({own["run_tokens"]} tokens) |
+| spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
 | spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
 | next run | `{schedule}` UTC, or when enough new memories have come |
 

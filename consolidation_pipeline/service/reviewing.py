@@ -38,18 +38,18 @@ class Decided:
 def decide_review(
     engine: Engine, ids: Sequence[UUID], *, approved: bool, changed_by: str, reason: str | None = None
 ) -> list[Decided]:
-    """Approve or dismiss what waits for a person, of any projects: all of it or none.
+    """Approve what waits for a person, or dismiss what waits or is active, of any projects: all of it or none.
 
-    An approved pattern or principle may be promoted by the next run; a dismissed one is retired and not made again of
-    the same memories. An approved playbook entry is active, a dismissed one retired.
+    An approved pattern or principle is promoted by the next run where it has evidence enough; a dismissed one is
+    retired and not made again of the same memories. An approved playbook entry is active, a dismissed one retired.
 
     Raises:
         NotFoundError: an id is unknown. UsageError: it is of a kind that is not reviewed. ConflictError: it does not
-        wait, or not any more.
+        wait, or is retired.
     """
     groups: dict[UUID, UUID] = {}
     with engine.begin() as connection:
-        rows = _lock(connection, list(dict.fromkeys(ids)))
+        rows = _lock(connection, list(dict.fromkeys(ids)), approved=approved)
         for project_id in sorted({row.project_id for row in rows}):
             own = [row for row in rows if row.project_id == project_id]
             author, why = Author(project_id, None, changed_by), reason or BY_HAND
@@ -65,8 +65,8 @@ def _tell_listeners(connection: Connection, project_id: UUID, rows: Sequence[Rev
         append_event(connection, project_id, "playbook.changed", payload)
 
 
-def _lock(connection: Connection, ids: Sequence[UUID]) -> list[Reviewed]:
-    """The rows in the order of ``ids``, all of which wait."""
+def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[Reviewed]:
+    """The rows in the order of ``ids``, all of which can be decided on so."""
     found = lock_reviewed(connection, ids)
     missing = [str(id_) for id_ in ids if id_ not in found]
     if missing:
@@ -74,9 +74,10 @@ def _lock(connection: Connection, ids: Sequence[UUID]) -> list[Reviewed]:
     for id_ in ids:
         if found[id_].kind not in REVIEWED:
             raise UsageError(f"{id_} is of kind {found[id_].kind}: it must be one of {', '.join(REVIEWED)}")
-    decided = tuple(str(id_) for id_ in ids if not found[id_].waits)
+    decided = tuple(str(id_) for id_ in ids if not (found[id_].waits if approved else found[id_].stands))
     if decided:
-        raise ConflictError(f"{found[UUID(decided[0])].kind} {decided[0]} does not wait for review", decided)
+        why = "does not wait for review" if approved else "is retired already"
+        raise ConflictError(f"{found[UUID(decided[0])].kind} {decided[0]} {why}", decided)
     return [found[id_] for id_ in ids]
 
 

@@ -21,28 +21,38 @@ DISMISSED = "dismissed"
 
 # In this order everyone who writes to both takes their locks.
 _TABLES = ("consolidated_memories", "playbook_entries")
+_STANDS = {
+    "consolidated_memories": "(retired_at IS NULL AND kind IN ('pattern', 'principle'))",
+    "playbook_entries": "(status <> 'retired')",
+}
 _WAITS = {
-    "consolidated_memories": "needs_review AND retired_at IS NULL AND kind IN ('pattern', 'principle')",
-    "playbook_entries": "status = 'review'",
+    "consolidated_memories": f"(needs_review AND {_STANDS['consolidated_memories']})",
+    "playbook_entries": "(status = 'review')",
 }
 _ROWS = f"""
-    SELECT id, project_id, 'task_memories' AS held_in, 'raw' AS kind, version, false AS waits, NULL::jsonb AS details
+    SELECT id, project_id, 'task_memories' AS held_in, 'raw' AS kind, version, false AS waits, false AS stands,
+        NULL::jsonb AS details
     FROM {SCHEMA}.task_memories WHERE id = ANY(:ids)
     UNION ALL
-    SELECT id, project_id, 'memory_relations', 'relation', version, false, NULL
+    SELECT id, project_id, 'memory_relations', 'relation', version, false, false, NULL
     FROM {SCHEMA}.memory_relations WHERE id = ANY(:ids)
     UNION ALL
-    SELECT id, project_id, 'consolidated_memories', kind, version, {_WAITS["consolidated_memories"]}, details
+    SELECT id, project_id, 'consolidated_memories', kind, version, {_WAITS["consolidated_memories"]},
+        {_STANDS["consolidated_memories"]}, details
     FROM {SCHEMA}.consolidated_memories WHERE id = ANY(:ids)
     UNION ALL
-    SELECT id, project_id, 'playbook_entries', '{ENTRY}', version, {_WAITS["playbook_entries"]}, NULL
+    SELECT id, project_id, 'playbook_entries', '{ENTRY}', version, {_WAITS["playbook_entries"]},
+        {_STANDS["playbook_entries"]}, NULL
     FROM {SCHEMA}.playbook_entries WHERE id = ANY(:ids)
 """
 
 
 @dataclass(frozen=True)
 class Reviewed:
-    """What a person decides on; ``waits``: nobody has yet. ``kind`` may be one that is not reviewed here."""
+    """What a person decides on; ``waits``: nobody has yet; ``stands``: it is active or waits.
+
+    ``kind`` may be one that is not reviewed here.
+    """
 
     id: UUID
     project_id: UUID
@@ -51,6 +61,7 @@ class Reviewed:
     kind: str
     version: int
     waits: bool
+    stands: bool
     details: Mapping[str, Any] | None
 
 
@@ -61,7 +72,7 @@ def lock_reviewed(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Rev
         lock_rows(connection, table, "id = ANY(:ids)", chosen)
     rows = connection.execute(
         text(
-            "SELECT r.id, r.project_id, p.slug, r.held_in, r.kind, r.version, r.waits, r.details "
+            "SELECT r.id, r.project_id, p.slug, r.held_in, r.kind, r.version, r.waits, r.stands, r.details "
             f"FROM ({_ROWS}) r JOIN {SCHEMA}.projects p ON p.id = r.project_id"
         ),
         chosen,

@@ -26,6 +26,8 @@ class ProjectCounts:
     merged: int
     by_type: Mapping[str, int]
     by_level: Mapping[str, int]
+    by_kind: Mapping[str, int]
+    playbook: Mapping[str, int]
     needs_review: int
     suggest_groups: int
     pattern_groups: int
@@ -56,6 +58,8 @@ def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
         merged=_count(connection, "consolidated_memories", "kind = 'merged' AND retired_at IS NULL", one),
         by_type=_grouped(connection, "memory_type", "task_memories", "NOT is_archived AND NOT is_consolidated", one),
         by_level=_grouped(connection, "abstraction_level::text", "consolidated_memories", "retired_at IS NULL", one),
+        by_kind=_grouped(connection, "kind", "consolidated_memories", "retired_at IS NULL", one),
+        playbook=_grouped(connection, "status", "playbook_entries", "true", one),
         needs_review=_count(connection, "consolidated_memories", "needs_review AND retired_at IS NULL", one)
         + _count(connection, "playbook_entries", "status = 'review'", one)
         + _count(connection, "consolidation_suggestions", "status = 'pending'", one),

@@ -80,7 +80,7 @@ def test_entries_are_approved_dismissed_and_taken_back(cli: Cli, entries: list[s
 def test_what_cannot_be_decided_changes_nothing(cli: Cli, entries: list[str], engine: Engine) -> None:
     one, two = entries
     assert cli("review", "approve", one).code == 0
-    again = cli("review", "dismiss", two, one, "--json")
+    again = cli("review", "approve", two, one, "--json")
     assert (again.code, again.json["error"], again.json["conflicts"]) == (3, "conflict", [one])
     unknown = cli("review", "dismiss", two, uuid4(), "--json")
     assert (unknown.code, unknown.json["error"]) == (2, "not_found")

@@ -57,6 +57,16 @@ def test_promotion(confidence: float | None, evidence: int, needs_review: bool, 
 
 
 @pytest.mark.parametrize(
+    ("confidence", "evidence", "expected"),
+    [(0.7, 3, Verdict.STORE), (0.2, 3, Verdict.STORE), (0.9, 2, Verdict.DISCARD), (None, 3, Verdict.DISCARD)],
+)
+def test_what_a_person_approved_is_promoted_whatever_its_confidence(
+    confidence: float | None, evidence: int, expected: Verdict
+) -> None:
+    assert judge_promotion(confidence, evidence, needs_review=False, approved=True) is expected
+
+
+@pytest.mark.parametrize(
     ("confidence", "t_promote", "expected"),
     [
         (0.70, 0.70, Verdict.STORE),

@@ -115,9 +115,7 @@ def test_materializations_carry_numbers_under_stable_names(
     told = {"candidates_in", "entries_promoted", "entries_proposed", "entries_reinforced", "entries_waiting"}
     assert told <= names["playbook_entries"]
     assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]
-    assert {"memories", "units", "reduction", "llm/cost_usd", "llm/run_cost_usd", "report"} <= names[
-        "consolidation_report"
-    ]
+    assert {"memories", "units", "reduction", "cost_usd", "llm/run_cost_usd", "report"} <= names["consolidation_report"]
 
 
 def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(

@@ -68,11 +68,11 @@ def test_every_phase_says_what_it_spent_and_the_phases_add_up(paid: Pipeline, pr
     assert job.metrics["calls"] == len(provider.requests) == sum(p["llm/calls"] for p in phases)
     assert job.metrics["embedding_matrix"]["llm/calls"] == 1
     assert job.metrics["decay_scores"]["llm/calls"] == 0
-    assert report["run_cost_usd"] == pytest.approx(usd) == pytest.approx(report["cost_usd"])
+    assert report["llm/run_cost_usd"] == pytest.approx(usd) == pytest.approx(report["cost_usd"])
     requests = len(provider.requests)
     again = paid.run().report.metrics
     assert len(provider.requests) == requests
-    assert newest_job(paid).metrics["cost_usd"] == again["run_cost_usd"] == 0
+    assert newest_job(paid).metrics["cost_usd"] == again["llm/run_cost_usd"] == 0
     assert again["cost_usd"] == pytest.approx(usd)
 
 

@@ -7,8 +7,9 @@ import pytest
 from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline_tests.service.dumps import essence
 from consolidation_pipeline_tests.service.dying import kill, run_and_die
-from consolidation_pipeline_tests.service.lessons import corpus
+from consolidation_pipeline_tests.service.lessons import NEAR_MISSES, corpus
 from consolidation_pipeline_tests.service.running import Pipeline
+from consolidation_pipeline_tests.service.test_patterns import MIGRATIONS, WEBHOOKS, topic
 
 # (phase, commit since it began, side of the commit). Every phase ends with the commit that records it.
 POINTS = (
@@ -41,6 +42,14 @@ POINTS = (
 )
 
 
+def begin(pipeline: Pipeline) -> None:
+    """Memories to merge, to find patterns in, to promote and to summarise."""
+    pipeline.clear()
+    pipeline.configure_new(t_pattern=0.5, center=False)
+    idle = tuple(NEAR_MISSES[0][0].replace("30 seconds", f"{at} minutes") for at in range(2, 5))
+    pipeline.add([*corpus(), *topic("hook", WEBHOOKS), *topic("move", MIGRATIONS), *topic("idle", idle)])
+
+
 def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
     """A run, and one more: groups are described as of the run that formed them, before or after they were merged."""
     pipeline.run()
@@ -51,8 +60,7 @@ def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def undisturbed(shared: Pipeline) -> dict[str, list[str]]:
     """What the tables hold when nothing goes wrong."""
-    shared.clear()
-    shared.add(corpus())
+    begin(shared)
     return run_until_settled(shared)
 
 
@@ -60,8 +68,7 @@ def undisturbed(shared: Pipeline) -> dict[str, list[str]]:
 def test_a_run_after_a_kill_ends_where_an_undisturbed_one_does(
     shared: Pipeline, undisturbed: dict[str, list[str]], phase: str, commit: int, when: str
 ) -> None:
-    shared.clear()
-    shared.add(corpus())
+    begin(shared)
     kill(shared, run_and_die, phase, commit, when)
     (dead,) = shared.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
     assert dead.status == "running"

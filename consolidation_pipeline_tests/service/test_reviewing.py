@@ -153,11 +153,24 @@ def test_all_or_none_are_decided(unsure: Pipeline) -> None:
         decide(unsure, hooks.id, nobody, approved=False)
     with pytest.raises(UsageError, match=f"{raw} is of kind raw"):
         decide(unsure, hooks.id, raw, approved=False)
-    for approved in (True, False):
-        with pytest.raises(ConflictError, match=f"pattern {moves.id} does not wait for review") as refused:
-            decide(unsure, hooks.id, moves.id, approved=approved)
-        assert refused.value.conflicts == (str(moves.id),)
+    with pytest.raises(ConflictError, match=f"pattern {moves.id} does not wait for review") as refused:
+        decide(unsure, hooks.id, moves.id, approved=True)
+    assert refused.value.conflicts == (str(moves.id),)
     assert dump(unsure, tables=KNOWLEDGE) == before
+    decide(unsure, moves.id, approved=False)
+    with pytest.raises(ConflictError, match=f"pattern {moves.id} is retired already"):
+        decide(unsure, hooks.id, moves.id, approved=False)
+    assert [row.id for row in patterns(unsure)] == [hooks.id]
+
+
+def test_what_a_person_approved_is_promoted_by_the_next_run(unsure: Pipeline) -> None:
+    hooks, _ = patterns(unsure)
+    unsure.run()
+    assert unsure.value("SELECT count(*) FROM {s}.playbook_entries") == 0
+    decide(unsure, hooks.id, approved=True)
+    unsure.run()
+    (promoted,) = unsure.rows("SELECT source_id, status FROM {s}.playbook_entries")
+    assert (promoted.source_id, promoted.status) == (hooks.id, "active")
 
 
 def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itself(unsure: Pipeline) -> None:
@@ -171,7 +184,10 @@ def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itsel
     )
     assert [row.payload for row in told[-2:]] == [{"approved": 1}, {"dismissed": 1}]
     with pytest.raises(ConflictError, match=f"playbook {good} does not wait"):
-        decide(unsure, good, approved=False)
+        decide(unsure, good, approved=True)
+    (late,) = decide(unsure, good, approved=False)
+    assert status(unsure, good) == "retired"
+    unsure.roll_back(late.group_id)
     unsure.roll_back(approved.group_id)
     unsure.roll_back(dismissed.group_id)
     assert {status(unsure, id_) for id_ in (good, bad)} == {"review"}
