@@ -121,7 +121,7 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
 
 def _told(learned: Learned) -> str:
     waiting = f", {learned.waiting} wait for review" if learned.waiting else ""
-    return f"{learned.count}{waiting}; the surest from {learned.sources} memories ({learned.method})"
+    return f"{learned.count}{waiting}; the best supported has {learned.sources} memories behind it ({learned.method})"
 
 
 def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -96,7 +96,8 @@ def _lines(plan: Plan, limit: int) -> Iterator[str]:
         yield from _merge(merge)
     for question in plan.questions[:limit]:
         yield from _question(question)
-    by_kind = [[item for item in plan.knowledge if item.kind == kind] for kind in _KINDS]
+    surest = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
+    by_kind = [[item for item in surest if item.kind == kind] for kind in _KINDS]
     for items in by_kind:
         for item in items[:limit]:
             yield from _knowledge(item)
@@ -131,7 +132,8 @@ def _reasons(question: Question) -> list[str]:
 
 def _knowledge(item: PlannedKnowledge) -> Iterator[str]:
     verb = {"create": "new", "update": "changed", "retire": "retired"}[item.action]
-    sure = "" if item.confidence is None else f", confidence {item.confidence:.2f}"
+    # Why an entry is made tells how sure its source is.
+    sure = "" if item.confidence is None or item.kind == "playbook" else f", confidence {item.confidence:.2f}"
     waits = ", waits for a person" if item.needs_review else ""
     yield f"{item.kind}, {verb}: {item.reason}{sure}{waits} ({item.id})"
     if item.action != "retire":

@@ -154,6 +154,8 @@ def run_table(run: dict[str, Any]) -> Any:
             "failed phases": run["phases_failed"] or None,
             "memories absorbed": run["memories_merged"],
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
+            "learned": _learned(run["metrics"]),
+            "playbook": _promoted(run["metrics"].get("playbook_entries", {})),
             "summaries": _summaries(run),
             "archived": archived(run),
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
@@ -165,6 +167,23 @@ def run_table(run: dict[str, Any]) -> Any:
             "undo": run["undo"],
         },
     )
+
+
+def _learned(metrics: Mapping[str, Any]) -> str | None:
+    """How many patterns and principles a run made and changed; None where it did neither."""
+    told = []
+    for kind in ("patterns", "principles"):
+        done = metrics.get(kind, {})
+        counts = {what: done.get(f"{kind}_{what}", 0) for what in ("created", "updated", "superseded")}
+        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        told += [f"{kind} {said}"] if said else []
+    return "; ".join(told) or None
+
+
+def _promoted(done: Mapping[str, Any]) -> str | None:
+    """What a run did to the playbook; None where it did nothing."""
+    counts = {what: done.get(f"entries_{what}", 0) for what in ("promoted", "proposed", "reinforced", "updated")}
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or None
 
 
 def _summaries(run: Mapping[str, Any]) -> str | None:

@@ -85,18 +85,18 @@ def judge_promotion(
     return Verdict.REVIEW if needs_review or confidence < t_promote else Verdict.STORE
 
 
-def judge_heuristic_promotion(confidence: float | None, evidence: int, *, advises: bool) -> Verdict:
+def judge_heuristic_promotion(confidence: float | None, evidence: int, *, instructs: bool) -> Verdict:
     """Whether what was made without a model is proposed for the playbook; by itself it never becomes an entry.
 
-    A person decides from ``HEURISTIC_REVIEW_FROM`` on, with at least 3 pieces of evidence and where it ``advises``: it
-    says what to do or to watch out for, for an entry is an instruction. ValueError: as ``judge_promotion``.
+    A person decides from ``HEURISTIC_REVIEW_FROM`` on, with at least 3 pieces of evidence and where it ``instructs``:
+    it says what to do or to watch out for, and does not contradict itself. ValueError: as ``judge_promotion``.
     """
     if evidence < 0:
         raise ValueError(f"evidence is {evidence}; it must be 0 or more")
     if confidence is None:
         return Verdict.DISCARD
     _require_share("confidence", confidence)
-    sound = advises and evidence >= REQUIRED_EVIDENCE and confidence >= HEURISTIC_REVIEW_FROM
+    sound = instructs and evidence >= REQUIRED_EVIDENCE and confidence >= HEURISTIC_REVIEW_FROM
     return Verdict.REVIEW if sound else Verdict.DISCARD
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations
+
+from consolidation_pipeline.core.literals import conflicts
+from consolidation_pipeline.core.overlap import content_words
 
 # Pieces of evidence that promotion asks for; only those beyond them raise the priority.
 REQUIRED_EVIDENCE = 3
 STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MOST = 50, 50, 100
+# Of two lines that say nearly the same; sentences on one topic have less in common.
+_SAME_WORDS = 0.6
 
 # In this order; the first category that a word of the text belongs to is taken. Every form that counts is written out:
 # endings alone would make "fixture" a fix and "performs" a matter of performance.
@@ -52,3 +58,18 @@ def category(text: str) -> str:
     "tissue", "infrastructure").
     """
     return next((name for name, words in _CATEGORIES if words.search(text)), GENERAL)
+
+
+def contradicts_itself(text: str) -> bool:
+    """Whether two lines of ``text`` say nearly the same of different things, or the opposite: no instruction does.
+
+    They share at least 0.6 of their content words (Dice) and have literals or denials in conflict, as what is put
+    together from near-misses has: "the limit of this queue is 5", "the limit of that queue is 8".
+    """
+    lines = [line for line in text.splitlines() if line.strip()]
+    return any(_share_words(a, b) >= _SAME_WORDS and bool(conflicts(a, b)) for a, b in combinations(lines, 2))
+
+
+def _share_words(a: str, b: str) -> float:
+    one, other = content_words(a), content_words(b)
+    return 2 * len(one & other) / max(1, len(one) + len(other))

@@ -20,7 +20,7 @@ from consolidation_pipeline.core.gates import (
     judge_promotion,
 )
 from consolidation_pipeline.core.memories import consolidated_id
-from consolidation_pipeline.core.playbook import category, priority
+from consolidation_pipeline.core.playbook import category, contradicts_itself, priority
 from consolidation_pipeline.core.similarity import similarity_join
 from consolidation_pipeline.store.abstractions import APPROVED
 from consolidation_pipeline.store.playbook import Candidate, Entry
@@ -74,7 +74,8 @@ def judge(candidate: Candidate, *, t_promote: float) -> Verdict:
     approved = bool(candidate.details.get(APPROVED))
     if candidate.is_heuristic and not approved:
         advises = bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
-        return judge_heuristic_promotion(candidate.confidence, evidence, advises=advises)
+        instructs = advises and not contradicts_itself(candidate.content)
+        return judge_heuristic_promotion(candidate.confidence, evidence, instructs=instructs)
     return judge_promotion(
         candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote, approved=approved
     )

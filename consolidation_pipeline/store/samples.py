@@ -36,7 +36,7 @@ def sample_merged(connection: Connection, project_id: UUID, *, limit: int) -> li
 
 @dataclass(frozen=True)
 class Learned:
-    """How much knowledge of a kind a project has, and the surest piece. ``method``: llm, heuristic or hybrid.
+    """How much knowledge of a kind a project has, and the best supported piece. ``method``: llm, heuristic or hybrid.
 
     ``sources``: raw memories behind that piece; ``waiting``: how many of the kind wait for a person.
     """
@@ -68,7 +68,7 @@ def sample_learned(connection: Connection, project_id: UUID) -> list[Learned]:
                 SELECT *, count(*) OVER one AS count, count(*) FILTER (WHERE waits) OVER one AS waiting
                 FROM learned WINDOW one AS (PARTITION BY kind))
             SELECT DISTINCT ON (array_position(:kinds, kind)) kind, count, waiting, content, method, sources
-            FROM counted ORDER BY array_position(:kinds, kind), sure DESC NULLS LAST, id
+            FROM counted ORDER BY array_position(:kinds, kind), sources DESC, sure DESC NULLS LAST, id
             """
         ),
         {"project": project_id, "kinds": ["pattern", "principle", "playbook", "summary", "procedural"]},

@@ -81,7 +81,7 @@ def test_promotion_at_a_threshold_of_its_own(confidence: float, t_promote: float
 
 
 @pytest.mark.parametrize(
-    ("confidence", "evidence", "advises", "expected"),
+    ("confidence", "evidence", "instructs", "expected"),
     [
         (HEURISTIC_REVIEW_FROM, 3, True, Verdict.REVIEW),
         (HEURISTIC_REVIEW_FROM - 1e-6, 99, True, Verdict.DISCARD),
@@ -92,9 +92,9 @@ def test_promotion_at_a_threshold_of_its_own(confidence: float, t_promote: float
     ],
 )
 def test_what_was_made_without_a_model_waits_at_best(
-    confidence: float | None, evidence: int, advises: bool, expected: Verdict
+    confidence: float | None, evidence: int, instructs: bool, expected: Verdict
 ) -> None:
-    assert judge_heuristic_promotion(confidence, evidence, advises=advises) is expected
+    assert judge_heuristic_promotion(confidence, evidence, instructs=instructs) is expected
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_fit(similarity: float | None, expected: Fit) -> None:
 
 @pytest.mark.parametrize("confidence", [math.nan, -0.1, 1.1])
 def test_what_is_no_confidence_is_refused(confidence: float) -> None:
-    heuristic = partial(judge_heuristic_promotion, evidence=3, advises=True)
+    heuristic = partial(judge_heuristic_promotion, evidence=3, instructs=True)
     for judge in (judge_pattern, judge_principle, heuristic, lambda value: judge_promotion(value, 3, False)):
         with pytest.raises(ValueError, match="must be from 0 to 1"):
             judge(confidence)
@@ -126,6 +126,6 @@ def test_negative_evidence_and_undefined_similarity_are_refused() -> None:
     with pytest.raises(ValueError, match="evidence is -1"):
         judge_promotion(0.9, -1, False)
     with pytest.raises(ValueError, match="evidence is -1"):
-        judge_heuristic_promotion(0.7, -1, advises=True)
+        judge_heuristic_promotion(0.7, -1, instructs=True)
     with pytest.raises(ValueError, match="NaN"):
         judge_fit(math.nan)

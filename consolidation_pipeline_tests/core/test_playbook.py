@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from consolidation_pipeline.core.playbook import CATEGORY_WORDS, category, priority
+from consolidation_pipeline.core.playbook import CATEGORY_WORDS, category, contradicts_itself, priority
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,18 @@ def test_the_first_category_wins_wherever_its_word_stands() -> None:
 @pytest.mark.parametrize("text", ["", " \n", "12 %", "値", "snake_case_test_name", "Use UUIDv7."])
 def test_anything_else_is_general(text: str) -> None:
     assert category(text) == "general"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The retry limit of the payouts queue is 5.\nThe retry limit of the refunds queue is 3.", True),
+        ("Always restart the worker after a deploy.\nNever restart the worker after a deploy.", True),
+        ("Keep event ids for 30 days.\nAnswer a webhook within 10 seconds.", False),
+        ("Verify the signature of a webhook.\nVerify the signed timestamp of a webhook too.", False),
+        ("The retry limit of the payouts queue is 5.", False),
+        ("", False),
+    ],
+)
+def test_lines_that_contradict_each_other_are_no_instruction(text: str, expected: bool) -> None:
+    assert contradicts_itself(text) is expected
