@@ -149,9 +149,17 @@ def forget_comparisons(connection: Connection, merged: str) -> None:
 
     They leave and enter the similarity graph with the merged memory when that is archived and restored.
     """
-    sources = f"FROM {task_memories} WHERE consolidated_into_id IN ({merged}) ORDER BY id FOR NO KEY UPDATE"
+    ids = {"ids": list(connection.scalars(text(merged)))}
+    if not ids["ids"]:
+        return
+    # Materialized: a planner that takes the table for empty would look for the sources once for each of its rows.
+    sources = f"SELECT id FROM {task_memories} WHERE consolidated_into_id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"
     connection.execute(
-        text(f"UPDATE {task_memories} SET graph_version = NULL WHERE id IN (SELECT id FROM (SELECT id {sources}) s)")
+        text(
+            f"WITH sources AS MATERIALIZED ({sources}) "
+            f"UPDATE {task_memories} t SET graph_version = NULL FROM sources s WHERE t.id = s.id"
+        ),
+        ids,
     )
 
 

@@ -106,7 +106,7 @@ def test_without_words_the_reason_is_by_hand(pipeline: Pipeline, merged: UUID) -
 
 @pytest.mark.parametrize("reason", ["staleness", "forgotten"])
 def test_a_person_is_no_policy(pipeline: Pipeline, merged: UUID, reason: str) -> None:
-    with pytest.raises(UsageError, match=f"'{reason}' is what the policy"):
+    with pytest.raises(UsageError, match=f"'{reason}' is one that a policy or a review gives"):
         archive(pipeline, merged, reason=reason)
 
 

@@ -7,9 +7,16 @@ import pytest
 from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline_tests.service.dumps import essence
 from consolidation_pipeline_tests.service.dying import kill, run_and_die
-from consolidation_pipeline_tests.service.lessons import NEAR_MISSES, corpus
+from consolidation_pipeline_tests.service.lessons import corpus
 from consolidation_pipeline_tests.service.running import Pipeline
 from consolidation_pipeline_tests.service.test_patterns import MIGRATIONS, WEBHOOKS, topic
+
+# Near enough to each other for a person to be asked whether they are an instruction.
+KEYS = (
+    "Pass the idempotency key on with each payment request, retries included.",
+    "Pass the idempotency key with each retried payment request too.",
+    "Each payment request must pass its idempotency key, and so must each retry of the request.",
+)
 
 # (phase, commit since it began, side of the commit). Every phase ends with the commit that records it.
 POINTS = (
@@ -46,8 +53,7 @@ def begin(pipeline: Pipeline) -> None:
     """Memories to merge, to find patterns in, to promote and to summarise."""
     pipeline.clear()
     pipeline.configure_new(t_pattern=0.5, center=False)
-    idle = tuple(NEAR_MISSES[0][0].replace("30 seconds", f"{at} minutes") for at in range(2, 5))
-    pipeline.add([*corpus(), *topic("hook", WEBHOOKS), *topic("move", MIGRATIONS), *topic("idle", idle)])
+    pipeline.add([*corpus(), *topic("hook", WEBHOOKS), *topic("move", MIGRATIONS), *topic("key", KEYS)])
 
 
 def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
