@@ -30,7 +30,7 @@ def playbook(
     as_json: JsonFlag = False,
 ) -> None:
     """Show what was learned, as instructions for agents, the most urgent first."""
-    from consolidation_pipeline.service.playbook import read_playbook
+    from consolidation_pipeline.service.playbook import read_playbook, to_document
 
     if format is Format.MD and status != "active":
         raise UsageError(f"--format md shows active entries, for agents act on it; --status {status} needs a table")
@@ -41,7 +41,7 @@ def playbook(
     elif not found["entries"]:
         _tell_none(found, status, on_stderr=format is Format.MD)
     elif format is Format.MD:
-        print(_document(found), end="")
+        print(to_document(found), end="")
     else:
         _print_entries(found, status)
 
@@ -52,16 +52,6 @@ def _tell_none(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> Non
     if status != "review" and waiting:
         told += f"; {waiting} wait for review: consolidation review list {slug}"
     note(told) if on_stderr else print(told)
-
-
-def _document(found: Mapping[str, Any]) -> str:
-    from consolidation_pipeline.core.playbook_document import Instruction, playbook_document
-
-    shown = [
-        Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"])
-        for row in found["entries"]
-    ]
-    return playbook_document(found["project"], shown)
 
 
 def _print_entries(found: Mapping[str, Any], status: str) -> None:

@@ -7,13 +7,16 @@ from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.playbook import describe_promoted, update_playbook
+from consolidation_pipeline.service.playbook import describe_promoted, read_playbook, to_document, update_playbook
 from consolidation_pipeline.store.invariants import (
     find_foreign_support,
     find_low_priorities,
     find_repeated_entries,
     find_unsupported_entries,
 )
+
+# Entries in the picture that the UI shows; the command line has all of them.
+_SHOWN = 50
 
 
 @dg.asset(
@@ -34,7 +37,8 @@ def playbook_entries(
         done = update_playbook(run)
         phase.metrics = describe_promoted(done)
         phase.counters = {"memories_promoted": done.promoted}
-    return dg.MaterializeResult(metadata=phase.metrics)
+    playbook = to_document(read_playbook(run.engine, run.project.slug, limit=_SHOWN))
+    return dg.MaterializeResult(metadata={**phase.metrics, "playbook": dg.MetadataValue.md(playbook)})
 
 
 every_entry_has_evidence = project_check(

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.playbook import CATEGORIES
 from consolidation_pipeline.core.playbook import STATUSES as ENTRY_STATUSES
+from consolidation_pipeline.core.playbook_document import Instruction, playbook_document
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.promoting import Draft, Drafted, Material, draft_entries
 from consolidation_pipeline.service.runs import ProjectRun
@@ -194,3 +195,12 @@ def read_playbook(
         "totals": {name: totals.get(name, 0) for name in ENTRY_STATUSES},
         "entries": [dict(row._mapping) for row in rows],
     }
+
+
+def to_document(playbook: Mapping[str, Any]) -> str:
+    """What ``read_playbook`` found as Markdown for an agent's instructions."""
+    entries = [
+        Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"])
+        for row in playbook["entries"]
+    ]
+    return playbook_document(playbook["project"], entries)
