@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
-
-import numpy as np
 
 from consolidation_pipeline.core.compression import chunk
 from consolidation_pipeline.core.evidence import UNASKED_CONFIDENCE, heuristic_confidence
@@ -88,7 +87,9 @@ def _confidence(digest: Digest, cosines: Mapping[UUID, float]) -> float:
     """A model is not asked how sure it is of a summary; without one it is as sure as it resembles what it covers."""
     if digest.method == "llm":
         return UNASKED_CONFIDENCE
-    return round(heuristic_confidence(float(np.mean(list(cosines.values()))) if cosines else None), 6)
+    # Summed exactly: the order in which the database gives them must not show.
+    mean = math.fsum(cosines.values()) / len(cosines) if cosines else None
+    return round(heuristic_confidence(mean), 6)
 
 
 def _values(digest: Digest, confidence: float) -> dict[str, Any]:

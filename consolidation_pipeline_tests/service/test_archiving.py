@@ -415,7 +415,7 @@ def test_archived_memories_do_not_come_back_into_the_groups_until_they_are_resto
     assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors") == 0
     restore_memories(pipeline.engine, [merged, id_of("c")], changed_by="tester")
     consolidate(pipeline)
-    query = "SELECT consolidated_into_id, array_agg(external_id ORDER BY 1) FROM {s}.task_memories GROUP BY 1"
+    query = "SELECT consolidated_into_id, array_agg(external_id ORDER BY external_id) FROM {s}.task_memories GROUP BY 1"
     by_merged = {row[0]: row[1] for row in pipeline.rows(query)}
     assert by_merged.pop(merged) == ["a", "b", "d"]
     assert list(by_merged.values()) == [["c", "e"]]
