@@ -89,13 +89,15 @@ def rank_sentences(
     weights: Sequence[Sequence[float]] | None = None,
     *,
     boilerplate: Collection[str] = (),
+    context: Sequence[bool] | None = None,
 ) -> list[Ranking]:
     """The sentences of each group of texts, by how much of the group's other texts each says, and how well it reads.
 
     Score = ``Sentence.worth`` times the mean cosine of the sentence with the other texts of its group, each text
     counted by its weight (1 unless given); of a lone text, with the text itself. Terms weigh
-    ln((1 + n) / (1 + df)) + 1, df of all n texts having it. One pass over all groups; neither the order of the groups
-    nor, but for ``Ranked.text``, that of the texts matters. A blank text has no sentences; those in ``boilerplate``
+    ln((1 + n) / (1 + df)) + 1, df of the n texts of ``context`` having it: of these groups, all unless given. One pass
+    over all groups; neither the order of the groups nor, but for ``Ranked.text``, that of the texts matters, and a
+    group outside of the context matters to none but itself. A blank text has no sentences; those in ``boilerplate``
     (``boilerplate.find_boilerplate``) are left out of every text that holds anything else.
     """
     said = {normalize_text(sentence.text) for text in boilerplate for sentence in read_sentences(text)}
@@ -105,7 +107,9 @@ def rank_sentences(
     group_of_text = np.repeat(np.arange(len(groups)), [len(group) for group in groups])
     flat = [sentence for group in read for sentences in group for sentence in sentences]
     weight = np.ones(len(sizes)) if weights is None else np.array([w for group in weights for w in group], dtype=float)
-    scores, vectors = _score([sentence.text for sentence in flat], text_of, group_of_text, weight)
+    counted = np.ones(len(groups), dtype=bool) if context is None else np.array(context, dtype=bool)
+    places = _Places(text_of, group_of_text, counted)
+    scores, vectors = _score([sentence.text for sentence in flat], places, weight)
     scores = scores * np.array([sentence.worth for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
     ranked = [
@@ -125,21 +129,27 @@ def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
     return own or sentences
 
 
-def _score(
-    sentences: Sequence[str],
-    text_of: NDArray[np.int64],
-    group_of_text: NDArray[np.int64],
-    weight: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], Any]:
+@dataclass(frozen=True, eq=False)
+class _Places:
+    """The text of each sentence, the group of each text, and which groups tell how rare a term is."""
+
+    text_of: NDArray[np.int64]
+    group_of_text: NDArray[np.int64]
+    context: NDArray[np.bool_]
+
+
+def _score(sentences: Sequence[str], places: _Places, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
     """Mean cosine (rows,) of each sentence with the other texts of its group, and the sentences' vectors."""
     from scipy.sparse import csr_array
 
+    text_of, group_of_text = places.text_of, places.group_of_text
     counts = count_terms(sentences).matrix
     rows, texts, groups = len(sentences), len(group_of_text), int(group_of_text.max(initial=-1)) + 1
     of_text = csr_array((np.ones(rows), (text_of, np.arange(rows))), shape=(texts, rows))
     of_group = csr_array((weight, (group_of_text, np.arange(texts))), shape=(groups, texts))
     held = of_text @ counts
-    idf = np.log((1 + texts) / (1 + np.bincount(held.nonzero()[1], minlength=held.shape[1]))) + 1
+    context = held[places.context[group_of_text]]
+    idf = np.log((1 + context.shape[0]) / (1 + np.bincount(context.nonzero()[1], minlength=held.shape[1]))) + 1
     vectors, wholes = (_normalised(part.log1p().multiply(idf)) for part in (counts, held))
     centres, group_of = of_group @ wholes, group_of_text[text_of]
     own = np.asarray(vectors.multiply(wholes[text_of]).sum(axis=1))

@@ -80,30 +80,40 @@ def number_units(units: Iterable[Unit]) -> list[Unit]:
     return sorted(units, key=lambda unit: (unit.id, unit.text, unit.memory_type, str(unit.success), unit.weight))
 
 
-def extract_patterns(groups: Sequence[Iterable[Unit]], *, boilerplate: Collection[str] = ()) -> list[Extract]:
+def extract_patterns(
+    groups: Sequence[Iterable[Unit]], *, boilerplate: Collection[str] = (), context: Sequence[bool] | None = None
+) -> list[Extract]:
     """What each of the project's groups of units has in common, in at most 3 sentences and about 400 characters.
 
     One pass over all groups: key terms and centrality depend on what the other groups are about. The order of units in
-    a group and of the groups does not matter. Sentences in ``boilerplate`` (``boilerplate.find_boilerplate``) are used
+    a group and of the groups does not matter, and a group outside of the ``context`` (``rank_sentences``) only to
+    itself. Sentences in ``boilerplate`` (``boilerplate.find_boilerplate``) are used
     only of units that hold nothing else. ValueError: a group without any text.
     """
-    return _extract(groups, boilerplate, _PATTERN)
+    return _extract(groups, boilerplate, context, _PATTERN)
 
 
-def extract_principles(groups: Sequence[Iterable[Unit]], *, boilerplate: Collection[str] = ()) -> list[Extract]:
+def extract_principles(
+    groups: Sequence[Iterable[Unit]], *, boilerplate: Collection[str] = (), context: Sequence[bool] | None = None
+) -> list[Extract]:
     """As ``extract_patterns`` over groups of patterns: at most 2 sentences and about 300 characters, rules first."""
-    return _extract(groups, boilerplate, _PRINCIPLE)
+    return _extract(groups, boilerplate, context, _PRINCIPLE)
 
 
-def _extract(groups: Sequence[Iterable[Unit]], boilerplate: Collection[str], style: _Style) -> list[Extract]:
+def _extract(
+    groups: Sequence[Iterable[Unit]],
+    boilerplate: Collection[str],
+    context: Sequence[bool] | None,
+    style: _Style,
+) -> list[Extract]:
     numbered = [number_units(group) for group in groups]
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
     texts = [[unit.text for unit in units] for units in numbered]
     weights = [[unit.weight for unit in units] for units in numbered]
-    rankings = rank_sentences(texts, weights, boilerplate=boilerplate)
-    terms = key_terms([_said(ranking) for ranking in rankings])
+    rankings = rank_sentences(texts, weights, boilerplate=boilerplate, context=context)
+    terms = key_terms([_said(ranking) for ranking in rankings], context=context)
     return [_one(*found, style) for found in zip(numbered, rankings, terms, strict=True)]
 
 

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,17 +88,20 @@ def count_terms(texts: Sequence[str]) -> Counts:
     return Counts(matrix, terms)
 
 
-def key_terms(groups: Sequence[Iterable[str]], *, count: int = 8) -> list[tuple[str, ...]]:
+def key_terms(
+    groups: Sequence[Iterable[str]], *, count: int = 8, context: Sequence[bool] | None = None
+) -> list[tuple[str, ...]]:
     """For each group of texts, at most ``count`` terms that set it apart from the other groups, best first.
 
     Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)), where tf is the frequency of the term
-    in the group, f that in all groups and A the mean number of terms of a group. A term counts once per text, so that
+    in the group, f that in all groups of the ``context`` (all unless given) and in the group itself, and A the mean
+    number of terms of a group of the context. A term counts once per text, so that
     one talkative text does not speak for its group; terms of a single text only fill up to 3, and bare numbers of one
     or two digits are none. Ties by term. A term is shown as the group most often writes it. One pass over all groups;
     neither the order of the groups nor that of the texts matters.
     """
     found = [_frequencies(texts) for texts in groups]
-    scores = _ctfidf([frequency for frequency, _ in found])
+    scores = _ctfidf([frequency for frequency, _ in found], [True] * len(found) if context is None else context)
     return [
         _best(frequency, surfaces, scored, count) for (frequency, surfaces), scored in zip(found, scores, strict=True)
     ]
@@ -115,17 +119,17 @@ def _frequencies(texts: Iterable[str]) -> tuple[Counter[str], dict[str, Counter[
     return frequency, surfaces
 
 
-def _ctfidf(frequencies: Sequence[Counter[str]]) -> list[NDArray[np.float64]]:
+def _ctfidf(frequencies: Sequence[Counter[str]], context: Sequence[bool]) -> list[NDArray[np.float64]]:
     """Per group the scores of its terms, in the order of its counter."""
     total: Counter[str] = Counter()
-    for frequency in frequencies:
+    for frequency in compress(frequencies, context):
         total.update(frequency)
-    mean = total.total() / max(1, len(frequencies))
+    mean = total.total() / max(1, sum(context))
     scores = []
-    for frequency in frequencies:
+    for frequency, is_counted in zip(frequencies, context, strict=True):
         tf = np.fromiter(frequency.values(), dtype=np.float64, count=len(frequency))
         everywhere = np.fromiter((total[term] for term in frequency), dtype=np.float64, count=len(frequency))
-        scores.append(tf * np.log1p(mean / everywhere))
+        scores.append(tf * np.log1p(mean / (everywhere if is_counted else everywhere + tf)))
     return scores
 
 

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.evidence import count_sessions, weigh_evidence
 from consolidation_pipeline.core.memories import content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
-from consolidation_pipeline.service.covering import Outline, Place, find_outgrown, plan_abstractions
+from consolidation_pipeline.service.covering import Outline, Place, choose_context, find_outgrown, plan_abstractions
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.stopping import note_stop
 from consolidation_pipeline.store.abstractions import (
@@ -34,11 +34,15 @@ _UNIT_NAMES = {"pattern": "memories", "principle": "patterns"}
 
 @dataclass(frozen=True)
 class Group:
-    """Units on one topic, the representative first, then the most similar to it. ``cohesion``: their mean cosine."""
+    """Units on one topic, the representative first, then the most similar to it. ``cohesion``: their mean cosine.
+
+    ``is_context``: the group tells what sets others apart.
+    """
 
     cluster_key: str
     units: tuple[UnitRow, ...]
     cohesion: float | None
+    is_context: bool = True
 
     @property
     def leaves(self) -> list[UUID]:
@@ -103,8 +107,8 @@ class Formed:
 
 
 Author = Callable[[Sequence[Group], Sequence[PlannedAbstraction]], Iterator[Sequence[Outcome]]]
-"""Given all groups and those to be worded, says what the latter have in common, a batch at a time: each is written in a
-transaction of its own."""
+"""Given groups, and those of them to be worded, says what the latter have in common, a batch at a time: each is written
+in a transaction of its own."""
 
 
 def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], author: Author) -> Formed:
@@ -147,20 +151,38 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
 def _plan(
     connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline]
 ) -> tuple[dict[str, Place], list[Group]]:
-    """Where each new group goes, by cluster key; all groups with their texts, or none where nothing is new."""
+    """Where each new group goes, by cluster key; these groups with their texts, and others to tell them apart."""
     held = load_held(connection, run.project.id, kind)
     unwanted = load_unwanted_groups(connection, run.project.id, kind)
     open_groups = [outline for outline in outlines if outline.cluster_key not in unwanted]
     found = plan_abstractions(run.project.slug, kind, open_groups, held)
     places = {key: place for key, place in found.items() if run.may_write(place.id)}
-    units = load_units(connection, {id_ for outline in outlines for id_ in outline.units}) if places else {}
-    return places, group_units(outlines, units)
+    shown = show_groups(outlines, places)
+    ids = {id_ for one in shown for id_ in one.outline.units}
+    return places, group_units(shown, load_units(connection, ids)) if ids else []
 
 
-def group_units(outlines: Sequence[Outline], units: Mapping[UUID, UnitRow]) -> list[Group]:
+@dataclass(frozen=True)
+class Shown:
+    """A group whose texts are read; ``is_context``: to tell what sets others apart."""
+
+    outline: Outline
+    is_context: bool
+
+
+def show_groups(outlines: Sequence[Outline], places: Collection[str]) -> list[Shown]:
+    """The groups to be worded, by cluster key in ``places``, and those that they are set apart from; none for none."""
+    context = choose_context(outlines) if places else set()
+    return [Shown(one, one.cluster_key in context) for one in outlines if one.cluster_key in {*context, *places}]
+
+
+def group_units(shown: Sequence[Shown], units: Mapping[UUID, UnitRow]) -> list[Group]:
     """The groups with their texts; one that lost a unit meanwhile is left to the next run."""
-    whole = [outline for outline in outlines if units.keys() >= set(outline.units)]
-    return [Group(one.cluster_key, tuple(units[id_] for id_ in one.units), one.cohesion) for one in whole]
+    whole = [(one.outline, one.is_context) for one in shown if units.keys() >= set(one.outline.units)]
+    return [
+        Group(outline.cluster_key, tuple(units[id_] for id_ in outline.units), outline.cohesion, is_context)
+        for outline, is_context in whole
+    ]
 
 
 def _supersede_outgrown(

@@ -52,7 +52,8 @@ def ask_outcomes(
         BudgetExhaustedError, ModelUnavailableError: no more can be asked; after the answers so far were given out.
     """
     gateway = open_gateway(run)
-    found = key_terms([[unit.text for unit in group.units] for group in groups])
+    texts, context = [[unit.text for unit in group.units] for group in groups], [one.is_context for one in groups]
+    found = key_terms(texts, context=context)
     terms = {group.cluster_key: one for group, one in zip(groups, found, strict=True)}
     for start in range(0, len(plans), BATCH):
         batch = plans[start : start + BATCH]

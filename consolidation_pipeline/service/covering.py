@@ -11,6 +11,9 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.store.abstractions import Held
 
+# Groups that are read to tell how rare a word is: one that none of a thousand has is rare enough.
+CONTEXT = 1000
+
 
 @dataclass(frozen=True)
 class Outline:
@@ -76,6 +79,15 @@ def _place_new(slug: str, kind: str, group: Outline, known: Mapping[UUID, Held])
         # That row began as this group and has grown into another one.
         id_ = consolidated_id(slug, kind, [*group.units, id_], ALGORITHM_VERSION)
     return Place(id_, known[id_].version if id_ in known else None, ())
+
+
+def choose_context(groups: Sequence[Outline]) -> set[str]:
+    """The groups, by cluster key, by which it is told what sets any group apart: at most ``CONTEXT``.
+
+    Cluster keys are hashes, so that the first of them are a sample. What a group is said to be does not depend on which
+    others are new: a run that goes on after it was cut off says the same.
+    """
+    return set(sorted(group.cluster_key for group in groups)[:CONTEXT])
 
 
 def find_outgrown(present: Collection[str], held: Sequence[Held]) -> list[tuple[Held, UUID]]:

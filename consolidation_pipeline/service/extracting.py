@@ -27,7 +27,8 @@ def extract_outcomes(
 
     All ``groups`` are read, for what sets one apart depends on what the others are about.
     """
-    found = extract([[as_unit(unit) for unit in group.units] for group in groups], boilerplate=boilerplate)
+    units, context = [[as_unit(unit) for unit in group.units] for group in groups], [one.is_context for one in groups]
+    found = extract(units, boilerplate=boilerplate, context=context)
     extracts = {group.cluster_key: one for group, one in zip(groups, found, strict=True)}
     for start in range(0, len(plans), BATCH):
         batch = plans[start : start + BATCH]

@@ -187,3 +187,12 @@ def test_boilerplate_is_left_out_where_a_unit_holds_anything_else() -> None:
     assert filler not in found.content
     assert "insights" not in found.key_terms
     assert [evidence.quote for evidence in found.evidence if filler in evidence.quote] == [filler]
+
+
+def test_a_group_outside_of_the_context_matters_to_itself_alone() -> None:
+    locks = units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
+    hooks = units(["Verify the webhook signature.", "A webhook with no signature is refused."])
+    keys = units(["Pass the idempotency key on.", "The key is bound to the migration."])
+    beside = extract_patterns([locks, keys, hooks], context=[True, False, True])
+    assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
+    assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]

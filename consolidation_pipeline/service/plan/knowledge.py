@@ -13,7 +13,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.spending import Bill
 from consolidation_pipeline.embed.provider import is_free
-from consolidation_pipeline.service.abstracting import Outcome, PlannedAbstraction, columns_of, group_units
+from consolidation_pipeline.service.abstracting import Outcome, PlannedAbstraction, columns_of, group_units, show_groups
 from consolidation_pipeline.service.asking import build_prompt, price_prompts
 from consolidation_pipeline.service.authoring import PATTERN, PRINCIPLE, Kind, author_of
 from consolidation_pipeline.service.covering import Outline, find_outgrown, plan_abstractions
@@ -151,7 +151,7 @@ def _plan_kind(
     wanted = [outline for outline in outlines if outline.cluster_key not in unwanted]
     places = plan_abstractions(run.project.slug, kind.name, wanted, held)
     places = {key: place for key, place in places.items() if run.may_write(place.id)}
-    groups = group_units(outlines, units)
+    groups = group_units(show_groups(outlines, places), units)
     plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
     if run.options.llm_model is None and plans:
         stage.worded = list(_word(connection, run, kind, author_of(run, kind)(groups, plans)))
