@@ -11,8 +11,8 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.store.abstractions import Held
 
-# Groups that are read to tell how rare a word is: one that none of a thousand has is rare enough.
-CONTEXT = 1000
+# Groups that are read to tell how rare a word is: one that none of these has is rare enough.
+CONTEXT = 500
 
 
 @dataclass(frozen=True)

@@ -46,25 +46,39 @@ class Readings(NamedTuple):
     leads: _Ints
 
 
-def read_texts(texts: Sequence[str]) -> tuple[Readings, list[str]]:
-    """The readings of the texts, and the literal values by their numbers."""
-    reader = _Reader()
-    for text in texts:
-        reader.add_literals(text)
-        reader.add_clauses(read_clauses(text))
-    return reader.readings(), list(reader.values)
+class LiteralReadings(NamedTuple):
+    """What ``Readings`` says of literals."""
+
+    value_starts: _Places
+    values: _Ints
+    kinds: _Ints
 
 
-class _Reader:
-    def __init__(self) -> None:
+class Reader:
+    """Reads texts in two steps, for most pairs are decided by their literals and clauses take longer to read.
+
+    ``literals`` are those of all texts; ``read_clauses_of`` reads those that are needed, the others have none then.
+    """
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
         self.values: dict[str, int] = {}
         self.words: dict[str, int] = {}
         self.columns = {name: array("q" if name.endswith("starts") else "i") for name in Readings._fields}
         for name, column in self.columns.items():
             if name.endswith("starts"):
                 column.append(0)
+        for text in texts:
+            self._add_literals(text)
+        self.literals = LiteralReadings(*(np.array(self.columns[name]) for name in LiteralReadings._fields))
 
-    def add_literals(self, text: str) -> None:
+    def read_clauses_of(self, needed: NDArray[np.bool_]) -> Readings:
+        """The readings, with the clauses of the texts that are ``needed`` (n,)."""
+        for text, is_needed in zip(self._texts, needed.tolist(), strict=True):
+            self._add_clauses(read_clauses(text) if is_needed else ())
+        return Readings(**{name: np.array(column) for name, column in self.columns.items()})
+
+    def _add_literals(self, text: str) -> None:
         kinds: dict[tuple[int, int], None] = {}
         for literal in scan(text):
             kind = BITS[literal.kind]
@@ -76,7 +90,7 @@ class _Reader:
             self.columns["kinds"].append(kind)
         self.columns["value_starts"].append(len(self.columns["values"]))
 
-    def add_clauses(self, clauses: Sequence[Clause]) -> None:
+    def _add_clauses(self, clauses: Sequence[Clause]) -> None:
         for clause in clauses:
             self._add_clause(clause)
         self.columns["clause_starts"].append(len(self.columns["moods"]))
@@ -101,9 +115,6 @@ class _Reader:
 
     def _number(self, word: str) -> int:
         return self.words.setdefault(word, len(self.words))
-
-    def readings(self) -> Readings:
-        return Readings(**{name: np.array(column) for name, column in self.columns.items()})
 
 
 def _flags(word: str, clause: Clause) -> int:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.literals import EXACT_KINDS, conflicts, stands_otherwise
 from consolidation_pipeline.core.memories import normalize_text
-from consolidation_pipeline.core.vetoes.readings import BARE, BITS, Readings, read_texts
+from consolidation_pipeline.core.vetoes.readings import BARE, BITS, Reader, Readings
 
 # Below this many pairs, loading the compiled code takes longer than the work; compiling it takes ten seconds, once.
 _FEW = 5000
@@ -41,13 +41,18 @@ def find_conflicting(texts: Sequence[str], i: ArrayLike, j: ArrayLike) -> NDArra
 
 
 def _screen(texts: Sequence[str], i: NDArray[np.int64], j: NDArray[np.int64]) -> NDArray[np.bool_]:
-    from consolidation_pipeline.core.vetoes.verdicts import CONFLICT, UNSURE, judge
+    from consolidation_pipeline.core.vetoes.verdicts import CONFLICT, UNSURE, clash, judge
 
-    readings, values = read_texts(texts)
-    verdicts = judge(i, j, readings)
-    found: NDArray[np.bool_] = verdicts == CONFLICT
-    unsure = np.flatnonzero(verdicts == UNSURE)
-    looked_at = _Looked(texts, readings, values)
+    reader = Reader(texts)
+    found: NDArray[np.bool_] = clash(i, j, reader.literals)
+    rest = np.flatnonzero(~found)
+    needed = np.zeros(len(texts), dtype=np.bool_)
+    needed[i[rest]] = needed[j[rest]] = True
+    readings = reader.read_clauses_of(needed)
+    verdicts = judge(i[rest], j[rest], readings)
+    found[rest] = verdicts == CONFLICT
+    unsure = rest[verdicts == UNSURE]
+    looked_at = _Looked(texts, readings, list(reader.values))
     for at, a, b in zip(unsure.tolist(), i[unsure].tolist(), j[unsure].tolist(), strict=True):
         found[at] = looked_at.conflict(a, b)
     return found

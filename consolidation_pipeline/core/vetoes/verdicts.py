@@ -12,7 +12,17 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.vetoes.clauses import Mood
 from consolidation_pipeline.core.vetoes.polarity import SAME_TOPIC
-from consolidation_pipeline.core.vetoes.readings import BARE, BEFORE, BITS, FAULT, HIGH, LEFT, LOW, Readings
+from consolidation_pipeline.core.vetoes.readings import (
+    BARE,
+    BEFORE,
+    BITS,
+    FAULT,
+    HIGH,
+    LEFT,
+    LOW,
+    LiteralReadings,
+    Readings,
+)
 
 NONE, CONFLICT, UNSURE = 0, 1, 2
 
@@ -28,14 +38,28 @@ def _compiled(function: _F) -> _F:
 
 
 @_compiled
+def clash(i: NDArray[np.int64], j: NDArray[np.int64], r: LiteralReadings) -> NDArray[np.bool_]:
+    """Which pairs of texts conflict whatever their clauses say: by literals that must be the same."""
+    found = np.zeros(len(i), dtype=np.bool_)
+    for at in range(len(i)):
+        found[at] = _clashes(_lacking(i[at], j[at], r), _lacking(j[at], i[at], r))
+    return found
+
+
+@_compiled
+def _clashes(ours: int, theirs: int) -> bool:
+    marked = ((ours & _VERSION) * (theirs & BARE)) | ((ours & BARE) * (theirs & _VERSION))
+    return (ours & theirs & _EXACT) != 0 or marked != 0
+
+
+@_compiled
 def judge(i: NDArray[np.int64], j: NDArray[np.int64], r: Readings) -> NDArray[np.int8]:
     """For each pair of texts: no conflict, a conflict, or none unless a literal is missing from the other's words."""
     verdicts = np.zeros(len(i), dtype=np.int8)
     for at in range(len(i)):
         a, b = i[at], j[at]
         ours, theirs = _lacking(a, b, r), _lacking(b, a, r)
-        marked = ((ours & _VERSION) * (theirs & BARE)) | ((ours & BARE) * (theirs & _VERSION))
-        if ours & theirs & _EXACT or marked or _dispute(a, b, r):
+        if _clashes(ours, theirs) or _dispute(a, b, r):
             verdicts[at] = CONFLICT
         elif ours & theirs & ~BARE:
             verdicts[at] = UNSURE
@@ -43,7 +67,7 @@ def judge(i: NDArray[np.int64], j: NDArray[np.int64], r: Readings) -> NDArray[np
 
 
 @_compiled
-def _lacking(a: int, b: int, r: Readings) -> int:
+def _lacking(a: int, b: int, r: LiteralReadings | Readings) -> int:
     """The kinds of which ``a`` has a value that ``b`` has not."""
     kinds = 0
     y, end = r.value_starts[b], r.value_starts[b + 1]
