@@ -13,7 +13,6 @@ from consolidation_pipeline.core.memories import content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.covering import Outline, Place, choose_context, find_outgrown, plan_abstractions
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.service.stopping import note_stop
 from consolidation_pipeline.store.abstractions import (
     UnitRow,
     load_held,
@@ -135,7 +134,7 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
             outcomes += batch
     except (BudgetExhaustedError, ModelUnavailableError) as error:
         # What was said before is paid for and stays; the next run asks for the rest.
-        stopped = note_stop(run, kind, error)
+        stopped = run.note_stop(kind, error)
     formed = replace(
         _count(outcomes),
         groups=len(outlines),

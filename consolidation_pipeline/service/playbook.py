@@ -11,7 +11,8 @@ from consolidation_pipeline.core.playbook import CATEGORIES
 from consolidation_pipeline.core.playbook import STATUSES as ENTRY_STATUSES
 from consolidation_pipeline.core.playbook_document import Instruction, playbook_document
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.promoting import Draft, Drafted, Material, draft_entries
+from consolidation_pipeline.service.drafting import Draft
+from consolidation_pipeline.service.promoting import Drafted, Material, draft_entries
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.graph import load_dimension

@@ -27,7 +27,6 @@ from consolidation_pipeline.service.condensing import (
 )
 from consolidation_pipeline.service.digests import Digest, write_digests
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.service.stopping import note_stop
 from consolidation_pipeline.store.apart import load_unwanted_groups
 from consolidation_pipeline.store.summaries import Material, load_profiles, load_summaries
 
@@ -106,7 +105,7 @@ def form_profiles(run: ProjectRun) -> Profiled:
                 raise stop
     except (BudgetExhaustedError, ModelUnavailableError) as error:
         # Replies so far are paid for and in the cache: the next run asks for the rest.
-        stopped = note_stop(run, "profile", error)
+        stopped = run.note_stop("profile", error)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
     return Profiled(
         summaries=sum(map(len, users)),

@@ -13,7 +13,6 @@ from consolidation_pipeline.llm.prompting import Prompt
 from consolidation_pipeline.llm.prompts.merge import MergeReply, find_losses, merge_prompt
 from consolidation_pipeline.service.asking import open_gateway, price_prompts
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.service.stopping import note_stop
 
 # Characters of all texts of a group, about 4,000 tokens. To cut them would lose something, so more are not asked about.
 MOST_CHARS = 16_000
@@ -86,7 +85,7 @@ class Rewriter:
         if isinstance(answer, InvalidReplyError):
             return Rewrite(None, refused=True)
         if isinstance(answer, BudgetExhaustedError | ModelUnavailableError):
-            self.stopped = self.stopped or note_stop(self.run, "merged_memories", answer)
+            self.stopped = self.stopped or self.run.note_stop("merged_memories", answer)
         else:
             self.failed += 1
         self.run.unfinished = True

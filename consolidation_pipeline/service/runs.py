@@ -24,7 +24,6 @@ from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, P
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline.service.spending import open_embedder
-from consolidation_pipeline.service.stopping import note_stop
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.calibrations import Calibration, describe_versions, load_calibration
@@ -93,7 +92,7 @@ class ProjectRun:
 
     ``job``: name of the job that runs, of which ``planned`` are the phases. ``raw_counts``: memories in all and
     archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
-    something to the next one; ``stopped``: what ended before its time, see :func:`stopping.note_stop`. ``plan``: the
+    something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``plan``: the
     decisions it carries out, and no others; None = all that it finds. ``trigger_type``: a person (manual), a schedule
     or a threshold asked for it.
     """
@@ -167,7 +166,7 @@ class ProjectRun:
         except Exception as error:
             self.failed.append(name)
             if isinstance(error, BudgetExhaustedError):
-                note_stop(self, name, error)
+                self.note_stop(name, error)
             self._note_failure(name, _in_words(error))
             raise
         except BaseException:
@@ -184,6 +183,20 @@ class ProjectRun:
                 metrics={**outcome.metrics, "seconds": round(time.monotonic() - began, 3)},
                 counters=outcome.counters,
             )
+
+    def note_stop(self, purpose: str, error: Exception) -> str:
+        """Note what ended before its time, because the budget is used up or the model stopped answering.
+
+        The job and the next run go by it, and listeners are told where it is the budget; returns why, in words.
+        """
+        by = "budget" if isinstance(error, BudgetExhaustedError) else "model"
+        self.stopped.append({"purpose": purpose, "by": by, "reason": str(error)})
+        self.unfinished = True
+        if by == "budget":
+            payload = {"job_id": str(self.job_id), "purpose": purpose, "reason": str(error)}
+            with self.engine.begin() as connection:
+                jobs.append_event(connection, self.project.id, "budget.exhausted", payload)
+        return str(error)
 
     def _sum_spending(self) -> JobSpending | None:
         if not self.pays:

@@ -28,7 +28,6 @@ from consolidation_pipeline.service.condensing import (
 )
 from consolidation_pipeline.service.digests import Digest, write_digests
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.service.stopping import note_stop
 from consolidation_pipeline.store.apart import load_unwanted_groups
 from consolidation_pipeline.store.summaries import Material, count_covered, count_waiting, load_episodes
 
@@ -130,7 +129,7 @@ def _summarize(run: ProjectRun) -> tuple[list[_Outcome], str | None]:
                 raise stop
     except (BudgetExhaustedError, ModelUnavailableError) as error:
         # Replies so far are paid for and in the cache: the next run asks for the rest.
-        return outcomes, note_stop(run, "summary", error)
+        return outcomes, run.note_stop("summary", error)
     return outcomes, None
 
 

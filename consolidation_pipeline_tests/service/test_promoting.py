@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.gates import HEURISTIC_REVIEW_FROM, MOST_HEURISTIC_WAITING
-from consolidation_pipeline.service.promoting import Draft, Drafted, Material, draft_entries
+from consolidation_pipeline.service.drafting import Draft
+from consolidation_pipeline.service.promoting import Drafted, Material, draft_entries
 from consolidation_pipeline.store.playbook import Candidate, Entry
 from consolidation_pipeline.store.vectors_io import Vectors
 

@@ -17,13 +17,14 @@ from consolidation_pipeline.service.abstracting import Outcome, PlannedAbstracti
 from consolidation_pipeline.service.asking import build_prompt, price_prompts
 from consolidation_pipeline.service.authoring import PATTERN, PRINCIPLE, Kind, author_of
 from consolidation_pipeline.service.covering import Outline, find_outgrown, plan_abstractions
+from consolidation_pipeline.service.drafting import Draft
 from consolidation_pipeline.service.merging import PlannedMerge
 from consolidation_pipeline.service.merging import columns_of as columns_of_merge
 from consolidation_pipeline.service.patterns import outline_groups
 from consolidation_pipeline.service.plan.document import PlannedKnowledge
 from consolidation_pipeline.service.playbook import load_material
 from consolidation_pipeline.service.principles import group_rows
-from consolidation_pipeline.service.promoting import Draft, draft_entries
+from consolidation_pipeline.service.promoting import draft_entries
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import (
     ActiveRow,
