@@ -1,0 +1,107 @@
+"""Ranking: texts by the words they share with a question, and several rankings of the same things made one."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+
+class Comparable(Hashable, Protocol):
+    """An id: it can be looked up, and ids have an order."""
+
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+Id = TypeVar("Id", bound=Comparable)
+
+
+def reciprocal_rank_fusion(
+    rankings: Sequence[Sequence[Id]], weights: Sequence[float], k: float = 60
+) -> list[tuple[Id, float]]:
+    """Ids with the sum of weight / (k + rank) over the rankings, highest first, ties by id.
+
+    Each ranking lists ids, best first; ranks count from 1, an id that a ranking lacks gets nothing from it, and of one
+    that it repeats the first place counts. After Cormack, Clarke and Büttcher (2009), with a weight for each ranking.
+
+    Raises:
+        ValueError: not one weight for each ranking, or k is not above -1.
+    """
+    _check(rankings, weights)
+    if not k > -1:
+        raise ValueError(f"k is {k}; it must be above -1, so that no rank is divided by zero")
+    parts: dict[Id, list[float]] = {}
+    for ranking, weight in zip(rankings, weights, strict=True):
+        for rank, id_ in enumerate(dict.fromkeys(ranking), 1):
+            parts.setdefault(id_, []).append(weight / (k + rank))
+    return _sorted(parts)
+
+
+def weighted_z_scores(
+    scores: Sequence[Mapping[Id, float]], weights: Sequence[float], absent: Sequence[float]
+) -> list[tuple[Id, float]]:
+    """Ids with the weighted sum of their standardised scores, highest first, ties by id.
+
+    Each mapping holds the scores of one ranking; to an id that it lacks it gives what ``absent`` says. Standardised is
+    (score - mean) / standard deviation over all ids that any ranking has; a ranking without spread says nothing.
+
+    Raises:
+        ValueError: not one weight and one absent score for each ranking, or a score is not finite.
+    """
+    _check(scores, weights)
+    _check(scores, absent)
+    ids = sorted({id_ for listed in scores for id_ in listed})
+    parts: dict[Id, list[float]] = {id_: [] for id_ in ids}
+    for listed, weight, missing in zip(scores, weights, absent, strict=True):
+        for id_, z in zip(ids, _standardised([listed.get(id_, missing) for id_ in ids]), strict=True):
+            parts[id_].append(weight * z)
+    return _sorted(parts)
+
+
+def _standardised(values: Sequence[float]) -> list[float]:
+    if not all(map(math.isfinite, values)):
+        raise ValueError("a score is NaN or infinite; scores must be finite")
+    if len(set(values)) < 2:
+        return [0.0] * len(values)
+    mean = math.fsum(values) / len(values)
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
+    return [(value - mean) / deviation if deviation else 0.0 for value in values]
+
+
+def _check(legs: Sequence[Any], numbers: Sequence[float]) -> None:
+    if len(legs) != len(numbers):
+        raise ValueError(f"{len(legs)} rankings have {len(numbers)} weights or absent scores: give one for each")
+
+
+def _sorted(parts: Mapping[Id, Sequence[float]]) -> list[tuple[Id, float]]:
+    # Summed without rounding in between: the order of the rankings does not show.
+    summed = sorted((id_, math.fsum(terms)) for id_, terms in parts.items())
+    return sorted(summed, key=lambda pair: -pair[1])
+
+
+@dataclass(frozen=True)
+class Document:
+    """What counts for ``bm25`` of one text: its length in words, and how often it has each word that was asked for."""
+
+    length: int
+    counts: Mapping[str, int]
+
+
+def bm25(documents: Mapping[Id, Document], *, k1: float = 1.2, b: float = 0.75) -> dict[Id, float]:
+    """Scores by Okapi BM25 (Robertson and Zaragoza 2009): rare words count more, long texts less; 0 = no word.
+
+    How rare a word is, and the mean length, are taken from ``documents`` themselves. The weight of a word is
+    ln(1 + (n - df + 0.5) / (df + 0.5)), which is never negative.
+    """
+    having = Counter(word for document in documents.values() for word in document.counts)
+    weights = {word: math.log1p((len(documents) - df + 0.5) / (df + 0.5)) for word, df in having.items()}
+    mean = sum(document.length for document in documents.values()) / max(1, len(documents))
+    return {
+        id_: math.fsum(
+            weights[word] * count * (k1 + 1) / (count + k1 * (1 - b + b * document.length / (mean or 1)))
+            for word, count in document.counts.items()
+        )
+        for id_, document in documents.items()
+    }
