@@ -58,6 +58,7 @@ from consolidation_pipeline.store.playbook import EntryChange
 from consolidation_pipeline.store.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.reviewing import lock_reviewed
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
+from consolidation_pipeline.store.search import LEVELS, Filters
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
     MODEL,
@@ -239,8 +240,11 @@ class World:
             },
             "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
+            "find_matching": {"filters": Filters(LEVELS), "lexemes": {"english": ["merged"]}, "pool": 9},
+            "find_nearest": {"filters": Filters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},
             "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
             "is_undoing": {"seq": 1},
+            "load_lexemes": {"query": "merged"},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
             "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},

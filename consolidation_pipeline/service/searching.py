@@ -1,0 +1,267 @@
+"""Hybrid search of a project: by meaning and by words, made one ranking; what is returned counts as used once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID, uuid4
+
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.core.ranking import bm25
+from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError, LLMError, UsageError
+from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.fusing import CANDIDATES, FUSIONS, Legs, fuse
+from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.service.spending import open_embedder
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Connection, Engine
+from consolidation_pipeline.store.projects import Project, get_project
+from consolidation_pipeline.store.search import (
+    LEVELS,
+    Filters,
+    Found,
+    count_reuse,
+    find_matching,
+    find_nearest,
+    load_hits,
+    load_lexemes,
+    load_sources,
+    load_vector_length,
+    open_snapshot,
+)
+from consolidation_pipeline.store.search_indexes import find_indexes
+from consolidation_pipeline.store.vectors_io import Vectors
+
+MAX_QUERY_CHARS = 10_000
+MAX_LIMIT = 100
+
+# Memories that share most words with the query: so many are read closely (`core.ranking.bm25`).
+_POOL = 400
+
+
+@dataclass(frozen=True)
+class SearchQuery:
+    """What is looked for. ``None`` or empty: no such condition.
+
+    ``levels`` 0 (raw) to 3; ``kinds`` raw, merged, pattern, summary, principle, procedural; ``tags``: any of them;
+    ``since``, ``until``: when it was learned, both ends included, UTC where no zone is given; ``min_similarity``: the
+    cosine below which nothing is found by meaning; ``explain``: say of each hit why it was found.
+    """
+
+    text: str
+    limit: int = 10
+    levels: Sequence[int] | None = None
+    types: Sequence[str] | None = None
+    kinds: Sequence[str] | None = None
+    tags: Sequence[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    include_archived: bool = False
+    include_sources: bool = False
+    min_similarity: float = 0.30
+    fusion: str = "default"
+    explain: bool = False
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A memory that was found. ``relevance_score`` orders the hits of one search and means nothing beyond it.
+
+    ``similarity``: cosine, where it was found by meaning; ``keyword_rank``: place among those found by words, from 1;
+    ``sources``: what it was made from, if asked for, with similarities; ``why``: if asked for, or if a leg is missing.
+    """
+
+    id: UUID
+    kind: str
+    level: int
+    memory_type: str
+    pattern_type: str | None
+    content: str
+    relevance_score: float
+    similarity: float | None
+    keyword_rank: int | None
+    confidence: float | None
+    tags: list[str]
+    learned_at: datetime
+    source_count: int
+    sources: list[dict[str, Any]] | None
+    why: str | None
+
+
+@dataclass(frozen=True)
+class SearchResults:
+    """``total_found``: memories that either leg lists, of which each lists its best 200; ``note``: what was missing."""
+
+    project: str
+    query: str
+    results: list[Hit]
+    total_found: int
+    search_time_ms: float
+    note: str | None = None
+
+
+def search(
+    engine: Engine, slug: str, query: SearchQuery, *, settings: Settings, count_use: bool = True
+) -> SearchResults:
+    """The memories of a project that answer a query best, in the same order every time.
+
+    A query embedded by a paid model is paid within the project's budgets; where that, or the model, gives out, words
+    alone decide and ``why`` says so. Each hit counts one reuse unless ``count_use`` is off.
+
+    Raises:
+        NotFoundError: no such project. UsageError: the query is too long or a condition is not allowed.
+    """
+    began = time.perf_counter()
+    filters = _check(query)
+    wanted = _storable(query.text)
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    options = effective_options(project, settings)
+    vector, note = _embed(engine, project, options, wanted) if filters.kinds else (None, None)
+    with open_snapshot(engine) as connection:
+        legs = _search_legs(connection, project.id, query, filters=filters, text=wanted, vector=vector)
+        ranked = fuse(legs, query.fusion)
+        hits = _describe(connection, ranked[: query.limit], legs, query=query, note=note)
+    if count_use:
+        _count(engine, hits)
+    spent = round((time.perf_counter() - began) * 1000, 3)
+    return SearchResults(slug, query.text, hits, len(ranked), spent, note)
+
+
+def _check(query: SearchQuery) -> Filters:
+    """The conditions of a query. Raises UsageError for one that is not allowed."""
+    if len(query.text) > MAX_QUERY_CHARS:
+        raise UsageError(f"the query has {len(query.text):,} characters; {MAX_QUERY_CHARS:,} are allowed")
+    if not 1 <= query.limit <= MAX_LIMIT:
+        raise UsageError(f"limit is {query.limit}; it must be from 1 to {MAX_LIMIT}")
+    if not 0 <= query.min_similarity <= 1:
+        raise UsageError(f"min_similarity is {query.min_similarity}; it must be from 0 to 1")
+    _check_each("level", query.levels, sorted(set(LEVELS.values())))
+    _check_each("kind", query.kinds, LEVELS)
+    _check_each("memory_type", query.types, MEMORY_TYPES)
+    _check_each("fusion", [query.fusion], ("default", *FUSIONS))
+    levels, kinds = query.levels or LEVELS.values(), query.kinds or LEVELS
+    since, until = _aware(query.since), _aware(query.until)
+    if since and until and since > until:
+        raise UsageError(f"since ({since.isoformat()}) is after until ({until.isoformat()}): nothing lies between")
+    return Filters(
+        kinds=[kind for kind, level in LEVELS.items() if kind in kinds and level in levels],
+        types=query.types,
+        tags=query.tags,
+        since=since,
+        until=until,
+        include_archived=query.include_archived,
+    )
+
+
+def _check_each(name: str, values: Sequence[Any] | None, legal: Any) -> None:
+    for value in values or ():
+        if value not in legal:
+            raise UsageError(f"{value!r} is not a {name}: give one of {', '.join(map(str, legal))}")
+
+
+def _aware(instant: datetime | None) -> datetime | None:
+    return instant.replace(tzinfo=UTC) if instant and instant.tzinfo is None else instant
+
+
+def _storable(text: str) -> str:
+    """The query without what Postgres cannot hold: NUL and half surrogate pairs."""
+    return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
+
+
+def _embed(
+    engine: Engine, project: Project, options: ConsolidationOptions, text: str
+) -> tuple[tuple[str, Vectors] | None, str | None]:
+    """The model and the query's vector (d,); or None, and why there is none."""
+    if not text:
+        return None, "the query is blank"
+    embedder = open_embedder(engine, project, options, uuid4())
+    with engine.connect() as connection:
+        length = load_vector_length(connection, project.id, embedder.name)
+    if not length:
+        return None, f"found by words alone: no memory has a vector of {embedder.name} yet, a run gives it one"
+    try:
+        return (embedder.name, embedder.embed([text])[0]), None
+    except (BudgetExhaustedError, EmbeddingError, LLMError) as error:
+        return None, f"found by words alone: {error}"
+
+
+def _search_legs(
+    connection: Connection,
+    project_id: UUID,
+    query: SearchQuery,
+    *,
+    filters: Filters,
+    text: str,
+    vector: tuple[str, Vectors] | None,
+) -> Legs:
+    if not filters.kinds:
+        return Legs({}, {})
+    similar: list[tuple[UUID, float]] = []
+    if vector is not None:
+        model, embedded = vector
+        similar = find_nearest(
+            connection,
+            project_id,
+            filters,
+            model=model,
+            vector=embedded,
+            floor=query.min_similarity,
+            limit=CANDIDATES,
+            indexed=find_indexes(connection, project_id, model, len(embedded)),
+        )
+    lexemes = load_lexemes(connection, project_id, text)
+    matching = bm25(find_matching(connection, project_id, filters, lexemes=lexemes, pool=_POOL))
+    ordered = sorted(matching.items(), key=lambda pair: (-pair[1], pair[0]))
+    return Legs(dict(similar), dict(ordered[:CANDIDATES]))
+
+
+def _describe(
+    connection: Connection,
+    ranked: Sequence[tuple[UUID, float]],
+    legs: Legs,
+    *,
+    query: SearchQuery,
+    note: str | None,
+) -> list[Hit]:
+    ids = [id_ for id_, _ in ranked]
+    found = load_hits(connection, ids)
+    sources = load_sources(connection, ids) if query.include_sources else {}
+    places = {id_: rank for rank, id_ in enumerate(legs.matching, 1)}
+    hits = []
+    for id_, score in ranked:
+        reasons = [legs.explain(id_)] if query.explain else []
+        why = "; ".join([*reasons, note] if note else reasons) or None
+        hits.append(_hit(found[id_], score, legs.similar.get(id_), places.get(id_), sources.get(id_), why))
+    return hits
+
+
+def _hit(
+    found: Found,
+    score: float,
+    similarity: float | None,
+    keyword_rank: int | None,
+    sources: list[dict[str, Any]] | None,
+    why: str | None,
+) -> Hit:
+    return Hit(
+        **vars(found),
+        relevance_score=score,
+        similarity=similarity,
+        keyword_rank=keyword_rank,
+        sources=sources,
+        why=why,
+    )
+
+
+def _count(engine: Engine, hits: Sequence[Hit]) -> None:
+    ids: Mapping[str, list[UUID]] = {
+        "task_memories": [hit.id for hit in hits if hit.level == 0],
+        "consolidated_memories": [hit.id for hit in hits if hit.level > 0],
+    }
+    for table, returned in ids.items():
+        if returned:
+            count_reuse(engine, table, returned)

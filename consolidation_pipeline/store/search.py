@@ -1,0 +1,317 @@
+"""The two legs of search, by meaning and by words, over raw and consolidated memories; filters are part of each query.
+
+Raw memories that were merged are not found: their merged memory is. What is archived is found on request. Each leg
+gives ids in an order that is the same every time; ``load_hits`` reads what is shown of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, text
+from sqlalchemy.exc import OperationalError
+
+from consolidation_pipeline.core.memories import embedding_text
+from consolidation_pipeline.core.ranking import Document
+from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.schema import KINDS, consolidated_memories, memory_lineage, task_memories
+from consolidation_pipeline.store.search_indexes import Index
+from consolidation_pipeline.store.vectors_io import Vectors, vector_text
+
+# Kind of memory -> its level.
+LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, "principle": 3, "procedural": 3}
+_TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
+_COUNTERS = {"task_memories": "reused_count", "consolidated_memories": "reuse_count"}
+
+# Longer than any search between two others, shorter than the second after which Postgres looks for deadlocks.
+_LOCK_PATIENCE = "250ms"
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What may be found: kinds (never empty), and where given types, tags (any of them) and times of learning."""
+
+    kinds: Collection[str]
+    types: Collection[str] | None = None
+    tags: Collection[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    include_archived: bool = False
+
+    @property
+    def tables(self) -> list[str]:
+        """Tables in which such memories are."""
+        raw = ["task_memories"] if "raw" in self.kinds else []
+        return raw + (["consolidated_memories"] if set(self.kinds) & set(KINDS) else [])
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """What the conditions of ``where`` bind."""
+        given = {"types": self.types, "tags": self.tags, "since": self.since, "until": self.until}
+        lists = {name: list(v) if isinstance(v, Collection) else v for name, v in given.items() if v is not None}
+        return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
+
+    def where(self, table: str) -> str:
+        """SQL of the condition on rows of ``table``; binds ``:project`` and ``parameters``."""
+        if table == "task_memories":
+            states = ["NOT is_consolidated"] + ([] if self.include_archived else ["NOT is_archived"])
+        else:
+            archived = " OR archive_reason IS NOT NULL" if self.include_archived else ""
+            states = ["kind = ANY(:kinds)", f"(retired_at IS NULL{archived})"]
+        given = {
+            "memory_type = ANY(:types)": self.types,
+            "tags && CAST(:tags AS text[])": self.tags,
+            "learned_at >= :since": self.since,
+            "learned_at <= :until": self.until,
+        }
+        return " AND ".join(["project_id = :project", *states, *(sql for sql, value in given.items() if value)])
+
+
+@contextmanager
+def open_snapshot(engine: Engine) -> Iterator[Connection]:
+    """A connection on which all queries see one moment: what is merged meanwhile is found once, before or after."""
+    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection, connection.begin():
+        yield connection
+
+
+# --- by meaning ----------------------------------------------------------------------------------------------------
+
+
+def load_vector_length(connection: Connection, project_id: UUID, model: str) -> int:
+    """Length of the project's vectors of ``model``; 0 when it has none, archived memories among them."""
+    for table in _TABLES.values():
+        query = f"SELECT embedding_dim FROM {table} WHERE project_id = :project AND embedding_model = :model LIMIT 1"
+        length = connection.execute(text(query), {"project": project_id, "model": model}).scalar()
+        if length:
+            return int(length)
+    return 0
+
+
+def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
+    """SQL of the nearest memories: id, table and cosine, at most ``:limit`` of each table.
+
+    A table that is in ``indexed`` is read through that index, which holds half precision; the cosines are exact. Of the
+    others every row is compared. Binds ``:vector``, ``:model``, ``:dimension`` and what ``Filters.where`` does.
+    """
+    nearest = []
+    for table in filters.tables:
+        plain = "embedding <=> CAST(:vector AS vector)"
+        distance = indexed[table].distance(":vector") if table in indexed else plain
+        nearest.append(
+            f"(SELECT id, '{table}' AS held_in, embedding FROM {_TABLES[table]} WHERE {filters.where(table)} "
+            f"AND embedding_model = :model AND embedding_dim = :dimension ORDER BY {distance}, id LIMIT :limit)"
+        )
+    return (
+        "SELECT id, held_in, 1 - (embedding <=> CAST(:vector AS vector)) AS similarity "
+        f"FROM ({' UNION ALL '.join(nearest)}) nearest ORDER BY similarity DESC, id"
+    )
+
+
+def find_nearest(
+    connection: Connection,
+    project_id: UUID,
+    filters: Filters,
+    *,
+    model: str,
+    vector: Vectors,
+    floor: float,
+    limit: int,
+    indexed: Mapping[str, Index],
+) -> list[tuple[UUID, float]]:
+    """The ``limit`` memories nearest to ``vector`` (d,) with their cosine, best first, ties by id; none below floor.
+
+    ``indexed``: tables that are read through an index. Where one gives fewer rows than asked for, because the filters
+    leave few or the index gave up, every row is compared instead: a filter never starves the result.
+    """
+    bound = {"project": project_id, "model": model, "dimension": len(vector), "limit": limit}
+    bound |= filters.parameters | {"vector": vector_text(vector)}
+    used = {table: index for table, index in indexed.items() if table in filters.tables}
+    if used:
+        _prepare_scan(connection, limit)
+    rows = connection.execute(text(nearest_query(filters, used)), bound).all()
+    if any(sum(row.held_in == table for row in rows) < limit for table in used):
+        rows = connection.execute(text(nearest_query(filters, {})), bound).all()
+    return [(row.id, min(1.0, row.similarity)) for row in rows if row.similarity >= floor][:limit]
+
+
+def _prepare_scan(connection: Connection, limit: int) -> None:
+    """For this transaction: the index goes on where filters took its first rows, and a plan knows what is bound."""
+    settings = {
+        "hnsw.iterative_scan": "strict_order",
+        "hnsw.ef_search": str(max(40, min(1000, limit))),
+        "plan_cache_mode": "force_custom_plan",
+    }
+    for name, value in settings.items():
+        connection.execute(text("SELECT set_config(:name, :value, true)"), {"name": name, "value": value})
+
+
+# --- by words ------------------------------------------------------------------------------------------------------
+
+
+def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
+    """The words of ``query`` as each language of the project's memories has them, without its stop words.
+
+    A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
+    """
+    steps = " UNION ALL ".join(
+        f"""SELECT language FROM (WITH RECURSIVE step AS (
+            (SELECT language FROM {table} WHERE project_id = :project ORDER BY language LIMIT 1)
+            UNION ALL
+            SELECT (SELECT language FROM {table} WHERE project_id = :project AND language > step.language
+                ORDER BY language LIMIT 1) FROM step WHERE step.language IS NOT NULL)
+            SELECT language FROM step WHERE language IS NOT NULL) steps"""
+        for table in _TABLES.values()
+    )
+    rows = connection.execute(
+        text(
+            "SELECT language::text, tsvector_to_array(to_tsvector(language, :query)) "
+            f"FROM (SELECT DISTINCT language FROM ({steps}) all_steps) languages ORDER BY 1"
+        ),
+        {"project": project_id, "query": query},
+    )
+    return {language: lexemes for language, lexemes in rows if lexemes}
+
+
+def matching_query(filters: Filters, languages: int) -> str:
+    """SQL of the memories that share a word with a question: id, length, the words and how often each stands there.
+
+    At most ``:pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``:language0`` and
+    ``:words0`` (a tsquery) are bound; ``:lexemes`` are the words of all, besides what ``Filters.where`` binds.
+    """
+    found = [
+        f"(SELECT id, content_tsv, ts_rank(content_tsv, CAST(:words{at} AS tsquery), 1) AS rank FROM {_TABLES[table]} "
+        f"WHERE {filters.where(table)} AND language = CAST(:language{at} AS regconfig) "
+        f"AND content_tsv @@ CAST(:words{at} AS tsquery) ORDER BY rank DESC, id LIMIT :pool)"
+        for table in filters.tables
+        for at in range(languages)
+    ]
+    asked = "FILTER (WHERE word.lexeme = ANY(:lexemes))"
+    return (
+        f"WITH pool AS MATERIALIZED (SELECT * FROM ({' UNION ALL '.join(found)}) found "
+        "ORDER BY rank DESC, id LIMIT :pool) "
+        "SELECT pool.id, sum(cardinality(word.positions)) AS length, "
+        f"array_agg(word.lexeme) {asked} AS words, array_agg(cardinality(word.positions)) {asked} AS counts "
+        "FROM pool, unnest(pool.content_tsv) word GROUP BY pool.id"
+    )
+
+
+def find_matching(
+    connection: Connection, project_id: UUID, filters: Filters, *, lexemes: Mapping[str, Sequence[str]], pool: int
+) -> dict[UUID, Document]:
+    """The ``pool`` memories that share most words with a question, as ``bm25`` takes them.
+
+    ``lexemes``: the question's words by language, of which one is enough: a row is held against those of its own.
+    """
+    if not lexemes:
+        return {}
+    bound: dict[str, Any] = {"project": project_id, "pool": pool} | filters.parameters
+    bound["lexemes"] = sorted({word for words in lexemes.values() for word in words})
+    for at, (language, words) in enumerate(lexemes.items()):
+        bound |= {f"language{at}": language, f"words{at}": _any_of(words)}
+    rows = connection.execute(text(matching_query(filters, len(lexemes))), bound)
+    return {row.id: Document(int(row.length), dict(zip(row.words, row.counts, strict=True))) for row in rows}
+
+
+def _any_of(lexemes: Iterable[str]) -> str:
+    """A tsquery that any of the lexemes satisfies; each is quoted, so that none is read as an operator."""
+    return " | ".join("'{}'".format(word.replace("\\", "\\\\").replace("'", "''")) for word in lexemes)
+
+
+# --- what was found ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Found:
+    """A memory that a search may show. ``confidence`` and ``source_count`` are those of consolidated memories."""
+
+    id: UUID
+    kind: str
+    level: int
+    memory_type: str
+    pattern_type: str | None
+    content: str
+    confidence: float | None
+    tags: list[str]
+    learned_at: datetime
+    source_count: int
+
+
+def load_hits(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Found]:
+    """Raw and consolidated memories by id, with the whole text that is searched."""
+    fields = ", ".join(TEXT_COLUMNS)
+    rows = connection.execute(
+        text(
+            f"SELECT id, 'raw' AS kind, memory_type, NULL AS pattern_type, NULL AS confidence, tags, learned_at, "
+            f"0 AS source_count, NULL AS content, {fields} FROM {task_memories} WHERE id = ANY(:ids) UNION ALL "
+            "SELECT id, kind, memory_type, pattern_type, confidence_score, tags, learned_at, source_count, content, "
+            f"{', '.join('NULL' for _ in TEXT_COLUMNS)} FROM {consolidated_memories} WHERE id = ANY(:ids)"
+        ),
+        {"ids": list(ids)},
+    )
+    return {row.id: _found(row) for row in rows}
+
+
+def _found(row: Any) -> Found:
+    body = embedding_text(**{name: getattr(row, name) for name in TEXT_COLUMNS})
+    return Found(
+        id=row.id,
+        kind=row.kind,
+        level=LEVELS[row.kind],
+        memory_type=row.memory_type,
+        pattern_type=row.pattern_type,
+        content=body if row.content is None else row.content,
+        confidence=row.confidence,
+        tags=row.tags,
+        learned_at=row.learned_at,
+        source_count=row.source_count,
+    )
+
+
+def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, list[dict[str, Any]]]:
+    """What each memory was made from, the most similar first: id, kind, memory_type, content and similarity."""
+    rows = connection.execute(
+        text(
+            "SELECT l.child_id, l.parent_id AS id, l.parent_kind AS kind, l.similarity, "
+            "coalesce(r.memory_type, d.memory_type) AS memory_type, "
+            "coalesce(r.execution_summary, d.content) AS content "
+            f"FROM {memory_lineage} l LEFT JOIN {task_memories} r ON r.id = l.parent_id "
+            f"LEFT JOIN {consolidated_memories} d ON d.id = l.parent_id WHERE l.child_id = ANY(:ids) "
+            "ORDER BY l.child_id, l.similarity DESC NULLS LAST, l.parent_id"
+        ),
+        {"ids": list(ids)},
+    )
+    sources: dict[UUID, list[dict[str, Any]]] = {id_: [] for id_ in ids}
+    for row in rows:
+        told = dict(row._mapping)
+        sources[told.pop("child_id")].append(told)
+    return sources
+
+
+def count_reuse(engine: Engine, table: str, ids: Sequence[UUID]) -> int:
+    """Count one reuse of each row of ``table``, now, in a transaction of its own; returns how many were counted.
+
+    Rows are locked in the order of their ids, as everyone does who changes many. A run that changes them for long is
+    not waited for: the rows it holds go uncounted then, the others are counted.
+    """
+    for skip in ("", " SKIP LOCKED"):
+        try:
+            with engine.begin() as connection:
+                connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'"))
+                return connection.execute(text(_reuse(table, skip)), {"ids": list(ids)}).rowcount
+        except OperationalError as error:
+            if skip or getattr(error.orig, "sqlstate", None) not in ("55P03", "40P01"):
+                raise
+    raise AssertionError("unreachable: rows that are skipped are not waited for")
+
+
+def _reuse(table: str, skip: str) -> str:
+    return (
+        f"WITH returned AS MATERIALIZED (SELECT id FROM {_TABLES[table]} WHERE id = ANY(:ids) ORDER BY id "
+        f"FOR NO KEY UPDATE{skip}) UPDATE {_TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + 1, "
+        "last_accessed_at = greatest(last_accessed_at, now()) FROM returned WHERE t.id = returned.id"
+    )

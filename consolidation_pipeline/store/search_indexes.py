@@ -1,0 +1,102 @@
+"""Indexes on vectors, one for each table, model and length: made for projects that have grown too large to compare all.
+
+An index holds half precision (``halfvec`` reaches 4,000 dimensions, ``vector`` 2,000) of the rows of one model, which
+is why every expression here casts as the query does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Engine, text
+
+from consolidation_pipeline.store.schema import SCHEMA
+
+# Rows of a project from which on an index answers sooner than comparing each of them.
+INDEXED_FROM = 5_000
+LONGEST_VECTOR = 4_000
+_TABLES = ("task_memories", "consolidated_memories")
+
+
+@dataclass(frozen=True)
+class Index:
+    """The index on the vectors of one model and length in one table."""
+
+    table: str
+    model: str
+    dimension: int
+
+    @property
+    def name(self) -> str:
+        """Its name in the schema."""
+        digest = sha256(f"{self.model}\0{self.dimension}".encode()).hexdigest()[:12]
+        return f"{self.table}_embedding_{digest}_idx"
+
+    def distance(self, operand: str) -> str:
+        """SQL of the cosine distance to ``operand`` (SQL too) that this index can order by."""
+        return f"(embedding::halfvec({self.dimension})) <=> CAST({operand} AS halfvec({self.dimension}))"
+
+
+def find_indexes(connection: Connection, project_id: UUID, model: str, dimension: int) -> Mapping[str, Index]:
+    """Tables in which the project has ``INDEXED_FROM`` vectors or more and which have a complete index on them."""
+    found = {}
+    for table in _TABLES:
+        index = Index(table, model, dimension)
+        if _is_ready(connection, index) and _is_large(connection, project_id, index):
+            found[table] = index
+    return found
+
+
+def _is_ready(connection: Connection, index: Index) -> bool:
+    query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
+    return bool(connection.execute(text(query), {"name": f'{SCHEMA}."{index.name}"'}).scalar())
+
+
+def _is_large(connection: Connection, project_id: UUID, index: Index) -> bool:
+    rows = (
+        f"SELECT 1 FROM {SCHEMA}.{index.table} WHERE project_id = :project AND embedding_model = :model "
+        "AND embedding_dim = :dimension LIMIT :enough"
+    )
+    bound = {"project": project_id, "model": index.model, "dimension": index.dimension, "enough": INDEXED_FROM}
+    return int(connection.execute(text(f"SELECT count(*) FROM ({rows}) few"), bound).scalar_one()) >= INDEXED_FROM
+
+
+def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
+    """Make the indexes that ``find_indexes`` would use and that are missing; returns their names.
+
+    They are built without blocking writers, outside of a transaction. One that an earlier attempt left incomplete is
+    made anew. One process builds at a time; another that comes meanwhile leaves it to the first.
+    """
+    built: list[str] = []
+    if not 0 < dimension <= LONGEST_VECTOR:
+        return built
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        lock = "hashtextextended('consolidation:indexes', 0)"
+        if not connection.execute(text(f"SELECT pg_try_advisory_lock({lock})")).scalar_one():
+            return built
+        try:
+            for table in _TABLES:
+                index = Index(table, model, dimension)
+                if _is_large(connection, project_id, index) and not _is_ready(connection, index):
+                    _build(connection, index)
+                    built.append(index.name)
+        finally:
+            connection.execute(text(f"SELECT pg_advisory_unlock({lock})"))
+    return built
+
+
+def _build(connection: Connection, index: Index) -> None:
+    # Nothing can be bound in a statement that makes an index: Postgres itself quotes the model's name.
+    quoted = connection.execute(text("SELECT quote_literal(:model)"), {"model": index.model}).scalar_one()
+    connection.execute(text(f'DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}."{index.name}"'))
+    # Past SQLAlchemy, which would read a colon or a percent sign of the name.
+    cursor: Any = connection.connection.cursor()
+    cursor.execute(
+        f'CREATE INDEX CONCURRENTLY "{index.name}" ON {SCHEMA}.{index.table} '
+        f"USING hnsw ((embedding::halfvec({index.dimension})) halfvec_cosine_ops) "
+        f"WHERE embedding_model = {quoted} AND embedding_dim = {index.dimension}"
+    )
