@@ -33,6 +33,12 @@ SEED = 7
 CONTEXT_CHARS = 1_000
 MERGERS = 10_000
 GROWTH = (500, 1_000, 2_000, 4_000, 7_400)
+SEARCHES: dict[str, dict[str, Any]] = {
+    "words": {"min_similarity": 1.0},
+    "rrf": {"fusion": "rrf"},
+    "zscore": {"fusion": "zscore"},
+    "zscore, raw and merged memories": {"fusion": "zscore", "levels": (0, 1)},
+}
 Labels = NDArray[np.int64]
 
 
@@ -214,9 +220,35 @@ def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
 def consolidate(name: str, rows: Iterable[dict[str, Any]], engine: Any) -> Outcome:
     """Import the rows as a project of their own, run it, and read back what became of each row."""
     from consolidation_pipeline.launch import run_project
+
+    project = slug_of(name)
+    count = load(project, rows, engine)
+    outcome = run_project(project, triggered_by="benchmark")
+    if outcome.status != "completed":
+        raise SystemExit(f"{project}: run {outcome.status}: {outcome.error}")
+    return _read_back(engine, project, count)
+
+
+def embed_alone(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> None:
+    """Import the rows as a project of their own, and give them vectors: what search has before consolidation."""
+    from consolidation_pipeline.service.embedding import embed_memories
+    from consolidation_pipeline.service.runs import open_run
+    from consolidation_pipeline.settings import Settings
+
+    load(project, rows, engine)
+    with open_run(engine, project, settings=Settings(), planned=()) as run:
+        embed_memories(run)
+
+
+def slug_of(name: str) -> str:
+    """The project of a corpus."""
+    return name.replace("_", "-").lower()
+
+
+def load(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> int:
+    """Import the rows into a project, by their numbers; returns how many there are."""
     from consolidation_pipeline.service.importing import import_memories
 
-    project = name.replace("_", "-").lower()
     listed = [
         {**row, "id": str(at), "memory_type": row.get("memory_type") or "learning"} for at, row in enumerate(rows)
     ]
@@ -224,10 +256,9 @@ def consolidate(name: str, rows: Iterable[dict[str, Any]], engine: Any) -> Outco
     file = Path(os.environ["CONSOLIDATION_DATA_DIR"]) / f"{project}.jsonl"
     file.write_text("".join(json.dumps({key: row[key] for key in kept if row.get(key)}) + "\n" for row in listed))
     imported = import_memories(engine, project, str(file), format="jsonl")
-    outcome = run_project(project, triggered_by="benchmark")
-    if imported.bad or outcome.status != "completed":
-        raise SystemExit(f"{project}: {len(imported.bad)} rows refused, run {outcome.status}: {outcome.error}")
-    return _read_back(engine, project, len(listed))
+    if imported.bad:
+        raise SystemExit(f"{project}: {len(imported.bad)} rows refused")
+    return len(listed)
 
 
 def _read_back(engine: Any, project: str, count: int) -> Outcome:
@@ -258,27 +289,52 @@ def _together(of_row: Labels) -> Labels:
 # --- retrieval -----------------------------------------------------------------------------------------------------
 
 
-def coverage(corpus: Corpus, unit: Labels, texts: Sequence[str], queries: Sequence[dict[str, Any]]) -> float:
-    """Share of the relevant memories that a reader of ``CONTEXT_CHARS`` characters sees, mean over the queries.
+@dataclass(frozen=True)
+class Retrieved:
+    """Means over the queries: share of the relevant memories whose unit is among the first ten hits, and share seen."""
 
-    Units stand one after the other, by cosine between their text and the query, cut where the characters end. A memory
-    is seen when every sentence of it stands before the cut.
+    recall: float
+    seen: float
+
+
+def retrieve(corpus: Corpus, queries: Sequence[dict[str, Any]], engine: Any, project: str, **how: Any) -> Retrieved:
+    """Ask a project that holds the corpus by the search itself.
+
+    Hits stand one after the other, cut after ``CONTEXT_CHARS``. A memory is seen when every sentence of it stands
+    before the cut. ``how``: as ``SearchQuery`` takes it.
     """
-    from consolidation_pipeline.embed import load_embedder
+    from consolidation_pipeline.service.searching import MAX_LIMIT, SearchQuery, search
+    from consolidation_pipeline.settings import Settings
 
-    embed = load_embedder("local").embed
-    distinct = np.where(unit >= 0, unit, unit.max(initial=-1) + 1 + np.arange(len(unit)))
-    _, first, of_row = np.unique(distinct, return_index=True, return_inverse=True)
-    shown = [texts[row] for row in first.tolist()]
-    needed = _needed(corpus.texts, shown, of_row)
-    similarity = np.asarray(embed([query["query"] for query in queries])) @ np.asarray(embed(shown)).T
+    ids, texts = _units(engine, project)
+    _, first, of_row = np.unique(ids, return_index=True, return_inverse=True)
+    needed = _needed(corpus.texts, [texts[row] for row in first.tolist()], of_row.reshape(-1))
     row_of = {row["id"]: at for at, row in enumerate(corpus.rows)}
-    shares = []
-    for query, order in zip(queries, np.argsort(-similarity, axis=1, kind="stable").tolist(), strict=True):
-        relevant = [row_of[name] for name in query["evidence_ids"] if name in row_of]
-        starts = dict(zip(order, np.cumsum([0, *(len(shown[number]) + 2 for number in order)]).tolist(), strict=False))
-        shares.append(np.mean([starts[int(of_row[row])] + needed[row] <= CONTEXT_CHARS for row in relevant]))
-    return float(np.mean(shares))
+    recalls, shares = [], []
+    for query in queries:
+        asked = SearchQuery(query["query"], limit=MAX_LIMIT, **how)
+        hits = search(engine, project, asked, settings=Settings(), count_use=False).results
+        places = {str(hit.id): place for place, hit in enumerate(hits)}
+        starts = np.cumsum([0, *(len(hit.content) + 2 for hit in hits)]).tolist()
+        relevant = [(places.get(ids[row], len(hits)), row) for row in (row_of[name] for name in query["evidence_ids"])]
+        recalls.append(np.mean([place < 10 for place, _ in relevant]))
+        shares.append(np.mean([p < len(hits) and starts[p] + needed[row] <= CONTEXT_CHARS for p, row in relevant]))
+    return Retrieved(float(np.mean(recalls)), float(np.mean(shares)))
+
+
+def _units(engine: Any, project: str) -> tuple[list[str], list[str]]:
+    """Id and text of what stands for each row of the corpus, in its order."""
+    from sqlalchemy import text
+
+    query = """
+        SELECT coalesce(c.id, m.id)::text, coalesce(c.content, m.execution_summary)
+        FROM consolidation.task_memories m JOIN consolidation.projects p ON p.id = m.project_id
+        LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
+        WHERE p.slug = :project ORDER BY m.external_id::int
+    """
+    with engine.connect() as connection:
+        rows = connection.execute(text(query), {"project": project}).all()
+    return [row[0] for row in rows], [row[1] for row in rows]
 
 
 def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
@@ -376,7 +432,7 @@ def main() -> None:
     print_table("Merging", _scores(prepared, merge_methods, {name: done.unit for name, done in outcomes.items()}))
     labelled = {name: ready for name, ready in prepared.items() if _has_topics(ready.corpus)}
     print_table("Patterns", _scores(labelled, pattern_methods, {name: outcomes[name].pattern for name in labelled}))
-    _print_retrieval(source, corpora, outcomes)
+    _print_retrieval(source, corpora, engine)
     _print_growth([ready.corpus for ready in labelled.values()], engine)
     print(f"\nliterals lost in {MERGERS:,} random mergers: {count_lost_literals(corpora)}")
 
@@ -395,19 +451,18 @@ def _has_topics(corpus: Corpus) -> bool:
     return len(known) > len(corpus.rows) / 2 and any(row.get("label") or row.get("dup_group") for row in corpus.rows)
 
 
-def _print_retrieval(source: Path, corpora: Sequence[Corpus], outcomes: dict[str, Outcome]) -> None:
+def _print_retrieval(source: Path, corpora: Sequence[Corpus], engine: Any) -> None:
     for path in sorted(source.glob("*_queries.jsonl")):
         queries = [json.loads(line) for line in path.read_text().splitlines()]
         asked = {name for query in queries for name in query["evidence_ids"]}
         for corpus in (corpus for corpus in corpora if asked & {row.get("id") for row in corpus.rows}):
-            alone = np.full(len(corpus.rows), -1, dtype=np.int64)
-            before = coverage(corpus, alone, corpus.texts, queries)
-            after = coverage(corpus, outcomes[corpus.name].unit, outcomes[corpus.name].texts, queries)
-            print(
-                f"\nrelevant memories of {corpus.name} seen within {CONTEXT_CHARS:,} characters, "
-                f"{len(queries)} queries: {before:.3f} before, {after:.3f} after "
-                f"consolidation ({after / before - 1:+.0%})"
-            )
+            before = f"{slug_of(corpus.name)}-before"
+            embed_alone(before, corpus.rows, engine)
+            print(f"\n{len(queries)} queries to {corpus.name}; seen: within {CONTEXT_CHARS:,} characters")
+            print("\n| search | recall@10 before | after | seen before | after |\n|---|---:|---:|---:|---:|")
+            for name, how in SEARCHES.items():
+                was, now = (retrieve(corpus, queries, engine, slug, **how) for slug in (before, slug_of(corpus.name)))
+                print(f"| {name} | {was.recall:.3f} | {now.recall:.3f} | {was.seen:.3f} | {now.seen:.3f} |")
 
 
 def _print_growth(corpora: Sequence[Corpus], engine: Any) -> None:

@@ -25,6 +25,7 @@ from consolidation_pipeline.cli import (
     review,
     rollback,
     running,
+    search,
     setup,
 )
 from consolidation_pipeline.cli.errors import INTERRUPTED, report
@@ -43,6 +44,7 @@ for group in (
     running,
     calibration,
     reading,
+    search,
     playbook,
     cost,
     rollback,

@@ -100,8 +100,9 @@ def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
     """
     nearest = []
     for table in filters.tables:
-        plain = "embedding <=> CAST(:vector AS vector)"
-        distance = indexed[table].distance(":vector") if table in indexed else plain
+        # Cast to vector first wherever it stands: a parameter has one type, and that of half precision would lose some.
+        wanted = "CAST(:vector AS vector)"
+        distance = indexed[table].distance(wanted) if table in indexed else f"embedding <=> {wanted}"
         nearest.append(
             f"(SELECT id, '{table}' AS held_in, embedding FROM {_TABLES[table]} WHERE {filters.where(table)} "
             f"AND embedding_model = :model AND embedding_dim = :dimension ORDER BY {distance}, id LIMIT :limit)"

@@ -1,0 +1,147 @@
+"""The plans of both legs of search, the vector indexes, and that neither filters nor half precision change a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store import search_indexes
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline.store.search import (
+    LEVELS,
+    Filters,
+    find_nearest,
+    load_lexemes,
+    matching_query,
+    nearest_query,
+)
+from consolidation_pipeline.store.search_indexes import Index, build_indexes, find_indexes
+from consolidation_pipeline.store.vectors_io import vector_text
+from consolidation_pipeline_tests.store.planting import plant_project, unit_vector
+
+ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
+RAW = Filters(["raw"])
+# Every hundredth memory is a decision; vectors point anywhere.
+PLANT = f"""
+    INSERT INTO {SCHEMA}.task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash,
+        normalized_hash, embedding, embedding_model, embedding_dim)
+    SELECT :project, 'test', n::text, CASE WHEN n % 100 = 0 THEN 'decision' ELSE 'learning' END,
+        'Memory about topic' || n || ' and everything else', n::text, n::text,
+        (SELECT array_agg(sin(n * 12.9898 + d * 78.233 + n * d)) FROM generate_series(1, {DIMENSION}) d)::vector,
+        :model, {DIMENSION}
+    FROM generate_series(1, :rows) n
+"""
+
+
+@pytest.fixture
+def planted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project that counts as large, and its memories."""
+    monkeypatch.setattr(search_indexes, "INDEXED_FROM", ROWS)
+    with engine.begin() as connection:
+        project = plant_project(connection)
+        connection.execute(text(PLANT), {"project": project.id, "rows": ROWS, "model": MODEL})
+        connection.execute(text(f"ANALYZE {SCHEMA}.task_memories"))
+    return project
+
+
+def bound(project: Project, **more: Any) -> dict[str, Any]:
+    vector = vector_text(unit_vector(1, DIMENSION))
+    return {"project": project.id, "model": MODEL, "dimension": DIMENSION, "vector": vector, "limit": 20} | more
+
+
+def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -> str:
+    # Few rows as these are may be read without any index as fast; what is asked is whether one fits the query.
+    connection.execute(text("SET LOCAL enable_seqscan = off"))
+    connection.execute(text("SET LOCAL enable_sort = off"))
+    return "\n".join(connection.scalars(text(f"EXPLAIN {query}"), parameters))
+
+
+def nearest(connection: Connection, project: Project, filters: Filters, *, indexed: bool) -> list[tuple[UUID, float]]:
+    vector = unit_vector(1, DIMENSION)
+    used = find_indexes(connection, project.id, MODEL, DIMENSION) if indexed else {}
+    assert bool(used) == indexed
+    return find_nearest(connection, project.id, filters, model=MODEL, vector=vector, floor=0.3, limit=20, indexed=used)
+
+
+def test_the_semantic_leg_reads_the_index_of_its_model(engine: Engine, planted: Project) -> None:
+    index = Index("task_memories", MODEL, DIMENSION)
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name]
+    with engine.begin() as connection:
+        used = find_indexes(connection, planted.id, MODEL, DIMENSION)
+        assert used == {"task_memories": index}
+        plan = explain(connection, nearest_query(RAW, used), bound(planted))
+        assert f"Index Scan using {index.name}" in plan
+        assert f"(embedding)::halfvec({DIMENSION})" in plan
+        exact = explain(connection, nearest_query(RAW, {}), bound(planted))
+        assert index.name not in exact
+        assert "task_memories_active_idx" in exact
+
+
+def test_the_keyword_leg_reads_the_full_text_index(engine: Engine, planted: Project) -> None:
+    words = {"language0": "english", "words0": "'topic77'", "lexemes": ["topic77"], "pool": 9}
+    with engine.begin() as connection:
+        plan = explain(connection, matching_query(RAW, 1), bound(planted, **words))
+        assert "task_memories_content_tsv_idx" in plan
+
+
+def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
+        assert load_lexemes(connection, planted.id, "The houses, die Häuser") == {
+            "english": ["die", "hous", "häuser"],
+            "german": ["haus", "hous", "the"],
+        }
+        assert load_lexemes(connection, plant_project(connection, "empty").id, "houses") == {}
+
+
+def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Project) -> None:
+    build_indexes(engine, planted.id, MODEL, DIMENSION)
+    with engine.begin() as connection:
+        exact, approximate = (nearest(connection, planted, RAW, indexed=on) for on in (False, True))
+        assert len(exact) == 20
+        assert len({id_ for id_, _ in exact} & {id_ for id_, _ in approximate}) >= 18
+        cosines = dict(exact)
+        for id_, similarity in approximate:
+            assert similarity == pytest.approx(cosines.get(id_, similarity), abs=1e-12)
+
+
+def test_a_filter_does_not_starve_an_indexed_search(engine: Engine, planted: Project) -> None:
+    build_indexes(engine, planted.id, MODEL, DIMENSION)
+    with engine.begin() as connection:
+        connection.execute(text("SELECT set_config('hnsw.max_scan_tuples', '50', true)"))
+        for filters in (Filters(["raw"], types=["decision"]), Filters(LEVELS, types=["decision"])):
+            exact = nearest(connection, planted, filters, indexed=False)
+            assert nearest(connection, planted, filters, indexed=True) == exact
+
+
+def test_indexes_are_made_once_and_only_for_large_projects(engine: Engine, planted: Project) -> None:
+    with engine.begin() as connection:
+        small = plant_project(connection, "small")
+        connection.execute(text(PLANT), {"project": small.id, "rows": 5, "model": "other"})
+        assert find_indexes(connection, planted.id, MODEL, DIMENSION) == {}
+    assert build_indexes(engine, small.id, "other", DIMENSION) == []
+    assert build_indexes(engine, planted.id, MODEL, 4_001) == []
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
+    with engine.connect() as connection:
+        assert find_indexes(connection, small.id, MODEL, DIMENSION) == {}
+
+
+def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, planted: Project) -> None:
+    with engine.begin() as connection:
+        other = {"project": planted.id, "vector": vector_text(np.ones(3, np.float32))}
+        connection.execute(
+            text(
+                f"UPDATE {SCHEMA}.task_memories SET embedding = CAST(:vector AS vector), embedding_dim = 3 "
+                "WHERE project_id = :project AND external_id::int <= 100"
+            ),
+            other,
+        )
+        assert len(nearest(connection, planted, RAW, indexed=False)) == 20
