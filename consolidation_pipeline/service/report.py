@@ -11,6 +11,8 @@ from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.jobs import get_job
 from consolidation_pipeline.store.llm_calls import sum_job
+from consolidation_pipeline.store.search import load_vector_length
+from consolidation_pipeline.store.search_indexes import build_indexes
 from consolidation_pipeline.store.statistics import ProjectCounts, count_project
 
 
@@ -24,7 +26,11 @@ class Report:
 
 
 def write_report(run: ProjectRun) -> Report:
-    """Count the project and put the run's own numbers beside it."""
+    """Count the project and put the run's own numbers beside it.
+
+    What the run is done with is made quick to search, if the project has grown large.
+    """
+    _index_vectors(run)
     with run.engine.connect() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
@@ -32,6 +38,13 @@ def write_report(run: ProjectRun) -> Report:
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
     markdown = _markdown(run.project.slug, counts, own, run.options.schedule)
     return Report(counts, describe_counts(counts) | own, markdown)
+
+
+def _index_vectors(run: ProjectRun) -> None:
+    model = run.embedder.name
+    with run.engine.connect() as connection:
+        dimension = load_vector_length(connection, run.project.id, model)
+    build_indexes(run.engine, run.project.id, model, dimension)
 
 
 def _describe_run(job: Row[Any] | None) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, text
 
 from consolidation_pipeline.store.schema import SCHEMA
@@ -19,6 +20,8 @@ from consolidation_pipeline.store.schema import SCHEMA
 # Rows of a project from which on an index answers sooner than comparing each of them.
 INDEXED_FROM = 5_000
 LONGEST_VECTOR = 4_000
+_PATIENCE = "60s"
+_LOCK = "hashtextextended('consolidation:indexes', 0)"
 _TABLES = ("task_memories", "consolidated_memories")
 
 
@@ -69,34 +72,44 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
     """Make the indexes that ``find_indexes`` would use and that are missing; returns their names.
 
     They are built without blocking writers, outside of a transaction. One that an earlier attempt left incomplete is
-    made anew. One process builds at a time; another that comes meanwhile leaves it to the first.
+    made anew. One process builds at a time; another that comes meanwhile leaves it to the first. Building waits for
+    older transactions, though not for long: what is not built now is another time.
     """
-    built: list[str] = []
     if not 0 < dimension <= LONGEST_VECTOR:
-        return built
+        return []
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        lock = "hashtextextended('consolidation:indexes', 0)"
-        if not connection.execute(text(f"SELECT pg_try_advisory_lock({lock})")).scalar_one():
-            return built
+        if not connection.execute(text(f"SELECT pg_try_advisory_lock({_LOCK})")).scalar_one():
+            return []
+        connection.execute(text(f"SET lock_timeout = '{_PATIENCE}'"))
         try:
-            for table in _TABLES:
-                index = Index(table, model, dimension)
-                if _is_large(connection, project_id, index) and not _is_ready(connection, index):
-                    _build(connection, index)
-                    built.append(index.name)
+            indexes = (Index(table, model, dimension) for table in _TABLES)
+            return [
+                index.name
+                for index in indexes
+                if _is_missing(connection, project_id, index) and _build(connection, index)
+            ]
         finally:
-            connection.execute(text(f"SELECT pg_advisory_unlock({lock})"))
-    return built
+            connection.execute(text("RESET lock_timeout"))
+            connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
 
 
-def _build(connection: Connection, index: Index) -> None:
+def _is_missing(connection: Connection, project_id: UUID, index: Index) -> bool:
+    return _is_large(connection, project_id, index) and not _is_ready(connection, index)
+
+
+def _build(connection: Connection, index: Index) -> bool:
+    """Whether the index was built; False: another transaction stood in the way for too long."""
     # Nothing can be bound in a statement that makes an index: Postgres itself quotes the model's name.
     quoted = connection.execute(text("SELECT quote_literal(:model)"), {"model": index.model}).scalar_one()
-    connection.execute(text(f'DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}."{index.name}"'))
     # Past SQLAlchemy, which would read a colon or a percent sign of the name.
     cursor: Any = connection.connection.cursor()
-    cursor.execute(
-        f'CREATE INDEX CONCURRENTLY "{index.name}" ON {SCHEMA}.{index.table} '
-        f"USING hnsw ((embedding::halfvec({index.dimension})) halfvec_cosine_ops) "
-        f"WHERE embedding_model = {quoted} AND embedding_dim = {index.dimension}"
-    )
+    try:
+        cursor.execute(f'DROP INDEX CONCURRENTLY IF EXISTS {SCHEMA}."{index.name}"')
+        cursor.execute(
+            f'CREATE INDEX CONCURRENTLY "{index.name}" ON {SCHEMA}.{index.table} '
+            f"USING hnsw ((embedding::halfvec({index.dimension})) halfvec_cosine_ops) "
+            f"WHERE embedding_model = {quoted} AND embedding_dim = {index.dimension}"
+        )
+    except LockNotAvailable:
+        return False
+    return True

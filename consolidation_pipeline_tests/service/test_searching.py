@@ -15,6 +15,7 @@ from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.by_hand import archive_by_hand
 from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.searching import MAX_QUERY_CHARS, Hit, SearchQuery, SearchResults, search
+from consolidation_pipeline.store import search_indexes
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline_tests.service.lessons import reworded
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline
@@ -256,3 +257,22 @@ def test_why_names_places_and_similarity(pipeline: Pipeline) -> None:
     assert why.startswith("number 1 of ")
     assert "by meaning (similarity 0." in why
     assert "number 1 of 1 by words" in why
+
+
+def test_a_run_indexes_the_vectors_of_a_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(pipeline, TEXTS)
+    monkeypatch.setattr(search_indexes, "INDEXED_FROM", 3)
+    before = ask(pipeline, "car battery")
+    pipeline.run()
+    names = pipeline.rows("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%halfvec_cosine_ops%'")
+    assert len(names) == 1
+    assert key_figures(ask(pipeline, "car battery", levels=[0]).results) == key_figures(before.results)
+
+
+def test_a_search_between_a_run_and_its_rollback_stands_in_nobodys_way(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    done = pipeline.run()
+    ask(pipeline, "payments worker", count_use=True)
+    undone = pipeline.roll_back(done.job_id)
+    assert undone.memories_deleted > 0
+    assert {hit.kind for hit in ask(pipeline, "payments worker").results} == {"raw"}

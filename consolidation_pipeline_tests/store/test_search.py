@@ -134,6 +134,18 @@ def test_indexes_are_made_once_and_only_for_large_projects(engine: Engine, plant
         assert find_indexes(connection, small.id, MODEL, DIMENSION) == {}
 
 
+def test_an_older_transaction_does_not_hold_up_whoever_builds(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_indexes, "_PATIENCE", "50ms")
+    with engine.begin() as writer:
+        writer.execute(text(f"UPDATE {SCHEMA}.task_memories SET reused_count = 1 WHERE external_id = '1'"))
+        assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
+    with engine.connect() as connection:
+        assert find_indexes(connection, planted.id, MODEL, DIMENSION) == {}
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+
+
 def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         other = {"project": planted.id, "vector": vector_text(np.ones(3, np.float32))}
