@@ -1,0 +1,145 @@
+"""How long does a search take, and what does the vector index cost in recall?
+
+    python benchmarks/search.py [ROWS ...]        default: 1000 10000
+
+ROWS memories lie in 50 projects, of which the largest holds half, the next a quarter of the rest, and so on. Texts are
+random words of a skewed vocabulary; all is stored on an embedded server of its own, and searched as agents do it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+PROJECTS = 50
+SEARCHES = 200
+CLIENTS = (1, 8)
+WORDS = 20_000
+SEED = 7
+
+
+def sizes_of(rows: int) -> list[int]:
+    """Rows of each project: the largest holds half, every further one a quarter of what is left, at least one."""
+    sizes, left = [rows // 2], rows - rows // 2
+    for number in range(1, PROJECTS):
+        size = left if number == PROJECTS - 1 else max(1, left // 4)
+        sizes.append(min(size, left))
+        left -= sizes[-1]
+    return [size for size in sizes if size]
+
+
+def sentence(source: random.Random, words: int) -> str:
+    """Random words, few of them frequent, most rare."""
+    return " ".join(f"w{int(WORDS ** source.random())}" for _ in range(words))
+
+
+def plant(engine: Any, rows: int) -> list[str]:
+    """Projects with memories and their vectors; the slugs, largest project first."""
+    from consolidation_pipeline.core.memories import NewMemory
+    from consolidation_pipeline.embed import load_embedder
+    from consolidation_pipeline.store.memories import append_memories
+    from consolidation_pipeline.store.projects import create_project
+
+    source, embedder, slugs = random.Random(SEED), load_embedder("local"), []
+    for number, size in enumerate(sizes_of(rows)):
+        slugs.append(f"p{rows}-{number}")
+        texts = [sentence(source, 60) for _ in range(size)]
+        given = [
+            NewMemory(
+                source="benchmark",
+                external_id=str(at),
+                memory_type="learning",
+                execution_summary=text,
+                embedding=tuple(vector.tolist()),
+                embedding_model=embedder.name,
+            )
+            for at, (text, vector) in enumerate(zip(texts, embedder.embed(texts), strict=True))
+        ]
+        with engine.begin() as connection:
+            project = create_project(connection, slugs[-1])
+            append_memories(connection, project.id, project.slug, enumerate(given, 1))
+    return slugs
+
+
+def ask(engine: Any, slug: str, query: str) -> float:
+    """Milliseconds of one search, counting of reuse included."""
+    from consolidation_pipeline.service.searching import SearchQuery, search
+    from consolidation_pipeline.settings import Settings
+
+    began = time.perf_counter()
+    search(engine, slug, SearchQuery(query), settings=Settings())
+    return (time.perf_counter() - began) * 1000
+
+
+def measure(engine: Any, slugs: Sequence[str], clients: int) -> list[float]:
+    """Milliseconds of each of ``SEARCHES`` searches; each client asks one after the other."""
+    source = random.Random(SEED + clients)
+    asked = [(source.choice(slugs), sentence(source, 12)) for _ in range(SEARCHES)]
+    with ThreadPoolExecutor(clients) as pool:
+        return list(pool.map(lambda pair: ask(engine, *pair), asked))
+
+
+def index_recall(engine: Any, slug: str) -> float | None:
+    """Share of the ten nearest that the index finds, mean over queries; None where the project is not indexed."""
+    from consolidation_pipeline.embed import load_embedder
+    from consolidation_pipeline.store.projects import get_project
+    from consolidation_pipeline.store.search import LEVELS, Filters, find_nearest, open_snapshot
+    from consolidation_pipeline.store.search_indexes import build_indexes, find_indexes
+
+    embedder, source, shares = load_embedder("local"), random.Random(SEED), []
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    vectors = embedder.embed([sentence(source, 12) for _ in range(50)])
+    build_indexes(engine, project.id, embedder.name, vectors.shape[1])
+    for vector in vectors:
+        with open_snapshot(engine) as connection:
+            indexed = find_indexes(connection, project.id, embedder.name, len(vector))
+            if not indexed:
+                return None
+            how: dict[str, Any] = {"model": embedder.name, "vector": vector, "floor": -1.0, "limit": 200}
+            found, exact = (
+                {id_ for id_, _ in find_nearest(connection, project.id, Filters(LEVELS), indexed=used, **how)[:10]}
+                for used in (indexed, {})
+            )
+        shares.append(len(found & exact) / len(exact))
+    return float(np.mean(shares))
+
+
+def main() -> None:
+    """Measure every size given on the command line."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
+    os.environ.update(CONSOLIDATION_DATA_DIR=folder)
+    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    from consolidation_pipeline.settings import Settings
+    from consolidation_pipeline.store.engine import open_engine
+
+    engine = open_engine(Settings())
+    print(
+        "| memories | asked | clients | p50 ms | p95 | p99 | recall@10 of the index |"
+        "\n|---:|---|---:|---:|---:|---:|---:|"
+    )
+    for rows in [int(argument) for argument in sys.argv[1:]] or [1_000, 10_000]:
+        slugs = plant(engine, rows)
+        recall = index_recall(engine, slugs[0])
+        for asked, chosen in (("the largest project", slugs[:1]), ("any project", slugs)):
+            for clients in CLIENTS:
+                times = np.percentile(measure(engine, chosen, clients), [50, 95, 99])
+                told = "not indexed" if recall is None else f"{recall:.3f}"
+                print(
+                    f"| {rows:,} | {asked} | {clients} | {' | '.join(f'{t:.1f}' for t in times)} | {told} |", flush=True
+                )
+
+
+if __name__ == "__main__":
+    main()
