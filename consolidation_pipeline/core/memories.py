@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from hashlib import sha256
@@ -23,6 +23,9 @@ MEMORY_TYPES: tuple[str, ...] = (
     "refactor",
     "change",
 )
+
+# Kind of memory -> its level of abstraction.
+LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, "principle": 3, "procedural": 3}
 
 # Changing this would give every stored row a new identity.
 ID_NAMESPACE = UUID("f74a8103-de6f-46c0-bf63-0821c59df703")

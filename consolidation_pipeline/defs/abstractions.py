@@ -2,14 +2,12 @@
 
 from typing import Any
 
+from consolidation_pipeline.defs.troubles import describe_troubles
 from consolidation_pipeline.service.abstracting import Formed
-
-_SHOWN = 10
 
 
 def describe_formed(name: str, done: Formed) -> dict[str, Any]:
     """Metadata of the asset ``name``; why a group failed, or the phase stopped, only where one did."""
-    told: dict[str, Any] = {"failures": [": ".join(failure) for failure in done.failures[:_SHOWN]]}
     return {
         "groups_in": done.groups,
         f"{name}_created": done.created,
@@ -20,6 +18,5 @@ def describe_formed(name: str, done: Formed) -> dict[str, Any]:
         "groups_skipped": done.changed,
         "groups_discarded": done.discarded,
         "groups_failed": len(done.failures),
-        **(told if done.failures else {}),
-        **({"stopped": done.stopped} if done.stopped else {}),
+        **describe_troubles(done.failures, done.stopped),
     }

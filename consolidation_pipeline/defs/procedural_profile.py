@@ -10,10 +10,9 @@ from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
+from consolidation_pipeline.defs.troubles import describe_troubles
 from consolidation_pipeline.service.profiles import Profiled, form_profiles
 from consolidation_pipeline.store.invariants import find_unfounded_profiles
-
-_SHOWN = 10
 
 
 @dg.asset(
@@ -38,15 +37,13 @@ def procedural_profile(
 
 
 def _describe(done: Profiled) -> dict[str, Any]:
-    told: dict[str, Any] = {"failures": [": ".join(failure) for failure in done.failures[:_SHOWN]]}
     return {
         "summaries_in": done.summaries,
         "profiles_created": done.created,
         "profiles_updated": done.updated,
         "profiles_unchanged": done.unchanged,
         "profiles_failed": len(done.failures),
-        **(told if done.failures else {}),
-        **({"stopped": done.stopped} if done.stopped else {}),
+        **describe_troubles(done.failures, done.stopped),
     }
 
 

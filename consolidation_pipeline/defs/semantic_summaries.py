@@ -11,10 +11,9 @@ from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.troubles import describe_troubles
 from consolidation_pipeline.service.summaries import Summarized, summarize_memories
 from consolidation_pipeline.store.invariants import find_misplaced_episodes
-
-_SHOWN = 10
 
 
 @dg.asset(
@@ -40,7 +39,6 @@ def semantic_summaries(
 
 
 def _describe(done: Summarized) -> dict[str, Any]:
-    told: dict[str, Any] = {"failures": [": ".join(failure) for failure in done.failures[:_SHOWN]]}
     return {
         "memories_in": done.memories,
         "due": done.is_due,
@@ -52,8 +50,7 @@ def _describe(done: Summarized) -> dict[str, Any]:
         "waiting": done.waiting,
         **({} if done.ratio is None else {"compression_ratio": round(done.ratio, 3)}),
         "compression_target": TARGET_RATIO,
-        **(told if done.failures else {}),
-        **({"stopped": done.stopped} if done.stopped else {}),
+        **describe_troubles(done.failures, done.stopped),
     }
 
 

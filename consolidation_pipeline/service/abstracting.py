@@ -9,11 +9,12 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.evidence import count_sessions, weigh_evidence
-from consolidation_pipeline.core.memories import content_hash, normalized_hash
+from consolidation_pipeline.core.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.covering import Outline, Place, choose_context, find_outgrown, plan_abstractions
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import (
+    Held,
     UnitRow,
     load_held,
     load_sessions,
@@ -26,8 +27,6 @@ from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.knowledge import DerivedMemory, Edge, write_derived
 
-# The number that ``abstraction_level`` has for each kind.
-_LEVELS = {"pattern": 2, "principle": 3}
 _UNIT_NAMES = {"pattern": "memories", "principle": "patterns"}
 
 
@@ -122,8 +121,11 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
     """
     present = frozenset(outline.cluster_key for outline in outlines)
     with run.engine.begin() as connection:
-        superseded = _supersede_outgrown(connection, run, kind, present=present)
-        places, groups = _plan(connection, run, kind, outlines)
+        held = load_held(connection, run.project.id, kind)
+        superseded = _supersede_outgrown(connection, run, kind, held, present=present)
+        if superseded:
+            held = load_held(connection, run.project.id, kind)
+        places, groups = _plan(connection, run, kind, outlines, held)
     plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
     awaited = {id_ for place in places.values() for id_ in (place.id, *(row for row, _ in place.superseded))}
     outcomes: list[Outcome] = []
@@ -148,17 +150,23 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
 
 
 def _plan(
-    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline]
+    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline], held: Sequence[Held]
 ) -> tuple[dict[str, Place], list[Group]]:
     """Where each new group goes, by cluster key; these groups with their texts, and others to tell them apart."""
-    held = load_held(connection, run.project.id, kind)
-    unwanted = load_unwanted_groups(connection, run.project.id, kind)
-    open_groups = [outline for outline in outlines if outline.cluster_key not in unwanted]
-    found = plan_abstractions(run.project.slug, kind, open_groups, held)
-    places = {key: place for key, place in found.items() if run.may_write(place.id)}
+    places = place_groups(connection, run, kind, outlines, held)
     shown = show_groups(outlines, places)
     ids = {id_ for one in shown for id_ in one.outline.units}
     return places, group_units(shown, load_units(connection, ids)) if ids else []
+
+
+def place_groups(
+    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline], held: Sequence[Held]
+) -> dict[str, Place]:
+    """Where each group goes that the run may write and says something new beside the rows ``held``, by cluster key."""
+    unwanted = load_unwanted_groups(connection, run.project.id, kind)
+    wanted = [outline for outline in outlines if outline.cluster_key not in unwanted]
+    places = plan_abstractions(run.project.slug, kind, wanted, held)
+    return {key: place for key, place in places.items() if run.may_write(place.id)}
 
 
 @dataclass(frozen=True)
@@ -185,10 +193,15 @@ def group_units(shown: Sequence[Shown], units: Mapping[UUID, UnitRow]) -> list[G
 
 
 def _supersede_outgrown(
-    connection: Connection, run: ProjectRun, kind: str, *, present: Collection[str], awaited: Collection[UUID] = ()
+    connection: Connection,
+    run: ProjectRun,
+    kind: str,
+    held: Sequence[Held],
+    *,
+    present: Collection[str],
+    awaited: Collection[UUID] = (),
 ) -> int:
     """Retire what ``find_outgrown`` finds, but for rows that are still to be written; returns how many."""
-    held = load_held(connection, run.project.id, kind)
     found = find_outgrown(present, held)
     outgrown = [(row, by) for row, by in found if row.id not in awaited and run.may_write(row.id)]
     supersede_rows(connection, run.author, outgrown, operation=kind, now=run.now)
@@ -216,7 +229,8 @@ def _write(
     rows = _rows(run, kind, told)
     with run.engine.begin() as connection:
         write_derived(connection, run.author, rows, operation=kind, now=run.now)
-        outgrown = _supersede_outgrown(connection, run, kind, present=present, awaited=awaited)
+        held = load_held(connection, run.project.id, kind)
+        outgrown = _supersede_outgrown(connection, run, kind, held, present=present, awaited=awaited)
     return sum(len(row.superseded) for row in rows) + outgrown
 
 
@@ -262,7 +276,7 @@ def columns_of(
     witnesses = count_sessions(sessions.get(leaf) for leaf in group.leaves)
     return {
         "kind": kind,
-        "abstraction_level": _LEVELS[kind],
+        "abstraction_level": LEVELS[kind],
         "content": said.content,
         "memory_type": units[0].memory_type,
         "pattern_type": said.pattern_type,

@@ -92,7 +92,8 @@ def price_prompts(
 def build_prompt(run: ProjectRun, group: Group, question: Question) -> Prompt:
     """What is asked about a group: its most similar units, without boilerplate, the beginning of each."""
     units = _shown(group)
-    texts = [beginning(strip_boilerplate(unit.text, run.boilerplate)) for unit in units]
+    boilerplate = run.boilerplate
+    texts = [beginning(strip_boilerplate(unit.text, boilerplate)) for unit in units]
     return question.prompt(texts, [unit.language for unit in units])
 
 

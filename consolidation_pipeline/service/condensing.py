@@ -44,7 +44,7 @@ class Teller:
 
 def open_teller(run: ProjectRun) -> Teller:
     """The project's model, or without one the texts' own sentences."""
-    boilerplate = frozenset(run.calibration.boilerplate if run.calibration else ())
+    boilerplate = run.boilerplate
     if run.options.llm_model is None:
         batch, reduce = (partial(_extract, boilerplate=boilerplate, memories=each) for each in (1, CHUNK_SIZE))
         return Teller(batch, reduce, "heuristic", None)

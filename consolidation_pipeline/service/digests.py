@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.compression import chunk
 from consolidation_pipeline.core.evidence import UNASKED_CONFIDENCE, heuristic_confidence
-from consolidation_pipeline.core.memories import content_hash, normalized_hash
+from consolidation_pipeline.core.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.condensing import Passage, most_frequent
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import load_unit_vectors
@@ -21,7 +21,6 @@ from consolidation_pipeline.store.vectors_io import Vectors
 
 # Vectors in memory at once: a first summary may be of a hundred thousand memories.
 _VECTORS = 4096
-_LEVELS = {"summary": 2, "procedural": 3}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +98,7 @@ def _values(digest: Digest, confidence: float) -> dict[str, Any]:
     text = digest.told.text
     return {
         "kind": digest.kind,
-        "abstraction_level": _LEVELS[digest.kind],
+        "abstraction_level": LEVELS[digest.kind],
         "content": text,
         "memory_type": most_frequent(material.memory_type for material in of),
         "confidence_score": confidence,

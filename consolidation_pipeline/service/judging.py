@@ -40,7 +40,7 @@ def judge_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: Si
 def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask, Mask]:
     """Which pairs (m,) a person may be asked about, and which may merge if no veto speaks against it."""
     held, t_merge = run.calibration, run.thresholds["t_merge"]
-    sentences = frozenset(held.boilerplate) if held else frozenset()
+    sentences = run.boilerplate
     words = read_words([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
     profile = find_profile(run.embedder.name, centered=held is not None and held.center is not None)
     shared = words.shared(pairs.i, pairs.j)

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.core.memories import consolidated_id, content_hash, normalized_hash
+from consolidation_pipeline.core.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
 from consolidation_pipeline.service import asking
 from consolidation_pipeline.service.prefetching import prefetch
@@ -269,7 +269,7 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
     accessed = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in held)]
     return {
         "kind": "merged",
-        "abstraction_level": 1,
+        "abstraction_level": LEVELS["merged"],
         "content": plan.merged.content,
         "memory_type": first.memory_type,
         "confidence_score": CONFIDENCE,

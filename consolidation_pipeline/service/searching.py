@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.ranking import bm25
 from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError, LLMError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions
@@ -20,7 +20,6 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search import (
-    LEVELS,
     Filters,
     Found,
     count_reuse,

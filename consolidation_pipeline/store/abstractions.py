@@ -12,7 +12,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.ledger import Author, Change, update_rows
-from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.memories import FILES, TEXT_COLUMNS
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
 
@@ -39,8 +39,7 @@ class UnitRow:
     leaves: tuple[UUID, ...]
 
 
-_FILES = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
-_SHARED = f"success, importance, tags, {_FILES}, language::text AS language, learned_at, last_accessed_at"
+_SHARED = f"success, importance, tags, {FILES}, language::text AS language, learned_at, last_accessed_at"
 _RAW = f"FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated"
 _DERIVED = f"FROM {SCHEMA}.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL"
 _LEAVES = f"SELECT id, ARRAY[id] AS leaves {_RAW} UNION ALL SELECT id, source_memory_ids {_DERIVED}"

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, select, text
 from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.graph import IS_NODE
 from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
-from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.memories import FILES, TEXT_COLUMNS
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
 
@@ -67,7 +67,7 @@ def load_open_groups(connection: Connection, project_id: UUID, *, pending: str |
 
 _SOURCE_QUERY = f"""
     SELECT id, version, memory_type, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, tags,
-        ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
+        {FILES},
         success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id
     FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND {IS_NODE}
 """

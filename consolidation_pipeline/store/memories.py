@@ -167,6 +167,8 @@ class Unembedded:
 
 # The columns of a raw memory that are embedded, as `embedding_text` takes them.
 TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")
+# SQL of the files of row ``t``, raw or consolidated, ascending.
+FILES = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
 # Table -> (columns that are embedded, rows that need a vector).
 _EMBEDDED = {
     "task_memories": (", ".join(TEXT_COLUMNS), "archived_at IS NULL"),

@@ -16,15 +16,13 @@ from uuid import UUID
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import OperationalError
 
-from consolidation_pipeline.core.memories import embedding_text
+from consolidation_pipeline.core.memories import LEVELS, embedding_text
 from consolidation_pipeline.core.ranking import Document
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, memory_lineage, task_memories
 from consolidation_pipeline.store.search_indexes import Index
 from consolidation_pipeline.store.vectors_io import Vectors, vector_text
 
-# Kind of memory -> its level.
-LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, "principle": 3, "procedural": 3}
 _TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
 _COUNTERS = {"task_memories": "reused_count", "consolidated_memories": "reuse_count"}
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.compression import SESSION_IDLE
 from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.graph import IS_NODE
-from consolidation_pipeline.store.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.memories import FILES, TEXT_COLUMNS
 from consolidation_pipeline.store.schema import SCHEMA
 
 # Raw memories ``t`` that wait for a summary; those that were merged are episodes like the others.
@@ -41,9 +41,8 @@ class Material:
     leaves: tuple[UUID, ...]
 
 
-_FILES = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
 _SHARED = (
-    f"memory_type, language::text AS language, tags, {_FILES}, importance, success, learned_at, last_accessed_at, "
+    f"memory_type, language::text AS language, tags, {FILES}, importance, success, learned_at, last_accessed_at, "
     f"{_USER}"
 )
 _EPISODES = f"""

@@ -22,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline import store
 from consolidation_pipeline.core.associations import CONTRADICTS, describe
+from consolidation_pipeline.core.memories import LEVELS
 from consolidation_pipeline.core.spending import NOTHING, Budgets, Call
 from consolidation_pipeline.service.clusters import form_clusters
 from consolidation_pipeline.service.decay import score_relevance
@@ -58,7 +59,7 @@ from consolidation_pipeline.store.playbook import EntryChange
 from consolidation_pipeline.store.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.reviewing import lock_reviewed
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
-from consolidation_pipeline.store.search import LEVELS, Filters
+from consolidation_pipeline.store.search import Filters
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
     MODEL,

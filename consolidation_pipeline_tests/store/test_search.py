@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.core.memories import LEVELS
 from consolidation_pipeline.store import search_indexes
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.search import (
-    LEVELS,
     Filters,
     find_nearest,
     load_lexemes,

@@ -13,10 +13,17 @@ from uuid import UUID
 
 from consolidation_pipeline.core.spending import Bill
 from consolidation_pipeline.embed.provider import is_free
-from consolidation_pipeline.service.abstracting import Outcome, PlannedAbstraction, columns_of, group_units, show_groups
+from consolidation_pipeline.service.abstracting import (
+    Outcome,
+    PlannedAbstraction,
+    columns_of,
+    group_units,
+    place_groups,
+    show_groups,
+)
 from consolidation_pipeline.service.asking import build_prompt, price_prompts
 from consolidation_pipeline.service.authoring import PATTERN, PRINCIPLE, Kind, author_of
-from consolidation_pipeline.service.covering import Outline, find_outgrown, plan_abstractions
+from consolidation_pipeline.service.covering import Outline, find_outgrown
 from consolidation_pipeline.service.drafting import Draft
 from consolidation_pipeline.service.merging import PlannedMerge
 from consolidation_pipeline.service.merging import columns_of as columns_of_merge
@@ -36,7 +43,6 @@ from consolidation_pipeline.store.abstractions import (
     load_unit_vectors,
     load_units,
 )
-from consolidation_pipeline.store.apart import load_unwanted_groups
 from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.graph import Member, load_dimension
 from consolidation_pipeline.store.playbook import Candidate
@@ -148,10 +154,7 @@ def _plan_kind(
     """As ``form_abstractions`` does it, without writing."""
     stage, present = _Stage(kind), frozenset(outline.cluster_key for outline in outlines)
     held = _retire_outgrown(run, stage, present, load_held(connection, run.project.id, kind.name))
-    unwanted = load_unwanted_groups(connection, run.project.id, kind.name)
-    wanted = [outline for outline in outlines if outline.cluster_key not in unwanted]
-    places = plan_abstractions(run.project.slug, kind.name, wanted, held)
-    places = {key: place for key, place in places.items() if run.may_write(place.id)}
+    places = place_groups(connection, run, kind.name, outlines, held)
     groups = group_units(show_groups(outlines, places), units)
     plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
     if run.options.llm_model is None and plans:
