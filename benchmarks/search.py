@@ -91,9 +91,10 @@ def measure(engine: Any, slugs: Sequence[str], clients: int) -> list[float]:
 
 def index_recall(engine: Any, slug: str) -> float | None:
     """Share of the ten nearest that the index finds, mean over queries; None where the project is not indexed."""
+    from consolidation_pipeline.core.memories import LEVELS
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.store.projects import get_project
-    from consolidation_pipeline.store.search import LEVELS, Filters, find_nearest, open_snapshot
+    from consolidation_pipeline.store.search import Filters, find_nearest, open_snapshot
     from consolidation_pipeline.store.search_indexes import build_indexes, find_indexes
 
     embedder, source, shares = load_embedder("local"), random.Random(SEED), []

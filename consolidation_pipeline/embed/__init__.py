@@ -5,7 +5,16 @@ from consolidation_pipeline.embed.provider import Embedder, Usage, embed_parts
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
 from consolidation_pipeline.llm.budget import Ledger
 
-__all__ = ["LOCAL_MODEL", "Embedder", "LiteLLMEmbedder", "LocalEmbedder", "Usage", "embed_parts", "load_embedder"]
+__all__ = [
+    "LOCAL_MODEL",
+    "Embedder",
+    "LiteLLMEmbedder",
+    "LocalEmbedder",
+    "Usage",
+    "embed_parts",
+    "is_local",
+    "load_embedder",
+]
 
 
 def is_local(name: str) -> bool:
@@ -13,10 +22,15 @@ def is_local(name: str) -> bool:
     return name in ("local", LOCAL_MODEL)
 
 
-def load_embedder(name: str, *, ledger: Ledger | None = None) -> Embedder:
+def load_embedder(name: str, *, ledger: Ledger | None = None, patience: float | None = None) -> Embedder:
     """Return the embedder for an ``embedding_model`` option or a stored model id.
 
     "local" and its full id are the model inside the package, which bills nothing; every other name is litellm's, and
-    what it bills is reserved in ``ledger`` first. Nothing is imported, loaded or reached before the first text.
+    what it bills is reserved in ``ledger`` first. ``patience``: seconds for the one attempt that somebody waits for;
+    None: a batch has a minute, and failures are retried. Nothing is imported, loaded or reached before the first text.
     """
-    return LocalEmbedder() if is_local(name) else LiteLLMEmbedder(name, ledger=ledger)
+    if is_local(name):
+        return LocalEmbedder()
+    if patience is None:
+        return LiteLLMEmbedder(name, ledger=ledger)
+    return LiteLLMEmbedder(name, ledger=ledger, timeout=patience, retries=0)

@@ -49,7 +49,7 @@ class LiteLLMEmbedder:
     ``ledger``: where each request is reserved before it is sent, and settled after (None: nobody keeps account).
     ``dimension``: the expected length of vectors (None: that of the first reply). ``api_base``, ``api_key``: None is
     what litellm reads from the environment (``OPENAI_API_BASE``, ``OPENAI_API_KEY``, ..). ``timeout``: seconds, per
-    attempt. ``sleep`` waits between attempts.
+    attempt; ``retries``: how many more there may be; ``sleep`` waits between them.
     """
 
     def __init__(
@@ -61,6 +61,7 @@ class LiteLLMEmbedder:
         api_base: str | None = None,
         api_key: str | None = None,
         timeout: float = 60.0,
+        retries: int = MAX_RETRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.name = name
@@ -69,6 +70,7 @@ class LiteLLMEmbedder:
         self._dimension = dimension
         self._api_key = api_key
         self._request = {"model": name, "api_base": api_base, "api_key": api_key, "timeout": timeout}
+        self._retries = retries
         self._sleep = sleep
         self._lock = threading.Lock()
 
@@ -114,7 +116,7 @@ class LiteLLMEmbedder:
     def _embed_batch(self, batch: _Batch) -> Vectors:
         call = None if self._purse is None else self._call(batch)
         try:
-            return with_retries(lambda: self._send(batch, call), sleep=self._sleep)
+            return with_retries(lambda: self._send(batch, call), retries=self._retries, sleep=self._sleep)
         except GivenUpError as given_up:
             reason = f"attempt {given_up.attempts} for {batch} failed: {given_up.reason}"
             raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from given_up.reason

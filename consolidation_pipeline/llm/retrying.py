@@ -23,8 +23,10 @@ class GivenUpError(Exception):
         self.reason = reason
 
 
-def with_retries(attempt: Callable[[], T], *, sleep: Callable[[float], None] = time.sleep) -> T:
-    """Call ``attempt`` until it succeeds: after 429, 5xx, timeouts and lost connections at most MAX_RETRIES times more.
+def with_retries(
+    attempt: Callable[[], T], *, retries: int = MAX_RETRIES, sleep: Callable[[float], None] = time.sleep
+) -> T:
+    """Call ``attempt`` until it succeeds: after 429, 5xx, timeouts and lost connections at most ``retries`` times more.
 
     ``sleep`` waits between attempts. Errors of this project pass through.
 
@@ -39,7 +41,7 @@ def with_retries(attempt: Callable[[], T], *, sleep: Callable[[float], None] = t
         except ConsolidationError:
             raise
         except Exception as error:  # a reply that litellm cannot read escapes from it as a bare TypeError
-            if made > MAX_RETRIES or not is_transient(error):
+            if made > retries or not is_transient(error):
                 raise GivenUpError(made, error) from error
             wait = _wait(made, error)
         sleep(wait)

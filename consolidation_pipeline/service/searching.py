@@ -7,30 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from consolidation_pipeline.core.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.ranking import bm25
-from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError, LLMError, UsageError
+from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.fusing import CANDIDATES, FUSIONS, Legs, fuse
+from consolidation_pipeline.service.query_vectors import embed_query
 from consolidation_pipeline.service.runs import effective_options
-from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Connection, Engine
+from consolidation_pipeline.store.hits import Found, count_reuse, load_hits, load_sources
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search import (
-    Filters,
-    Found,
-    count_reuse,
-    find_matching,
-    find_nearest,
-    load_hits,
-    load_lexemes,
-    load_sources,
-    load_vector_length,
-    open_snapshot,
-)
+from consolidation_pipeline.store.search import Filters, find_matching, find_nearest, load_lexemes, open_snapshot
 from consolidation_pipeline.store.search_indexes import find_indexes
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -177,15 +167,8 @@ def _embed(
     """The model and the query's vector (d,); or None, and why there is none."""
     if not text:
         return None, "the query is blank"
-    embedder = open_embedder(engine, project, options, uuid4())
-    with engine.connect() as connection:
-        length = load_vector_length(connection, project.id, embedder.name)
-    if not length:
-        return None, f"found by words alone: no memory has a vector of {embedder.name} yet, a run gives it one"
-    try:
-        return (embedder.name, embedder.embed([text])[0]), None
-    except (BudgetExhaustedError, EmbeddingError, LLMError) as error:
-        return None, f"found by words alone: {error}"
+    model, vector, missing = embed_query(engine, project, options, text)
+    return (None, f"found by words alone: {missing}") if vector is None else ((model, vector), None)
 
 
 def _search_legs(

@@ -22,6 +22,13 @@ def open_ledger(engine: Engine, project: Project, options: ConsolidationOptions,
     return SpendLedger(engine, project.id, job_id, budgets_of(options))
 
 
-def open_embedder(engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID) -> Embedder:
-    """The project's embedding model, which pays through the ledger where it is not free."""
-    return load_embedder(options.embedding_model, ledger=open_ledger(engine, project, options, job_id))
+def open_embedder(
+    engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID, *, patience: float | None = None
+) -> Embedder:
+    """The project's embedding model, which pays through the ledger where it is not free.
+
+    ``patience``: as ``embed.load_embedder`` takes it.
+    """
+    return load_embedder(
+        options.embedding_model, ledger=open_ledger(engine, project, options, job_id), patience=patience
+    )
