@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from threading import Event
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +19,7 @@ from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.searching import MAX_QUERY_CHARS, Hit, SearchQuery, SearchResults, search
 from consolidation_pipeline.store import search_indexes
 from consolidation_pipeline.store.schema import SCHEMA
-from consolidation_pipeline_tests.service.lessons import reworded
+from consolidation_pipeline_tests.service.lessons import LESSONS, reworded
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline
 
 CAR = "The car would not start this morning because the battery was empty."
@@ -276,3 +278,28 @@ def test_a_search_between_a_run_and_its_rollback_stands_in_nobodys_way(pipeline:
     undone = pipeline.roll_back(done.job_id)
     assert undone.memories_deleted > 0
     assert {hit.kind for hit in ask(pipeline, "payments worker").results} == {"raw"}
+
+
+def test_no_moment_of_a_run_or_its_rollback_hides_a_fact(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    embed(pipeline)
+    ended, missed, seen = Event(), [], Counter[str]()
+
+    def read() -> None:
+        while not ended.is_set():
+            for lesson in LESSONS:
+                found = ask(pipeline, lesson, levels=[0, 1], count_use=True).results
+                seen.update(hit.kind for hit in found)
+                missed.extend([] if any(lesson[:40] in hit.content for hit in found) else [lesson])
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        try:
+            done = pipeline.run()
+            pipeline.roll_back(done.job_id)
+        finally:
+            ended.set()
+        reader.result()
+    assert done.merging.absorbed > 0
+    assert set(seen) == {"raw", "merged"}
+    assert missed == []
