@@ -20,7 +20,14 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.hits import Found, count_reuse, load_hits, load_sources
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search import Filters, find_matching, find_nearest, load_lexemes, open_snapshot
+from consolidation_pipeline.store.search import (
+    Filters,
+    find_abstractions,
+    find_matching,
+    find_nearest,
+    load_lexemes,
+    open_snapshot,
+)
 from consolidation_pipeline.store.search_indexes import find_indexes
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -198,7 +205,8 @@ def _search_legs(
     lexemes = load_lexemes(connection, project_id, text)
     matching = bm25(find_matching(connection, project_id, filters, lexemes=lexemes, pool=_POOL))
     ordered = sorted(matching.items(), key=lambda pair: (-pair[1], pair[0]))
-    return Legs(dict(similar), dict(ordered[:CANDIDATES]))
+    listed = dict(ordered[:CANDIDATES])
+    return Legs(dict(similar), listed, find_abstractions(connection, {id_ for id_, _ in similar} | listed.keys()))
 
 
 def _describe(

@@ -15,6 +15,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, text
 
+from consolidation_pipeline.core.memories import LEVELS
 from consolidation_pipeline.core.ranking import Document
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, task_memories
 from consolidation_pipeline.store.search_indexes import Index
@@ -212,3 +213,13 @@ def find_matching(
 def _any_of(lexemes: Iterable[str]) -> str:
     """A tsquery that any of the lexemes satisfies; each is quoted, so that none is read as an operator."""
     return " | ".join("'{}'".format(word.replace("\\", "\\\\").replace("'", "''")) for word in lexemes)
+
+
+# --- of both -------------------------------------------------------------------------------------------------------
+
+
+def find_abstractions(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
+    """Those of ``ids`` that are made from several memories and say less than each: of level 2 and above."""
+    query = f"SELECT id FROM {consolidated_memories} WHERE id = ANY(:ids) AND kind = ANY(:kinds)"
+    kinds = [kind for kind, level in LEVELS.items() if level >= 2]
+    return frozenset(connection.execute(text(query), {"ids": list(ids), "kinds": kinds}).scalars())
