@@ -71,22 +71,21 @@ def plant(engine: Any, rows: int) -> list[str]:
     return slugs
 
 
-def ask(engine: Any, slug: str, query: str) -> float:
+def ask(engine: Any, settings: Any, slug: str, query: str) -> float:
     """Milliseconds of one search, counting of reuse included."""
     from consolidation_pipeline.service.searching import SearchQuery, search
-    from consolidation_pipeline.settings import Settings
 
     began = time.perf_counter()
-    search(engine, slug, SearchQuery(query), settings=Settings())
+    search(engine, slug, SearchQuery(query), settings=settings)
     return (time.perf_counter() - began) * 1000
 
 
-def measure(engine: Any, slugs: Sequence[str], clients: int) -> list[float]:
+def measure(engine: Any, settings: Any, slugs: Sequence[str], clients: int) -> list[float]:
     """Milliseconds of each of ``SEARCHES`` searches; each client asks one after the other."""
     source = random.Random(SEED + clients)
     asked = [(source.choice(slugs), sentence(source, 12)) for _ in range(SEARCHES)]
     with ThreadPoolExecutor(clients) as pool:
-        return list(pool.map(lambda pair: ask(engine, *pair), asked))
+        return list(pool.map(lambda pair: ask(engine, settings, *pair), asked))
 
 
 def index_recall(engine: Any, slug: str) -> float | None:
@@ -109,7 +108,7 @@ def index_recall(engine: Any, slug: str) -> float | None:
                 return None
             how: dict[str, Any] = {"model": embedder.name, "vector": vector, "floor": -1.0, "limit": 200}
             found, exact = (
-                {id_ for id_, _ in find_nearest(connection, project.id, Filters(LEVELS), indexed=used, **how)[:10]}
+                {near.id for near in find_nearest(connection, project.id, Filters(LEVELS), indexed=used, **how)[:10]}
                 for used in (indexed, {})
             )
         shares.append(len(found & exact) / len(exact))
@@ -125,7 +124,8 @@ def main() -> None:
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
 
-    engine = open_engine(Settings())
+    settings = Settings()
+    engine = open_engine(settings)
     print(
         "| memories | asked | clients | p50 ms | p95 | p99 | recall@10 of the index |"
         "\n|---:|---|---:|---:|---:|---:|---:|"
@@ -135,7 +135,7 @@ def main() -> None:
         recall = index_recall(engine, slugs[0])
         for asked, chosen in (("the largest project", slugs[:1]), ("any project", slugs)):
             for clients in CLIENTS:
-                times = np.percentile(measure(engine, chosen, clients), [50, 95, 99])
+                times = np.percentile(measure(engine, settings, chosen, clients), [50, 95, 99])
                 told = "not indexed" if recall is None else f"{recall:.3f}"
                 print(
                     f"| {rows:,} | {asked} | {clients} | {' | '.join(f'{t:.1f}' for t in times)} | {told} |", flush=True

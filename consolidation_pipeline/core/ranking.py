@@ -52,7 +52,7 @@ def weighted_z_scores(
     """
     _check(scores, weights)
     _check(scores, absent)
-    ids = sorted({id_ for listed in scores for id_ in listed})
+    ids = list(dict.fromkeys(id_ for listed in scores for id_ in listed))
     parts: dict[Id, list[float]] = {id_: [] for id_ in ids}
     for listed, weight, missing in zip(scores, weights, absent, strict=True):
         for id_, z in zip(ids, _standardised([listed.get(id_, missing) for id_ in ids]), strict=True):
@@ -77,13 +77,13 @@ def _check(legs: Sequence[Any], numbers: Sequence[float]) -> None:
 
 def _sorted(parts: Mapping[Id, Sequence[float]]) -> list[tuple[Id, float]]:
     # Summed without rounding in between: the order of the rankings does not show.
-    summed = sorted((id_, math.fsum(terms)) for id_, terms in parts.items())
-    return sorted(summed, key=lambda pair: -pair[1])
+    summed = ((id_, math.fsum(terms)) for id_, terms in parts.items())
+    return sorted(summed, key=lambda pair: (-pair[1], pair[0]))
 
 
 @dataclass(frozen=True)
 class Document:
-    """What counts for ``bm25`` of one text: its length in words, and how often it has each word that was asked for."""
+    """What counts for ``bm25`` of one text: how many words it has, and how often each of those that were asked for."""
 
     length: int
     counts: Mapping[str, int]

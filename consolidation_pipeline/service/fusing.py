@@ -57,6 +57,6 @@ def fuse(legs: Legs, fusion: str) -> list[tuple[UUID, float]]:
     scored = weighted_z_scores(
         [legs.similar, legs.matching], _SCORE_WEIGHTS, [min(legs.similar.values(), default=0.0), 0.0]
     )
-    handicapped = ((id_, score - _HANDICAP * (id_ in legs.abstract)) for id_, score in scored)
+    handicapped = ((id_, score - _HANDICAP if id_ in legs.abstract else score) for id_, score in scored)
     ranked = sorted(handicapped, key=lambda pair: (-pair[1], pair[0]))
     return [(id_, 1 / (1 + math.exp(-score))) for id_, score in ranked]

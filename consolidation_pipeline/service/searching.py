@@ -20,14 +20,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.hits import Found, count_reuse, load_hits, load_sources
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search import (
-    Filters,
-    find_abstractions,
-    find_matching,
-    find_nearest,
-    load_lexemes,
-    open_snapshot,
-)
+from consolidation_pipeline.store.search import Filters, Near, find_matching, find_nearest, load_lexemes, open_snapshot
 from consolidation_pipeline.store.search_indexes import find_indexes
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -36,6 +29,8 @@ MAX_LIMIT = 100
 
 # Memories that share most words with the query: so many are read closely (`core.ranking.bm25`).
 _POOL = 400
+# From this level on a memory is made of several and says less than each.
+_ABSTRACT = 2
 
 
 @dataclass(frozen=True)
@@ -189,7 +184,7 @@ def _search_legs(
 ) -> Legs:
     if not filters.kinds:
         return Legs({}, {})
-    similar: list[tuple[UUID, float]] = []
+    similar: list[Near] = []
     if vector is not None:
         model, embedded = vector
         similar = find_nearest(
@@ -203,10 +198,15 @@ def _search_legs(
             indexed=find_indexes(connection, project_id, model, len(embedded)),
         )
     lexemes = load_lexemes(connection, project_id, text)
-    matching = bm25(find_matching(connection, project_id, filters, lexemes=lexemes, pool=_POOL))
-    ordered = sorted(matching.items(), key=lambda pair: (-pair[1], pair[0]))
-    listed = dict(ordered[:CANDIDATES])
-    return Legs(dict(similar), listed, find_abstractions(connection, {id_ for id_, _ in similar} | listed.keys()))
+    matching = find_matching(connection, project_id, filters, lexemes=lexemes, pool=_POOL)
+    scores = bm25({id_: match.document for id_, match in matching.items()})
+    ordered = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
+    kinds = {near.id: near.kind for near in similar} | {id_: match.kind for id_, match in matching.items()}
+    return Legs(
+        {near.id: near.similarity for near in similar},
+        dict(ordered[:CANDIDATES]),
+        {id_ for id_, kind in kinds.items() if LEVELS[kind] >= _ABSTRACT},
+    )
 
 
 def _describe(

@@ -20,6 +20,8 @@ _COUNTERS = {"task_memories": "reused_count", "consolidated_memories": "reuse_co
 
 # Longer than any search between two others, shorter than the second after which Postgres looks for deadlocks.
 _LOCK_PATIENCE = "250ms"
+# A count that a crash of the server takes back is no loss worth waiting for the disk.
+_HASTE = f"SELECT set_config('lock_timeout', '{_LOCK_PATIENCE}', true), set_config('synchronous_commit', 'off', true)"
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ def count_reuse(engine: Engine, table: str, ids: Sequence[UUID]) -> int:
     for skip in ("", " SKIP LOCKED"):
         try:
             with engine.begin() as connection:
-                connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_PATIENCE}'"))
+                connection.execute(text(_HASTE))
                 return connection.execute(text(_reuse(table, skip)), {"ids": list(ids)}).rowcount
         except OperationalError as error:
             if skip or getattr(error.orig, "sqlstate", None) not in ("55P03", "40P01"):

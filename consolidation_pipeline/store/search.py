@@ -6,22 +6,25 @@ gives ids in an order that is the same every time.
 
 from __future__ import annotations
 
+import math
+from bisect import bisect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, text
 
-from consolidation_pipeline.core.memories import LEVELS
 from consolidation_pipeline.core.ranking import Document
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, task_memories
 from consolidation_pipeline.store.search_indexes import Index
 from consolidation_pipeline.store.vectors_io import Vectors, vector_text
 
 _TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
+_KIND = {"task_memories": "'raw'", "consolidated_memories": "kind"}
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,21 @@ class Filters:
         return " AND ".join(["project_id = :project", *states, *(sql for sql, value in given.items() if value)])
 
 
+class Near(NamedTuple):
+    """A memory found by meaning, with its cosine."""
+
+    id: UUID
+    similarity: float
+    kind: str
+
+
+class Match(NamedTuple):
+    """A memory found by words, as ``bm25`` takes it."""
+
+    document: Document
+    kind: str
+
+
 @contextmanager
 def open_snapshot(engine: Engine) -> Iterator[Connection]:
     """A connection on which all queries see one moment: what is merged meanwhile is found once, before or after."""
@@ -85,7 +103,7 @@ def load_vector_length(connection: Connection, project_id: UUID, model: str) -> 
 
 
 def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
-    """SQL of the nearest memories: id, table and cosine, at most ``:limit`` of each table.
+    """SQL of the nearest memories: id, kind, table and cosine, at most ``:limit`` of each table.
 
     A table that is in ``indexed`` is read through that index, which holds half precision; the cosines are exact. Of the
     others every row is compared. Binds ``:vector``, ``:model``, ``:dimension`` and what ``Filters.where`` does.
@@ -96,11 +114,12 @@ def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
         wanted = "CAST(:vector AS vector)"
         distance = indexed[table].distance(wanted) if table in indexed else f"embedding <=> {wanted}"
         nearest.append(
-            f"(SELECT id, '{table}' AS held_in, embedding FROM {_TABLES[table]} WHERE {filters.where(table)} "
+            f"(SELECT id, {_KIND[table]} AS kind, '{table}' AS held_in, embedding "
+            f"FROM {_TABLES[table]} WHERE {filters.where(table)} "
             f"AND embedding_model = :model AND embedding_dim = :dimension ORDER BY {distance}, id LIMIT :limit)"
         )
     return (
-        "SELECT id, held_in, 1 - (embedding <=> CAST(:vector AS vector)) AS similarity "
+        "SELECT id, kind, held_in, 1 - (embedding <=> CAST(:vector AS vector)) AS similarity "
         f"FROM ({' UNION ALL '.join(nearest)}) nearest ORDER BY similarity DESC, id"
     )
 
@@ -115,8 +134,8 @@ def find_nearest(
     floor: float,
     limit: int,
     indexed: Mapping[str, Index],
-) -> list[tuple[UUID, float]]:
-    """The ``limit`` memories nearest to ``vector`` (d,) with their cosine, best first, ties by id; none below floor.
+) -> list[Near]:
+    """The ``limit`` memories nearest to ``vector`` (d,), best first, ties by id; none below floor.
 
     ``indexed``: tables that are read through an index. Where one gives fewer rows than asked for, because the filters
     leave few or the index gave up, every row is compared instead: a filter never starves the result.
@@ -129,7 +148,7 @@ def find_nearest(
     rows = connection.execute(text(nearest_query(filters, used)), bound).all()
     if any(sum(row.held_in == table for row in rows) < limit for table in used):
         rows = connection.execute(text(nearest_query(filters, {})), bound).all()
-    return [(row.id, min(1.0, row.similarity)) for row in rows if row.similarity >= floor][:limit]
+    return [Near(row.id, min(1.0, row.similarity), row.kind) for row in rows if row.similarity >= floor][:limit]
 
 
 def _prepare_scan(connection: Connection, limit: int) -> None:
@@ -171,55 +190,62 @@ def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[s
 
 
 def matching_query(filters: Filters, languages: int) -> str:
-    """SQL of the memories that share a word with a question: id, length, the words and how often each stands there.
+    """SQL of the memories that share a word with a question: id, kind, length in words, and a rank for each word asked.
 
     At most ``:pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``:language0`` and
-    ``:words0`` (a tsquery) are bound; ``:lexemes`` are the words of all, besides what ``Filters.where`` binds.
+    ``:words0`` (a tsquery) are bound; ``:each`` is a tsquery for each word, besides what ``Filters.where`` binds.
     """
     found = [
-        f"(SELECT id, content_tsv, ts_rank(content_tsv, CAST(:words{at} AS tsquery), 1) AS rank FROM {_TABLES[table]} "
+        f"(SELECT id, {_KIND[table]} AS kind, content_tsv, "
+        f"ts_rank(content_tsv, CAST(:words{at} AS tsquery), 1) AS rank FROM {_TABLES[table]} "
         f"WHERE {filters.where(table)} AND language = CAST(:language{at} AS regconfig) "
         f"AND content_tsv @@ CAST(:words{at} AS tsquery) ORDER BY rank DESC, id LIMIT :pool)"
         for table in filters.tables
         for at in range(languages)
     ]
-    asked = "FILTER (WHERE word.lexeme = ANY(:lexemes))"
     return (
         f"WITH pool AS MATERIALIZED (SELECT * FROM ({' UNION ALL '.join(found)}) found "
         "ORDER BY rank DESC, id LIMIT :pool) "
-        "SELECT pool.id, sum(cardinality(word.positions)) AS length, "
-        f"array_agg(word.lexeme) {asked} AS words, array_agg(cardinality(word.positions)) {asked} AS counts "
-        "FROM pool, unnest(pool.content_tsv) word GROUP BY pool.id"
+        f"SELECT id, kind, {_LENGTH}, ARRAY(SELECT ts_rank('{{1,1,1,1}}', content_tsv, word) "
+        "FROM unnest(CAST(:each AS tsquery[])) word) FROM pool"
     )
 
 
 def find_matching(
     connection: Connection, project_id: UUID, filters: Filters, *, lexemes: Mapping[str, Sequence[str]], pool: int
-) -> dict[UUID, Document]:
-    """The ``pool`` memories that share most words with a question, as ``bm25`` takes them.
+) -> dict[UUID, Match]:
+    """The ``pool`` memories that share most words with a question.
 
     ``lexemes``: the question's words by language, of which one is enough: a row is held against those of its own.
     """
     if not lexemes:
         return {}
+    asked = sorted({word for words in lexemes.values() for word in words})
     bound: dict[str, Any] = {"project": project_id, "pool": pool} | filters.parameters
-    bound["lexemes"] = sorted({word for words in lexemes.values() for word in words})
+    bound["each"] = [_any_of([word]) for word in asked]
     for at, (language, words) in enumerate(lexemes.items()):
         bound |= {f"language{at}": language, f"words{at}": _any_of(words)}
     rows = connection.execute(text(matching_query(filters, len(lexemes))), bound)
-    return {row.id: Document(int(row.length), dict(zip(row.words, row.counts, strict=True))) for row in rows}
+    return {
+        id_: Match(Document(length, {w: _occurrences(r) for w, r in zip(asked, ranks, strict=True) if r}), kind)
+        for id_, kind, length, ranks in rows
+    }
+
+
+# Words of a tsvector: it writes its lexemes with their places, as in 'car':1,9 'start':4. To unnest it takes ten times
+# as long.
+_LENGTH = "length(content_tsv) + char_length(content_tsv::text) - char_length(replace(content_tsv::text, ',', ''))"
+
+# Postgres ranks a word that stands in n places, all of weight 1, with (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and
+# keeps at most 256 places. That is read back much sooner than the places, which a tsvector gives word by word only.
+_RANKS = [6 / math.pi**2 * total for total in accumulate((1 / n**2 for n in range(1, 257)), initial=0.0)]
+_BETWEEN = [(fewer + more) / 2 for fewer, more in pairwise(_RANKS)]
+
+
+def _occurrences(rank: float) -> int:
+    return bisect(_BETWEEN, rank)
 
 
 def _any_of(lexemes: Iterable[str]) -> str:
     """A tsquery that any of the lexemes satisfies; each is quoted, so that none is read as an operator."""
     return " | ".join("'{}'".format(word.replace("\\", "\\\\").replace("'", "''")) for word in lexemes)
-
-
-# --- of both -------------------------------------------------------------------------------------------------------
-
-
-def find_abstractions(connection: Connection, ids: Collection[UUID]) -> frozenset[UUID]:
-    """Those of ``ids`` that are made from several memories and say less than each: of level 2 and above."""
-    query = f"SELECT id FROM {consolidated_memories} WHERE id = ANY(:ids) AND kind = ANY(:kinds)"
-    kinds = [kind for kind, level in LEVELS.items() if level >= 2]
-    return frozenset(connection.execute(text(query), {"ids": list(ids), "kinds": kinds}).scalars())

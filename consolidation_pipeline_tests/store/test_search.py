@@ -11,12 +11,14 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import LEVELS
+from consolidation_pipeline.core.ranking import Document
 from consolidation_pipeline.store import search_indexes
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.search import (
     Filters,
+    find_matching,
     find_nearest,
     load_lexemes,
     matching_query,
@@ -85,7 +87,7 @@ def test_the_semantic_leg_reads_the_index_of_its_model(engine: Engine, planted: 
 
 
 def test_the_keyword_leg_reads_the_full_text_index(engine: Engine, planted: Project) -> None:
-    words = {"language0": "english", "words0": "'topic77'", "lexemes": ["topic77"], "pool": 9}
+    words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
     with engine.begin() as connection:
         plan = explain(connection, matching_query(RAW, 1), bound(planted, **words))
         assert "task_memories_content_tsv_idx" in plan
@@ -107,9 +109,9 @@ def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Projec
         exact, approximate = (nearest(connection, planted, RAW, indexed=on) for on in (False, True))
         assert len(exact) == 20
         # Such an index is built by chance and may miss some.
-        assert len({id_ for id_, _ in exact} & {id_ for id_, _ in approximate}) >= 14
-        cosines = dict(exact)
-        for id_, similarity in approximate:
+        assert len({near.id for near in exact} & {near.id for near in approximate}) >= 14
+        cosines = {near.id: near.similarity for near in exact}
+        for id_, similarity, _ in approximate:
             assert similarity == pytest.approx(cosines.get(id_, similarity), abs=1e-12)
 
 
@@ -158,3 +160,24 @@ def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, plan
             other,
         )
         assert len(nearest(connection, planted, RAW, indexed=False)) == 20
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
+def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, planted: Project, times: int) -> None:
+    words = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
+    with engine.begin() as connection:
+        connection.execute(
+            text(f"UPDATE {SCHEMA}.task_memories SET execution_summary = :words WHERE external_id = '1'"),
+            {"words": words},
+        )
+        lexemes = load_lexemes(connection, planted.id, "gizmo widgets sprocket")
+        (match,) = find_matching(connection, planted.id, RAW, lexemes=lexemes, pool=9).values()
+        length = connection.execute(
+            text(
+                f"SELECT sum(cardinality(positions)) FROM {SCHEMA}.task_memories, unnest(content_tsv) "
+                "WHERE external_id = '1' AND project_id = :project"
+            ),
+            {"project": planted.id},
+        ).scalar_one()
+        connection.rollback()
+    assert match.document == Document(length, {"gizmo": times, "widget": 1})
