@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 _HIDDEN = "[redacted]"
 _SECRET_NAME = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS)(_|$)", re.IGNORECASE)
-# What keys look like wherever they come from: `sk-..` of most providers, and whatever follows `Bearer`.
-_SECRET_SHAPE = re.compile(r"\bsk-[\w-]{16,}|(?<=Bearer )[^\s'\"]+")
+# What keys look like wherever they come from: `sk-..` of most providers, our own, and whatever follows `Bearer`.
+_SECRET_SHAPE = re.compile(r"\b(?:sk-|cnsl_)[\w-]{16,}|(?<=Bearer )[^\s'\"]+")
 _SHORTEST = 6  # shorter values are no secrets, and taking them out would garble the text
 
 

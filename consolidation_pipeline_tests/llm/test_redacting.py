@@ -9,8 +9,8 @@ def test_given_keys_those_of_the_environment_and_what_looks_like_one_are_taken_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", "from-the-environment")
-    text = "given-key from-the-environment sk-abcdefghijklmnop1234 Bearer xyz.123"
-    assert redact(text, ["given-key"]) == "[redacted] [redacted] [redacted] Bearer [redacted]"
+    text = f"given-key from-the-environment sk-abcdefghijklmnop1234 cnsl_{'A' * 43} Bearer xyz.123"
+    assert redact(text, ["given-key"]) == "[redacted] [redacted] [redacted] [redacted] Bearer [redacted]"
 
 
 def test_other_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,67 @@
+"""``consolidation keys``: create, list, revoke."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say
+
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of the HTTP API and the MCP server.")
+
+
+@app.command()
+def create(
+    role: Annotated[str, typer.Option(help="reader (search), agent (add memories too) or admin (everything).")],
+    project: Annotated[str | None, typer.Option("--project", "-p", help="Only for this project; else for all.")] = None,
+    name: Annotated[str | None, typer.Option(help="What it is for, to tell keys apart.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Make a key and print it: this once, for only its hash is stored."""
+    from consolidation_pipeline.service.keys import create_key
+
+    engine, _ = open_store()
+    key, secret = create_key(engine, role=role, project=project, name=name)
+    if as_json:
+        print_json({"key": secret, **vars(key)})
+        return
+    print(secret, flush=True)
+    note(f"{key.role} key {key.id} ({key.name}) for {key.project or 'all projects'}; it is not shown again")
+    note(f"send it as `Authorization: Bearer ...`; undo: consolidation keys revoke {key.id}")
+
+
+@app.command(name="list")
+def list_(as_json: JsonFlag = False) -> None:
+    """List all keys, revoked ones too. What opens the API is not stored and not shown."""
+    from rich.table import Table
+
+    from consolidation_pipeline.service.keys import list_keys
+
+    engine, _ = open_store()
+    found = list_keys(engine)
+    if as_json:
+        print_json({"keys": [vars(key) for key in found]})
+        return
+    table = Table("key", "name", "role", "project", "created", "last used", "revoked", box=None)
+    for key in found:
+        times = (say(at) if at else never for at, never in ((key.last_used_at, "never"), (key.revoked_at, "")))
+        table.add_row(str(key.id), key.name, key.role, key.project or "all", say(key.created_at), *times)
+    console().print(table if found else "no keys yet: `consolidation keys create --role agent` makes one")
+
+
+@app.command()
+def revoke(
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or its name where no other key has it.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Revoke a key: it opens nothing from the next request on."""
+    from consolidation_pipeline.service.keys import revoke_key
+
+    engine, _ = open_store()
+    revoked = revoke_key(engine, key)
+    if as_json:
+        print_json(vars(revoked))
+    else:
+        print(f"{revoked.role} key {revoked.id} ({revoked.name}) is revoked")

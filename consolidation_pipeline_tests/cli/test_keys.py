@@ -1,0 +1,44 @@
+"""`keys`: what is shown, once, and where."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from consolidation_pipeline.service.keys import authenticate
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+
+def test_a_key_is_shown_once_on_standard_output_and_never_again(
+    cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    cli("projects", "create", "notes")
+    made = cli("keys", "create", "--role", "agent", "--project", "notes", "--name", "ci")
+    secret = made.out.removesuffix("\n")
+    principal = authenticate(engine, secret)
+    assert principal is not None
+    assert (principal.role, principal.project) == ("agent", "notes")
+    assert "not shown again" in made.err
+    listed = cli("keys", "list")
+    assert [word in listed.out for word in ("ci", "agent", "notes", str(principal.key_id))] == [True] * 4
+    revoked = cli("keys", "revoke", "ci")
+    assert f"{principal.key_id} (ci) is revoked" in revoked.out
+    everywhere = made.err + listed.out + listed.err + revoked.out + revoked.err + cli("keys", "list", "--json").out
+    assert secret not in everywhere + caplog.text
+    assert authenticate(engine, secret) is None
+
+
+def test_keys_as_json(cli: Cli) -> None:
+    assert cli("keys", "list", "--json").json == {"keys": []}
+    assert "no keys yet" in cli("keys", "list").out
+    made = cli("keys", "create", "--role", "admin", "--json").json
+    assert (made["role"], made["project"], made["name"]) == ("admin", None, "admin of all projects")
+    secret = made.pop("key")
+    assert secret.startswith("cnsl_")
+    assert cli("keys", "list", "--json").json == {"keys": [made]}
+    assert cli("keys", "revoke", made["id"], "--json").json["revoked_at"] is not None
+    assert cli("keys", "revoke", "nobody", "--json").json["error"] == "not_found"
+    assert cli("keys", "create", "--role", "root", "--json").code == 2
