@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -15,6 +15,15 @@ from consolidation_pipeline.errors import InvalidOptionError
 
 Threshold = Literal["auto"] | Annotated[float, Field(ge=0.50, le=0.999)]
 ClusterMethod = Literal["average", "complete", "components", "hdbscan"]
+# Text search configurations that PostgreSQL 15 brings; a regconfig column refuses any other name.
+# fmt: off
+Language = Literal[
+    "arabic", "armenian", "basque", "catalan", "danish", "dutch", "english", "finnish", "french", "german", "greek",
+    "hindi", "hungarian", "indonesian", "irish", "italian", "lithuanian", "nepali", "norwegian", "portuguese",
+    "romanian", "russian", "serbian", "simple", "spanish", "swedish", "tamil", "turkish", "yiddish",
+]
+# fmt: on
+LANGUAGES: tuple[str, ...] = get_args(Language)
 
 
 def _also(*names: str) -> AliasChoices:
@@ -37,6 +46,9 @@ class ConsolidationOptions(BaseModel):
         False, validation_alias=_also("forgetting", "forget_enabled"), description="Quarterly forgetting is on."
     )
     cross_type: bool = Field(False, description="Memories of different types may share a group.")
+    language: Language = Field(
+        "english", description="Language of new memories that name none, as full text search reads it; simple = any."
+    )
 
     t_merge: Threshold = Field(
         "auto",

@@ -119,3 +119,11 @@ def test_every_error_is_in_the_tree_and_has_an_exit_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ConsolidationError)]
     assert all(kind.__name__ in tree for kind in kinds)
     assert {kind.exit_code for kind in kinds} == {1, 2, 3, 4}
+
+
+def test_the_language_of_a_project_is_one_that_full_text_search_knows() -> None:
+    assert (ConsolidationOptions().language, parse_options({"language": "german"}).language) == ("english", "german")
+    with pytest.raises(
+        InvalidOptionError, match="language = 'klingon' is not allowed: expected 'arabic' or 'armenian'"
+    ):
+        parse_options({"language": "klingon"})

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 
 from consolidation_pipeline.core.memories import check_memory_type, invalid_field
+from consolidation_pipeline.options import LANGUAGES
 
 MAX_TEXT_CHARS = 100_000
 # PostgreSQL refuses b-tree entries beyond about 2,700 bytes, and ids are indexed.
@@ -19,11 +20,6 @@ INT32_MAX = 2**31 - 1
 # Fewer digits in a text are a year or a calendar date.
 _EPOCH_TEXT = re.compile(r"\d{9,}(\.\d+)?")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-# What PostgreSQL 15 brings; `language` is a regconfig column and refuses any other name.
-_LANGUAGES = """
-    arabic armenian basque catalan danish dutch english finnish french german greek hindi hungarian indonesian irish
-    italian lithuanian nepali norwegian portuguese romanian russian serbian simple spanish swedish tamil turkish yiddish
-"""
 
 
 def check_storable(key: str, value: object) -> None:
@@ -75,8 +71,8 @@ def _read_type(_key: str, value: object) -> str:
 
 def _read_language(key: str, value: object) -> str:
     language = _read_text(key, value).strip().lower()
-    if language not in _LANGUAGES.split():
-        raise invalid_field(key, value, f"one of {', '.join(_LANGUAGES.split())}")
+    if language not in LANGUAGES:
+        raise invalid_field(key, value, f"one of {', '.join(LANGUAGES)}")
     return language
 
 

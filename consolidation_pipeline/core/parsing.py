@@ -12,19 +12,26 @@ _TIMES = ("learned_at", "created_at", "last_accessed_at")
 _KNOWN = frozenset(READERS) | frozenset(ALIASES.values())
 
 
-def parse_memory(row: Mapping[str, object], *, source: str, default_type: str = "learning") -> NewMemory:
+def parse_memory(
+    row: Mapping[str, object], *, source: str, default_type: str = "learning", default_language: str = "english"
+) -> NewMemory:
     """Validate one imported JSON object (or CSV row) and return the memory it describes.
 
-    ``execution_summary`` or ``content`` is required, everything else optional; null and "" mean missing. ``source`` and
-    ``default_type`` hold where the row has none of its own. ``external_id`` wins over ``id``, ``learned_at`` over
-    ``created_at``. Without an id the hash of the row is its identity, so equal rows are one memory. Keys that are not
-    known, or lost to another one, are kept in ``metadata``.
+    ``execution_summary`` or ``content`` is required, everything else optional; null and "" mean missing. ``source``,
+    ``default_type`` and ``default_language`` hold where the row has none of its own. ``external_id`` wins over ``id``,
+    ``learned_at`` over ``created_at``. Without an id the hash of the row is its identity, so equal rows are one memory.
+    Keys that are not known, or lost to another one, are kept in ``metadata``.
 
     Raises InvalidMemoryError naming key, value and what would be right.
     """
     rest = {str(key): value for key, value in row.items() if not (_is_missing(value) and key in _KNOWN)}
     _check_row(rest)
-    fields: dict[str, Any] = {"source": source, "external_id": _row_hash(rest), "memory_type": default_type}
+    fields: dict[str, Any] = {
+        "source": source,
+        "external_id": _row_hash(rest),
+        "memory_type": default_type,
+        "language": default_language,
+    }
     for name, read in READERS.items():
         key = name if name in rest else ALIASES.get(name, name)
         if key in rest:

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.evidence import count_sessions, weigh_evidence
+from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.covering import Outline, Place, choose_context, find_outgrown, plan_abstractions
@@ -297,7 +298,7 @@ def columns_of(
         "success": any(known) if known else None,
         "learned_at": min(unit.learned_at for unit in units),
         "cluster_key": group.cluster_key,
-        "language": units[0].language,
+        "language": most_frequent(unit.language for unit in units),
         "content_hash": content_hash(said.content),
         "normalized_hash": normalized_hash(said.content),
         "files": sorted({path for unit in units for path in unit.files}),

@@ -93,7 +93,7 @@ def _by_hand(
 ) -> list[Handled]:
     """Write the memories in one transaction, under lock, each as a group of its own, by project and table."""
     with engine.begin() as connection:
-        held = _lock(connection, list(dict.fromkeys(ids)), objection)
+        held = lock_fit(connection, list(dict.fromkeys(ids)), objection)
         groups = {memory.id: uuid4() for memory in held}
         for table in ARCHIVED_AT:
             for project_id in sorted({memory.project_id for memory in held if memory.table == table}):
@@ -103,8 +103,12 @@ def _by_hand(
     return [Handled(memory.id, memory.project, memory.kind, groups[memory.id]) for memory in held]
 
 
-def _lock(connection: Connection, ids: Sequence[UUID], objection: Objection) -> list[Held]:
-    """The memories in the order of ``ids``, none of which there is an objection to."""
+def lock_fit(connection: Connection, ids: Sequence[UUID], objection: Objection) -> list[Held]:
+    """The memories in the order of ``ids``, locked, none of which there is an objection to.
+
+    Raises:
+        NotFoundError: an id is unknown. ConflictError: there is an objection.
+    """
     found = lock_memories(connection, ids)
     for id_ in ids:
         if id_ not in found:
@@ -131,6 +135,13 @@ def _unfit_to_restore(memory: Held) -> str | None:
     if memory.archived:
         return None
     return _replaced(memory, "restore that if it is archived") or f"memory {memory.id} is not archived"
+
+
+def unfit_to_weigh(memory: Held) -> str | None:
+    """Why nobody can say how helpful a memory is: it is archived, or another one stands in its place."""
+    if memory.archived:
+        return f"memory {memory.id} is archived: restore it first"
+    return _replaced(memory, "say it of that")
 
 
 def _unfit_to_pin(memory: Held, *, pinned: bool) -> str | None:

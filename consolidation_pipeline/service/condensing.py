@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from consolidation_pipeline.core.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.compression import CHUNK_SIZE, chunk
+from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.summaries import summarize
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
@@ -110,12 +110,6 @@ def find_failure(outcomes: Iterable[object]) -> Failure | None:
 def is_stop(failure: object) -> bool:
     """Whether nothing more can be asked: the budget is used up, or the model does not answer."""
     return isinstance(failure, BudgetExhaustedError | ModelUnavailableError)
-
-
-def most_frequent(names: Iterable[str]) -> str:
-    """The most frequent of at least one name, ties by the alphabet."""
-    counted = Counter(names)
-    return min(counted, key=lambda name: (-counted[name], name))
 
 
 def _languages(batch: Sequence[Passage]) -> list[str]:

@@ -10,8 +10,9 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.compression import chunk
 from consolidation_pipeline.core.evidence import UNASKED_CONFIDENCE, heuristic_confidence
+from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.memories import LEVELS, content_hash, normalized_hash
-from consolidation_pipeline.service.condensing import Passage, most_frequent
+from consolidation_pipeline.service.condensing import Passage
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import load_unit_vectors
 from consolidation_pipeline.store.graph import load_dimension

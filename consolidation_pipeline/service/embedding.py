@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from consolidation_pipeline.embed.provider import describe
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.memories import (
     EMBEDDED_TABLES,
@@ -23,7 +25,7 @@ from consolidation_pipeline.store.memories import (
     reuse_embeddings,
     save_embeddings,
 )
-from consolidation_pipeline.store.vectors_io import Vectors, to_uuids
+from consolidation_pipeline.store.vectors_io import Vectors, to_ids, to_uuids
 
 # Rows that are looked at together. What a paid model gave for some of them is stored at once, in a transaction each.
 BATCH = 4096
@@ -57,6 +59,20 @@ def embed_memories(run: ProjectRun) -> Embedded:
         with run.engine.connect() as connection:
             memories += count_embedded(connection, run.project.id, table, model)
     return Embedded(memories, computed, reused)
+
+
+def embed_now(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
+    """Give the raw memories with ``ids`` a vector, those that have none of the model yet, outside of any run.
+
+    Raises:
+        EmbeddingError: the model gave no usable vector.
+    """
+    with engine.connect() as connection:
+        batch = load_unembedded(connection, "task_memories", to_ids(ids), embedder.name)
+    if batch.texts:
+        vectors = embedder.embed(batch.texts)
+        with engine.begin() as connection:
+            save_embeddings(connection, "task_memories", batch.ids, vectors, embedder.name)
 
 
 def _embed_table(run: ProjectRun, table: str) -> int:

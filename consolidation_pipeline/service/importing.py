@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -12,6 +12,7 @@ from consolidation_pipeline.core.memories import NewMemory, check_memory_type
 from consolidation_pipeline.core.parsing import parse_memory
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.reading import BadRow, Row, read, source_of
 from consolidation_pipeline.store.engine import Engine
@@ -22,7 +23,7 @@ from consolidation_pipeline.store.projects import Project, create_project, get_p
 # Rows per transaction: large enough for COPY to pay, small enough to hold in memory.
 BATCH = 5000
 
-CHANGED = "its id was imported before with other content; raw memories are never rewritten, so give it a new id"
+CHANGED = "its id was stored before with other content; raw memories are never rewritten, so give it a new id"
 
 
 @dataclass
@@ -50,6 +51,7 @@ def import_memories(
 ) -> Imported:
     """Import a file or a repository into a project, which is made when it is missing.
 
+    What a row leaves out is the project's ``language``, and ``default_type``.
     Streams; each batch is a transaction of its own, so a broken import goes on where it stopped. Idempotent on
     (source, external_id, content). Bad rows are written to ``rejects_dir`` as JSON lines of line, reason and row.
 
@@ -61,7 +63,8 @@ def import_memories(
     first = next(rows, None)  # an unreadable source must not leave an empty project behind
     project = ensure_project(engine, slug)
     done = Imported(slug, source or source_of(path, format))
-    parsed = _parse(_chain(first, rows), done, default_type, dimensions=_Dimensions(engine, project))
+    read_row = RowReader(engine, project, done.source, default_type=default_type)
+    parsed = _parse(_chain(first, rows), done, read_row)
     for batch in prefetch(iter(lambda: list(islice(parsed, BATCH)), [])):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
@@ -89,16 +92,25 @@ def _chain(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator
         yield from rest
 
 
-class _Dimensions:
-    """Refuses vectors of another dimension than the others of their model."""
+class RowReader:
+    """Makes memories of rows for one project, whose options say in which language those are that do not say it."""
 
-    def __init__(self, engine: Engine, project: Project) -> None:
+    def __init__(self, engine: Engine, project: Project, source: str, *, default_type: str = "learning") -> None:
         self._engine = engine
         self._project = project
+        self._defaults = {
+            "source": source,
+            "default_type": default_type,
+            "default_language": parse_options(project.config).language,
+        }
         self._known = {LOCAL_MODEL: DIMENSION}
 
-    def check(self, memory: NewMemory) -> NewMemory:
-        """Return the memory. Raises InvalidMemoryError: its vector has another length than it should have."""
+    def __call__(self, fields: Mapping[str, object]) -> NewMemory:
+        """The memory that a row describes.
+
+        Raises InvalidMemoryError: a field is not legal, or the vector has another length than others of its model.
+        """
+        memory = parse_memory(fields, **self._defaults)
         model, given = memory.embedding_model, len(memory.embedding or ())
         expected = self._expected(model, given) if model is not None and given else given
         if given != expected:
@@ -112,16 +124,13 @@ class _Dimensions:
         return self._known[model]
 
 
-def _parse(
-    rows: Iterator[Row | BadRow], done: Imported, default_type: str, *, dimensions: _Dimensions
-) -> Iterator[tuple[int, NewMemory]]:
+def _parse(rows: Iterator[Row | BadRow], done: Imported, read_row: RowReader) -> Iterator[tuple[int, NewMemory]]:
     for row in rows:
         if isinstance(row, BadRow):
             done.bad.append(row)
             continue
         try:
-            memory = parse_memory(row.fields, source=done.source, default_type=default_type)
-            yield row.line, dimensions.check(memory)
+            yield row.line, read_row(row.fields)
         except InvalidMemoryError as error:
             done.bad.append(BadRow(row.line, str(error), row.fields))
 

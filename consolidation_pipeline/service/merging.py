@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
+from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
 from consolidation_pipeline.service import asking
@@ -260,7 +261,8 @@ def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[
 def columns_of(plan: PlannedMerge) -> dict[str, Any]:
     """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories).
 
-    Uses and pins of the merged memories that the group has already are kept: their sources do not know of them.
+    Uses, pins and importance of the merged memories that the group has already are kept: what people and agents said of
+    those, their sources do not know.
     """
     sources, held = plan.sources, plan.held
     first = next(s for s in sources if s.id == plan.representative)
@@ -281,12 +283,12 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
         "consolidation_method": plan.method,
         "reuse_count": sum(s.reused_count for s in new) + sum(row.reuse_count for row in held),
         "last_accessed_at": max((time for time in accessed if time is not None), default=None),
-        "importance": max(s.importance for s in sources),
+        "importance": max([s.importance for s in new] + [row.importance for row in held]),
         "success": any(s.success for s in sources) if any(s.success is not None for s in sources) else None,
         "pinned": any(s.pinned for s in new) or any(row.pinned for row in held),
         "learned_at": min(s.learned_at for s in sources),
         "cluster_key": plan.cluster_key,
-        "language": first.language,
+        "language": most_frequent(s.language for s in sources),
         "content_hash": content_hash(plan.merged.content),
         "normalized_hash": normalized_hash(plan.merged.content),
         "files": sorted({path for s in sources for path in s.files}),

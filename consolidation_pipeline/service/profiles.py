@@ -10,6 +10,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.clustering import cluster_key
 from consolidation_pipeline.core.compression import CHUNK_SIZE, IDENTITY_VERSION, chunk
+from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.summaries import extract_profile
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
@@ -22,7 +23,6 @@ from consolidation_pipeline.service.condensing import (
     condense,
     find_failure,
     is_stop,
-    most_frequent,
     open_teller,
 )
 from consolidation_pipeline.service.digests import Digest, write_digests

@@ -1,4 +1,4 @@
-"""Archiving: what the policies judge, and memories that are archived, brought back and pinned, through the ledger."""
+"""Archiving: what the policies judge, and memories that are archived, brought back, pinned and weighed by hand."""
 
 from __future__ import annotations
 
@@ -137,6 +137,7 @@ class Held:
     version: int
     pinned: bool
     archived: bool
+    importance: float
     carrier: UUID | None
 
 
@@ -147,11 +148,13 @@ def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Hel
         lock_rows(connection, table, "id = ANY(:ids)", chosen)
     rows = connection.execute(
         text(
-            "SELECT m.id, m.project_id, p.slug, m.held_in, m.kind, m.version, m.pinned, m.archived, m.carrier FROM ("
+            "SELECT m.id, m.project_id, p.slug, m.held_in, m.kind, m.version, m.pinned, m.archived, "
+            "m.importance, m.carrier FROM ("
             "SELECT id, project_id, 'task_memories' AS held_in, 'raw' AS kind, version, pinned, "
-            f"is_archived AS archived, consolidated_into_id AS carrier FROM {SCHEMA}.task_memories UNION ALL "
+            "is_archived AS archived, importance, consolidated_into_id AS carrier "
+            f"FROM {SCHEMA}.task_memories UNION ALL "
             "SELECT id, project_id, 'consolidated_memories', kind, version, pinned, "
-            "retired_at IS NOT NULL AND superseded_by_id IS NULL, superseded_by_id "
+            "retired_at IS NOT NULL AND superseded_by_id IS NULL, importance, superseded_by_id "
             f"FROM {SCHEMA}.consolidated_memories) m JOIN {SCHEMA}.projects p ON p.id = m.project_id "
             "WHERE m.id = ANY(:ids)"
         ),
@@ -213,6 +216,12 @@ def restore_rows(connection: Connection, author: Author, table: str, marks: Sequ
 def pin_rows(connection: Connection, author: Author, table: str, marks: Sequence[Mark], *, pinned: bool) -> None:
     """Pin rows of ``table``, or take the pins off. Raises ConflictError: a row changed since it was read."""
     changes = [_change(m, {"pinned": pinned}) for m in marks]
+    update_rows(connection, author, LEDGERED[table], changes, operation="edit")
+
+
+def weigh_rows(connection: Connection, author: Author, table: str, marks: Sequence[Mark], *, importance: float) -> None:
+    """Set the importance of rows of ``table``. Raises ConflictError: a row changed since it was read."""
+    changes = [_change(m, {"importance": importance}) for m in marks]
     update_rows(connection, author, LEDGERED[table], changes, operation="edit")
 
 

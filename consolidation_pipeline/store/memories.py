@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -69,11 +69,15 @@ _STAGED = {
 
 @dataclass(frozen=True)
 class Appended:
-    """What became of a batch: ``changed`` are line numbers of rows whose id exists with other content."""
+    """What became of a batch: ``changed`` are line numbers of rows whose id exists with other content.
+
+    ``ids``: of the rows that were added.
+    """
 
     added: int
     unchanged: int
     changed: tuple[int, ...]
+    ids: frozenset[UUID] = field(default=frozenset(), compare=False)
 
 
 def append_memories(
@@ -119,7 +123,7 @@ def append_memories(
             f"FROM arriving a JOIN {_MEMORIES} m USING (id)"
         )
     ).one()
-    return Appended(len(added), total - len(added) - len(changed), tuple(changed))
+    return Appended(len(added), total - len(added) - len(changed), tuple(changed), frozenset(added))
 
 
 def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:

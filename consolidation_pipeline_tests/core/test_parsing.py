@@ -272,3 +272,9 @@ def test_any_json_row_is_read_or_refused_and_what_is_read_can_be_stored(row: dic
     assert "\\u0000" not in stored
     assert "\x00" not in stored
     assert parse_memory(row, source="notes") == memory
+
+
+def test_a_language_holds_where_the_row_names_none() -> None:
+    assert parsed().language == "english"
+    for row, language in (({}, "german"), ({"language": ""}, "german"), ({"language": " Dutch"}, "dutch")):
+        assert parse_memory({"content": "x", **row}, source="s", default_language="german").language == language

@@ -14,6 +14,7 @@ from sqlalchemy import event
 
 from consolidation_pipeline.embed import LOCAL_MODEL
 from consolidation_pipeline.errors import InvalidMemoryError, NotFoundError, UsageError
+from consolidation_pipeline.options import LANGUAGES
 from consolidation_pipeline.service import importing
 from consolidation_pipeline.service.importing import import_memories
 from consolidation_pipeline.service.reading import BadRow, Row
@@ -171,6 +172,21 @@ def test_csv_rows_become_memories(pipeline: Pipeline) -> None:
     assert tuple(rows[0]) == ("Two lines,\none memory", ["a", "b"], 0.9, "decision", {"team": "core"})
     assert tuple(rows[1]) == ("Plain", [], 0.5, "warning", {})
     assert import_memories(pipeline.engine, SLUG, str(path), format="csv").unchanged == 2
+
+
+def test_rows_name_their_language_or_have_the_projects(pipeline: Pipeline) -> None:
+    pipeline.configure_new(language="dutch")
+    path = pipeline.folder / "rows.csv"
+    path.write_text("id,content,language\na,Die Rechnung.,German\nb,De rekening.,\nc,nuqneH.,klingon\n")
+    done = import_memories(pipeline.engine, SLUG, str(path), format="csv")
+    assert [(row.line, row.reason.partition(": ")[0]) for row in done.bad] == [(4, "language is 'klingon'")]
+    pipeline.add([note("d", "La facture.", language="french")])
+    rows = pipeline.rows("SELECT external_id, language::text FROM {s}.task_memories ORDER BY 1")
+    assert rows == [("a", "german"), ("b", "dutch"), ("d", "french")]
+
+
+def test_every_language_that_may_be_named_is_one_of_the_servers(pipeline: Pipeline) -> None:
+    assert set(LANGUAGES) <= {row.cfgname for row in pipeline.rows("SELECT cfgname FROM pg_ts_config")}
 
 
 def test_a_repository_gives_one_memory_per_commit_and_a_second_import_only_what_is_new(

@@ -189,6 +189,20 @@ def test_uses_and_pins_of_a_merged_memory_outlive_its_extension(pipeline: Pipeli
     assert (row.reuse_count, row.pinned, row.last_accessed_at.year) == (17, True, 2030)
 
 
+@pytest.mark.parametrize(
+    ("languages", "most"),
+    [(("german", "german", "english"), "german"), (("english", "german"), "english")],
+)
+def test_a_merged_memory_is_in_the_language_of_most_of_its_sources(
+    pipeline: Pipeline, languages: Sequence[str], most: str
+) -> None:
+    pipeline.configure_new(**OPTIONS)
+    texts = (LESSON, f"Once more: {LESSON}", f"{LESSON} Seen again today.")
+    pipeline.add([note(f"n{at}", texts[at], language=name) for at, name in enumerate(languages)])
+    pipeline.run()
+    assert pipeline.value("SELECT language::text FROM {s}.consolidated_memories WHERE kind = 'merged'") == most
+
+
 def test_merged_memories_that_turn_out_near_duplicates_become_one(pipeline: Pipeline) -> None:
     pipeline.configure_new(t_merge=0.999, t_suggest=0.7, t_pattern=0.5)
     one = [note(f"one-{at}", LESSON) for at in range(3)]

@@ -1,0 +1,31 @@
+"""`context`: a list for agents, one object for programs."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.usefixtures("consolidated")
+
+
+def test_a_context_is_a_list_of_what_is_known(cli: Cli) -> None:
+    answer = cli("context", "notes", "start the workers after the database migrations")
+    assert answer.code == 0
+    assert answer.out.startswith("- (merged, ")
+    assert answer.out.count("Run the database migrations before the workers start") == 1
+    assert answer.err.endswith(" of 2000 tokens\n")
+
+
+def test_json_is_one_object(cli: Cli) -> None:
+    told = cli("context", "notes", "why does the search client time out", "--tokens", "300", "--json").json
+    assert (told["project"], told["token_budget"], told["playbook_entries"]) == ("notes", 300, [])
+    assert {hit["level"] for hit in told["memories"]} == {0}
+    assert told["abstraction_distribution"]["0"] == len(told["memories"]) == 2
+    assert told["tokens"] <= 300
+    assert any("differ (number: " in advice for advice in told["recommendations"])
+
+
+def test_a_budget_of_nothing_is_a_usage_error(cli: Cli) -> None:
+    answer = cli("context", "notes", "anything", "--tokens", "0")
+    assert (answer.code, "token_budget is 0; it must be 1 or more" in answer.err) == (2, True)
