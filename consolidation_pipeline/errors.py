@@ -5,9 +5,12 @@
     │   ├── InvalidOptionError      an option is unknown or out of its range
     │   ├── InvalidMemoryError      a memory cannot be stored as it is
     │   ├── NotFoundError           a project, job, change or memory does not exist
+    │   ├── InvalidScopeError       a run was asked for over something that there is not
     │   └── ProjectDisabledError    consolidation is switched off for the project
     ├── ConflictError               the stored state is not the one expected        exit code 3
-    │   └── ProjectBusyError        another run holds the project
+    │   ├── ProjectBusyError        another run holds the project
+    │   ├── ExpiredError            it is too long ago to be undone
+    │   └── JobCancelledError       somebody cancelled the job
     ├── BudgetExhaustedError        the spend cap is reached                        exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
     ├── LLMError                    the language model gave no usable reply
@@ -21,6 +24,8 @@
 
 Messages name the thing, the value and what would be right.
 """
+
+import re
 
 
 class ConsolidationError(Exception):
@@ -47,6 +52,10 @@ class NotFoundError(UsageError):
     """A project, job, change or memory does not exist."""
 
 
+class InvalidScopeError(UsageError):
+    """A run was asked for over something that there is not: a phase, a memory type."""
+
+
 class ProjectDisabledError(UsageError):
     """Consolidation is switched off for the project."""
 
@@ -61,8 +70,16 @@ class ConflictError(ConsolidationError):
         self.conflicts = conflicts
 
 
+class ExpiredError(ConflictError):
+    """It is too long ago to be undone."""
+
+
 class ProjectBusyError(ConflictError):
     """Another run holds the project."""
+
+
+class JobCancelledError(ConflictError):
+    """Somebody cancelled the job: no further phase of it begins."""
 
 
 class BudgetExhaustedError(ConsolidationError):
@@ -105,3 +122,8 @@ class SchemaOutOfDateError(StoreError):
 
 class PhaseFailedError(ConsolidationError):
     """A phase of a run failed; the job row says which."""
+
+
+def kind_of(error: Exception) -> str:
+    """The class in snake case without its ending, for programs: ``NotFoundError`` is ``not_found``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,11 @@ from uuid import UUID
 import dagster as dg
 
 from consolidation_pipeline.defs.partitions import PROJECTS
-from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
-from consolidation_pipeline.errors import ConflictError, ProjectBusyError, UsageError
+from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
+from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.service.plan import Plan, request_plan
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, check_runnable, find_unchanged
+from consolidation_pipeline.service.requesting import RequestedJob
+from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, check_phases, check_runnable, find_unchanged
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import open_engine
 from consolidation_pipeline.store.jobs import find_job_of_run, finish_job, is_project_busy
@@ -43,12 +44,13 @@ def run_project(
     job: str = "consolidate",
     phases: Sequence[str] | None = None,
     plan: Plan | None = None,
+    requested: RequestedJob | None = None,
     triggered_by: str = "cli",
 ) -> RunOutcome:
     """Run a job of a project, or only the given phases of it, here and now; no daemon is needed.
 
-    ``plan``: do what it decided and nothing else. Nothing is run or written when nothing changed since the last
-    completed run.
+    ``plan``: do what it decided and nothing else. ``requested``: the pending job that asked for it. Else nothing is run
+    or written when nothing changed since the last completed run.
 
     Raises:
         UsageError: an unknown job or phase, or a plan for another project. NotFoundError, ProjectDisabledError: the
@@ -57,19 +59,22 @@ def run_project(
     """
     began = time.monotonic()
     engine = open_engine(Settings())
-    chosen = _check_phases(job, phases)
+    chosen = check_phases(job, phases)
     project = check_runnable(engine, slug)
-    request = None
+    request = None if requested is None else requested.job_id
+    tags = {TRIGGERED_BY_TAG: triggered_by}
     if plan is not None:
         request = request_plan(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
+    elif requested is not None:
+        tags = {TRIGGERED_BY_TAG: requested.triggered_by or triggered_by, TRIGGER_TAG: requested.trigger_type}
     elif chosen == PHASES and (last := find_unchanged(engine, project, Settings())) is not None:
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
-        result = _execute(instance, slug, job, chosen, triggered_by)
+        result = _execute(instance, slug, job, chosen, tags | ({} if request is None else {JOB_TAG: str(request)}))
     with engine.begin() as connection:
         row = find_job_of_run(connection, result.run_id)
-        if row is None and request is not None:
+        if row is None and plan is not None and request is not None:
             finish_job(connection, request, "cancelled", error="the project was busy")
         if row is None and is_project_busy(connection, project.id):
             raise ProjectBusyError(
@@ -92,21 +97,6 @@ def register_projects() -> list[str]:
     return slugs
 
 
-def _check_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
-    """The phases to run, in order."""
-    if job not in JOB_PHASES:
-        raise UsageError(f"job {job} does not exist; the jobs are {', '.join(JOB_PHASES)}")
-    if phases is None:
-        return JOB_PHASES[job]
-    chosen = tuple(phases)
-    known = JOB_PHASES[job]
-    unknown = [name for name in chosen if name not in known]
-    if unknown or not chosen:
-        wrong = ", ".join(unknown) or "none"
-        raise UsageError(f"phase {wrong} does not exist in job {job}; its phases are {', '.join(known)}")
-    return tuple(name for name in known if name in chosen)
-
-
 @contextmanager
 def _instance() -> Iterator[dg.DagsterInstance]:
     """The instance of DAGSTER_HOME, else of the project's folder; paths in its dagster.yaml are relative to that."""
@@ -116,7 +106,7 @@ def _instance() -> Iterator[dg.DagsterInstance]:
 
 
 def _execute(
-    instance: dg.DagsterInstance, slug: str, job: str, phases: tuple[str, ...], triggered_by: str
+    instance: dg.DagsterInstance, slug: str, job: str, phases: tuple[str, ...], tags: Mapping[str, str]
 ) -> dg.ExecuteInProcessResult:
     from consolidation_pipeline.definitions import defs
 
@@ -127,7 +117,7 @@ def _execute(
             partition_key=slug,
             instance=instance,
             run_config=_QUIET,
-            tags={TRIGGERED_BY_TAG: triggered_by},
+            tags=dict(tags),
             asset_selection=None if phases == JOB_PHASES[job] else [dg.AssetKey(name) for name in phases],
             raise_on_error=False,
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import sys
 
 import typer
 
 from consolidation_pipeline.cli.output import print_json
-from consolidation_pipeline.errors import ConflictError, ConsolidationError
+from consolidation_pipeline.errors import ConflictError, ConsolidationError, kind_of
 
 FAILED = 1
 INTERRUPTED = 130
@@ -29,7 +28,7 @@ def name_of(error: Exception) -> str:
     """The class in snake case without its ending: ``NotFoundError`` is ``not_found``. All of typer's are ``usage``."""
     if isinstance(error, typer.TyperException):
         return "usage"
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()
+    return kind_of(error)
 
 
 def describe(error: Exception) -> str:

@@ -42,29 +42,18 @@ def plan(
     if out is not None:
         save_plan(made, out)
     if as_json:
-        print_json({**made.model_dump(mode="json"), "totals": _totals(made)})
+        print_json({**made.model_dump(mode="json"), "totals": made.count_totals()})
         return
     for line in _lines(made, limit):
         console().print(line, soft_wrap=True)
     console().print(facts(f"{project}: what a run would do", _summary(made, out)))
 
 
-def _totals(plan: Plan) -> dict[str, int]:
-    return {
-        "merge_groups": len(plan.merges),
-        "memories_merged": sum(source.merged_into is None for merge in plan.merges for source in merge.sources),
-        "suggest_groups": len(plan.questions),
-        "pattern_groups": plan.pattern_groups,
-        **{name: sum(item.kind == kind for item in plan.knowledge) for kind, name in _KINDS.items()},
-        "memories_archived": len(plan.archives),
-    }
-
-
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     costs = plan.costs
     held_back = f"; too many for a run to archive unasked: run --plan {out or 'FILE'} does it" if plan.held_back else ""
     cost = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
-    totals = _totals(plan)
+    totals = plan.count_totals()
     return {
         "memories": plan.memories,
         "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 from uuid import UUID
 
 import typer
 
 from consolidation_pipeline.cli.opening import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json
-
-if TYPE_CHECKING:
-    from consolidation_pipeline.service.rollback import Rollback
 
 
 def rollback(
@@ -37,19 +34,9 @@ def rollback(
         "rows deleted": done.memories_deleted,
         "rows brought back": done.memories_recreated or None,
         "undo" if done.redone else "redo": f"consolidation rollback {done.rollback_id}",
-        "note": _note(done),
+        "note": done.note,
     }
     console().print(facts(f"{done.scope} {target}: rolled back", rows))
-
-
-def _note(done: Rollback) -> str | None:
-    """What later runs will do with what was undone; nothing to say where it is in force again."""
-    if done.kept_apart:
-        merges = "1 merge" if done.kept_apart == 1 else f"{done.kept_apart} merges"
-        return f"later runs keep the memories of {merges} apart; the redo lets them merge again"
-    if done.redone:
-        return None
-    return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
 
 
 COMMANDS = (rollback,)

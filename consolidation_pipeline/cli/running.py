@@ -1,11 +1,12 @@
-"""``consolidation run``."""
+"""``consolidation run`` and ``cancel``."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from uuid import UUID
 
 import typer
 
@@ -27,6 +28,9 @@ def run(
     phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Do what this plan says and nothing else, or refuse.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every enabled project.")] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="The jobs that were asked for and wait for a run.")
+    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Consolidate projects here and now; no daemon is needed.
@@ -34,20 +38,66 @@ def run(
     A project that fails does not stop the others. Nothing is written where nothing changed since the last run.
     """
     engine, _ = open_store()
-    chosen = _choose(engine, projects or [], everything=everything)
-    what = {"job": job, "phases": _split(phases), "plan": _load(plan, chosen, job, phases)}
+    if pending:
+        if projects or everything or plan or phases or job != "consolidate":
+            raise UsageError("--pending goes with nothing else: what is pending says itself what it is")
+        work, alone, none = _pending(engine), False, "no job is pending"
+    else:
+        chosen = _choose(engine, projects or [], everything=everything)
+        what = {"job": job, "phases": _split(phases), "plan": _load(plan, chosen, job, phases)}
+        work, alone = [(slug, what) for slug in chosen], len(chosen) == 1 and not everything
+        none = "there is no enabled project to run"
+    runs, codes = _run_all(engine, work, as_json=as_json, alone=alone)
+    if as_json:
+        print_json(runs[0] if alone else {"runs": runs})
+    elif not runs:
+        note(none)
+    raise typer.Exit(_exit_code(codes))
+
+
+def cancel(
+    job: Annotated[UUID, typer.Argument(metavar="JOB", help="The job's id.")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Cancel a job that is pending or running.
+
+    A running one begins no further phase. What it did before stands, and can be rolled back.
+    """
+    from consolidation_pipeline.service.requesting import cancel_job
+
+    engine, _ = open_store()
+    cancelled = cancel_job(engine, job, cancelled_by=who())
+    if as_json:
+        print_json(vars(cancelled))
+        return
+    done = f"; done before: {', '.join(cancelled.phases_completed)}" if cancelled.phases_completed else ""
+    print(f"job {job} of {cancelled.project}, which was {cancelled.previous_status}, is cancelled{done}")
+
+
+def _pending(engine: Engine) -> list[tuple[str, dict[str, Any]]]:
+    """The project of each pending job, and what it asks for."""
+    from consolidation_pipeline.service.requesting import list_pending
+
+    return [(job.project, {"job": job.job, "phases": job.phases, "requested": job}) for job in list_pending(engine)]
+
+
+def _run_all(
+    engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, alone: bool
+) -> tuple[list[dict[str, Any]], list[int]]:
+    """Outcomes and exit codes of the runs, in turn; a pending job that was begun or cancelled meanwhile is left out."""
+    from consolidation_pipeline.service.requesting import is_pending
+
     runs, codes = [], []
-    for slug in chosen:
-        described, code = _run_one(engine, slug, what, as_json=as_json, alone=len(chosen) == 1 and not everything)
+    for slug, what in work:
+        requested = what.get("requested")
+        if requested is not None and not is_pending(engine, requested.job_id):
+            continue
+        described, code = _run_one(engine, slug, what, as_json=as_json, alone=alone)
         runs.append(described)
         codes.append(code)
         if code == INTERRUPTED:
             break
-    if as_json:
-        print_json(runs[0] if len(chosen) == 1 and not everything else {"runs": runs})
-    elif not chosen:
-        note("there is no enabled project to run")
-    raise typer.Exit(_exit_code(codes))
+    return runs, codes
 
 
 def _split(phases: str | None) -> list[str] | None:
@@ -116,13 +166,17 @@ def _code_of(run: Mapping[str, Any]) -> int:
         return BudgetExhaustedError.exit_code if budget else 0
     if run["status"] == "failed" and run["phases_failed"] and budget.issuperset(run["phases_failed"]):
         return BudgetExhaustedError.exit_code
-    return {"unchanged": 0, "cancelled": INTERRUPTED}.get(run["status"], FAILED)
+    if run["status"] == "cancelled":
+        # A job that somebody cancelled does not end what comes after it, as Ctrl-C does.
+        return FAILED if "cancelled_by" in run["metrics"] else INTERRUPTED
+    return 0 if run["status"] == "unchanged" else FAILED
 
 
 def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
     """Run a project with progress on standard error; returns the outcome with the numbers behind it.
 
-    ``what``: the ``job``, ``phases`` and ``plan`` of ``launch.run_project``, where they are not the default.
+    ``what``: the ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``, where they are not the
+    default.
     """
     from consolidation_pipeline.service.history import describe_outcome, tell_progress
 
@@ -209,4 +263,4 @@ def _exit_code(codes: list[int]) -> int:
     return failures.pop() if len(failures) == 1 else FAILED if failures else 0
 
 
-COMMANDS = (run,)
+COMMANDS = (run, cancel)

@@ -1,9 +1,11 @@
 """Whether a project is due for consolidation: pure answers from counts, with the reason in words."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 
 NEW_THRESHOLD = 100
 ACTIVE_THRESHOLD = 1000
+NIGHTLY_HOUR = 2  # UTC
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,9 @@ def is_nightly_due(active_count: int, new_count: int, *, threshold: int = ACTIVE
 def _require_count(name: str, count: int) -> None:
     if count < 0:
         raise ValueError(f"{name} is {count}; it must be 0 or more")
+
+
+def next_night(now: datetime) -> datetime:
+    """When the nightly schedule comes next after ``now`` (UTC)."""
+    tonight = now.replace(hour=NIGHTLY_HOUR, minute=0, second=0, microsecond=0)
+    return tonight if tonight > now else tonight + timedelta(days=1)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from uuid import UUID
 
 import dagster as dg
 
@@ -42,9 +43,14 @@ class ProjectRuns:
                     trigger_type=self._run.tags.get(TRIGGER_TAG, "manual"),
                     triggered_by=self._run.tags.get(TRIGGERED_BY_TAG, "dagster"),
                     run_id=self._run.run_id,
+                    requested=self._requested(),
                 )
             )
         return self._open[slug]
+
+    def _requested(self) -> UUID | None:
+        job_id = self._run.tags.get(JOB_TAG)
+        return None if job_id is None else UUID(job_id)
 
     def close(self) -> None:
         """End the runs: their job rows say how they went, their locks are free."""

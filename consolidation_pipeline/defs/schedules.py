@@ -2,6 +2,7 @@
 
 import dagster as dg
 
+from consolidation_pipeline.core.triggers import NIGHTLY_HOUR
 from consolidation_pipeline.defs.automation import SCHEDULE_STATUS, partition_requests, run_requests, say_why_not
 from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget
 from consolidation_pipeline.defs.partitions import projects
@@ -28,7 +29,7 @@ def _launch(
     return run_requests(decision, trigger_type="scheduled", triggered_by=triggered_by)
 
 
-@dg.schedule(job=consolidate, cron_schedule="0 2 * * *", default_status=SCHEDULE_STATUS)
+@dg.schedule(job=consolidate, cron_schedule=f"0 {NIGHTLY_HOUR} * * *", default_status=SCHEDULE_STATUS)
 def nightly_consolidation(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:

@@ -1,11 +1,20 @@
-"""Sensors: projects become partitions, new memories ask for a run, job rows follow their runs."""
+"""Sensors: projects become partitions, new memories and people ask for a run, job rows follow their runs."""
+
+from uuid import UUID
 
 import dagster as dg
 
-from consolidation_pipeline.defs.automation import SENSOR_STATUS, partition_requests, run_requests, say_why_not
-from consolidation_pipeline.defs.jobs import consolidate, summarize
+from consolidation_pipeline.defs.automation import (
+    SENSOR_STATUS,
+    partition_requests,
+    pending_requests,
+    run_requests,
+    say_why_not,
+)
+from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, summarize
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.service.recovery import finish_dead_jobs
+from consolidation_pipeline.service.requesting import find_unlaunched
 from consolidation_pipeline.service.triggering import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
 from consolidation_pipeline.store.engine import Engine
 
@@ -41,6 +50,28 @@ def unsummarized_memories_sensor(
 ) -> dg.SensorResult | dg.SkipReason:
     """A project in which enough memories wait for a summary, or a session ended, gets one job."""
     return _ask(context, store, is_ripe_for_summary, job="summarize", triggered_by="unsummarized_memories_sensor")
+
+
+@dg.sensor(
+    jobs=[consolidate, summarize, decay, associate, forget],
+    minimum_interval_seconds=30,
+    default_status=SENSOR_STATUS,
+)
+def requested_jobs_sensor(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
+) -> dg.SensorResult | dg.SkipReason:
+    """Jobs that were asked for over HTTP, MCP or the command line are launched, and those whose run was lost again."""
+
+    def has_run(job_id: UUID) -> bool:
+        return bool(context.instance.get_runs(dg.RunsFilter(tags={JOB_TAG: str(job_id)}), limit=1))
+
+    waiting = find_unlaunched(store, has_run)
+    if not waiting:
+        return dg.SkipReason("no pending job waits for a run")
+    return dg.SensorResult(
+        run_requests=pending_requests(waiting),
+        dynamic_partitions_requests=partition_requests(store, context.instance),
+    )
 
 
 def _ask(

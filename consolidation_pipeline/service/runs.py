@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,7 +20,13 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.core.profiles import resolve_thresholds
 from consolidation_pipeline.embed import Embedder, is_local
-from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, ProjectDisabledError
+from consolidation_pipeline.errors import (
+    BudgetExhaustedError,
+    ConflictError,
+    InvalidScopeError,
+    JobCancelledError,
+    ProjectDisabledError,
+)
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline.service.spending import open_embedder
@@ -62,6 +68,7 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
 # In an order that agrees with every job's.
 ALL_PHASES = ("associations", *PHASES)
 
+CANCELLED_BY = "cancelled_by"
 OVERTAKEN = "another run of the project began first; the run that was asked for has a job of its own when it begins"
 LOCK_WAIT_SECONDS = 10.0
 
@@ -159,10 +166,18 @@ class ProjectRun:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[Phase]:
-        """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt."""
+        """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt.
+
+        Raises:
+            JobCancelledError: somebody cancelled the job; what the phases before did stands.
+        """
         outcome, began, spent = Phase(), time.monotonic(), self._sum_spending()
         try:
+            self._go_on(name)
             yield outcome
+        except JobCancelledError:
+            self.cancelled = True
+            raise
         except Exception as error:
             self.failed.append(name)
             if isinstance(error, BudgetExhaustedError):
@@ -183,6 +198,10 @@ class ProjectRun:
                 metrics={**outcome.metrics, "seconds": round(time.monotonic() - began, 3)},
                 counters=outcome.counters,
             )
+
+    def _go_on(self, name: str) -> None:
+        with self.engine.connect() as connection:
+            refuse_cancelled(connection, self.job_id, f"{name} was not begun")
 
     def note_stop(self, purpose: str, error: Exception) -> str:
         """Note what ended before its time, because the budget is used up or the model stopped answering.
@@ -253,19 +272,24 @@ def open_run(
     trigger_type: str = "manual",
     triggered_by: str = "system",
     run_id: str | None = None,
+    requested: UUID | None = None,
 ) -> Iterator[ProjectRun]:
     """Begin a run and, whatever happens, end its job row truthfully.
 
+    ``requested``: the pending job that it was launched for.
+
     Raises:
-        NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project; ConflictError: another
-        job came in between.
+        NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project; JobCancelledError: what
+        was ``requested`` was cancelled; ConflictError: another job came in between.
     """
     project = check_runnable(engine, slug)
     options = effective_options(project, settings)
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
+            if requested is not None:
+                refuse_cancelled(connection, requested, "nothing was run")
             _settle_live_job(connection, project, planned)
-            job_id, plan = _begin_job(
+            job_id, options, plan = _begin_job(
                 connection, project, options, trigger_type=trigger_type, triggered_by=triggered_by, run_id=run_id
             )
             counts = _count_raw(connection, project)
@@ -306,6 +330,40 @@ def check_runnable(engine: Engine, slug: str) -> Project:
     return project
 
 
+def check_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
+    """The phases of a job that are to run, in their order; None = all. Raises InvalidScopeError."""
+    if job not in JOB_PHASES:
+        raise InvalidScopeError(f"job {job} does not exist; the jobs are {', '.join(JOB_PHASES)}")
+    if phases is None:
+        return JOB_PHASES[job]
+    chosen = tuple(phases)
+    known = JOB_PHASES[job]
+    unknown = [name for name in chosen if name not in known]
+    if unknown or not chosen:
+        wrong = ", ".join(unknown) or "none"
+        raise InvalidScopeError(f"phase {wrong} does not exist in job {job}; its phases are {', '.join(known)}")
+    return tuple(name for name in known if name in chosen)
+
+
+def scope_of(job: str, phases: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What a pending job of these phases, with ``options`` of its own, has as its scope."""
+    some = {} if tuple(phases) == JOB_PHASES[job] else {"phases": list(phases)}
+    return {"job": job, **some, **({"options": dict(options)} if options else {})}
+
+
+def read_scope(scope: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    """The job and the phases that a scope asks for."""
+    job = scope.get("job", "consolidate")
+    return job, tuple(scope.get("phases", JOB_PHASES.get(job, ())))
+
+
+def refuse_cancelled(connection: Connection, job_id: UUID, consequence: str) -> None:
+    """Raises JobCancelledError where somebody cancelled the job; the message ends with the ``consequence``."""
+    job = jobs.get_job(connection, job_id)
+    if job is not None and CANCELLED_BY in job.metrics:
+        raise JobCancelledError(f"job {job_id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
+
+
 def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:
     """The project's options; models set in the environment are the default for all projects."""
     named = {"llm_model": settings.llm_model, "embedding_model": settings.embedding_model}
@@ -320,7 +378,7 @@ def _settle_live_job(connection: Connection, project: Project, planned: Sequence
         return
     if live.status == "running":
         jobs.finish_job(connection, live.id, "failed", error=DIED)
-    elif tuple(planned) != JOB_PHASES.get(live.scope.get("job", "consolidate")):
+    elif tuple(planned) != read_scope(live.scope)[1]:
         # To claim it would tell whoever waits for it that more or less was done than they asked for.
         jobs.finish_job(connection, live.id, "cancelled", error=OVERTAKEN)
 
@@ -333,15 +391,15 @@ def _begin_job(
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
-) -> tuple[UUID, Decisions | None]:
-    """Claim the pending job, or make one; the plan it is to carry out, if any."""
-    snapshot = options.model_dump(mode="json")
+) -> tuple[UUID, ConsolidationOptions, Decisions | None]:
+    """Claim the pending job, or make one: its options and the plan it is to carry out, if any."""
     pending = jobs.find_live_job(connection, project.id)
-    plan = None
+    scope = {} if pending is None else pending.scope
+    options = parse_options(scope.get("options", {}), base=options)
+    snapshot = options.model_dump(mode="json")
     job_id: UUID
     if pending is not None:
         job_id = pending.id
-        plan = read_decisions(pending.scope)
     else:
         job_id = jobs.append_job(
             connection, project.id, trigger_type=trigger_type, triggered_by=triggered_by, options=snapshot
@@ -349,7 +407,7 @@ def _begin_job(
     if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
         raise ConflictError(f"job {job_id} was ended while the run began", (str(job_id),))
     jobs.append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
-    return job_id, plan
+    return job_id, options, read_decisions(scope)
 
 
 def read_decisions(scope: Mapping[str, Any]) -> Decisions | None:

@@ -8,9 +8,10 @@ from uuid import UUID
 
 from consolidation_pipeline.core.compression import is_summary_due
 from consolidation_pipeline.core.triggers import Due, is_due, is_nightly_due
-from consolidation_pipeline.errors import ConflictError, InvalidOptionError
+from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
-from consolidation_pipeline.store import jobs
+from consolidation_pipeline.service.requesting import pend_job
+from consolidation_pipeline.service.runs import JOB_PHASES, scope_of
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.statistics import Backlog, list_backlogs
@@ -121,23 +122,17 @@ def _pend(
     engine: Engine, slug: str, options: ConsolidationOptions, job: str, trigger_type: str, triggered_by: str
 ) -> tuple[UUID | None, str]:
     """The project's pending ``job``, made when there is none; or None and why not."""
-    scope = {"job": job}
+    scope = scope_of(job, JOB_PHASES[job])
     with engine.begin() as connection:
         project = get_project(connection, slug)
-        live = jobs.find_live_job(connection, project.id)
-        if live is not None and (live.status != "pending" or live.scope != scope):
-            return None, f"job {live.id} is {live.status}"
-        if live is not None:
-            return live.id, ""
-        try:
-            job_id = jobs.append_job(
-                connection,
-                project.id,
-                trigger_type=trigger_type,
-                triggered_by=triggered_by,
-                options=options.model_dump(mode="json"),
-                scope=scope,
-            )
-        except ConflictError as error:
-            return None, str(error)
-    return job_id, ""
+        live, created = pend_job(
+            connection,
+            project.id,
+            scope=scope,
+            options=options,
+            trigger_type=trigger_type,
+            triggered_by=triggered_by,
+        )
+    if not created and (live.status != "pending" or live.scope != scope):
+        return None, f"job {live.id} is {live.status}"
+    return live.id, ""

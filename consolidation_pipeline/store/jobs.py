@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Row, select, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.store.schema import LIVE_JOB_STATUSES, SCHEMA, consolidation_jobs, projects
@@ -20,7 +20,11 @@ _JOBS = f"{SCHEMA}.consolidation_jobs"
 _SPENT = f"""(SELECT jsonb_build_object('cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
     'tokens', coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint,
     'calls', count(*) FILTER (WHERE llm_calls.status <> 'cached')) FROM {SCHEMA}.llm_calls WHERE job_id = :job)"""
-_LOCK = "hashtextextended('consolidation:project:' || CAST(:project AS text), 0)"
+_LOCK = "hashtextextended('consolidation:project:' || CAST({} AS text), 0)"
+_LOCK_OF_PROJECT = _LOCK.format(":project")
+_HELD = """SELECT (l.classid::bigint << 32) | l.objid::bigint AS key FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
 
 
 @contextmanager
@@ -44,7 +48,9 @@ def project_lock(engine: Engine, project_id: UUID, slug: str, *, wait_seconds: f
 def _acquire(connection: Connection, project_id: UUID, wait_seconds: float) -> bool:
     deadline = time.monotonic() + wait_seconds
     while True:
-        got = connection.execute(text(f"SELECT pg_try_advisory_lock({_LOCK})"), {"project": project_id}).scalar()
+        got = connection.execute(
+            text(f"SELECT pg_try_advisory_lock({_LOCK_OF_PROJECT})"), {"project": project_id}
+        ).scalar()
         if got or time.monotonic() >= deadline:
             return bool(got)
         time.sleep(0.1)
@@ -52,7 +58,7 @@ def _acquire(connection: Connection, project_id: UUID, wait_seconds: float) -> b
 
 def _release(connection: Connection, project_id: UUID) -> None:
     try:
-        connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"), {"project": project_id})
+        connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_OF_PROJECT})"), {"project": project_id})
     except OperationalError:
         connection.invalidate()  # the server is gone, and the lock with it
     finally:
@@ -61,12 +67,7 @@ def _release(connection: Connection, project_id: UUID) -> None:
 
 def is_project_busy(connection: Connection, project_id: UUID) -> bool:
     """Whether a live process holds the project."""
-    query = f"""
-        WITH key AS (SELECT {_LOCK} AS value)
-        SELECT EXISTS (SELECT 1 FROM pg_locks l, key WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-            AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-            AND ((l.classid::bigint << 32) | l.objid::bigint) = key.value)
-    """
+    query = f"SELECT {_LOCK_OF_PROJECT} IN ({_HELD})"
     return bool(connection.execute(text(query), {"project": project_id}).scalar())
 
 
@@ -84,27 +85,18 @@ def append_job(
     Raises:
         ConflictError: the project has a pending or running job; ``conflicts`` holds its id.
     """
-    try:
-        with connection.begin_nested():
-            job_id: UUID = connection.execute(
-                text(
-                    f"INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope) VALUES "
-                    "(:project, :trigger, :by, CAST(:options AS jsonb), CAST(:scope AS jsonb)) RETURNING id"
-                ),
-                {
-                    "project": project_id,
-                    "trigger": trigger_type,
-                    "by": triggered_by,
-                    "options": json.dumps(dict(options)),
-                    "scope": json.dumps(dict(scope or {})),
-                },
-            ).scalar_one()
-    except IntegrityError as error:
-        live = find_live_job(connection, project_id)
-        if live is None:
-            raise
-        raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),)) from error
-    return job_id
+    query = f"""
+        INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope)
+        VALUES (:project, :trigger, :by, CAST(:options AS jsonb), CAST(:scope AS jsonb))
+        ON CONFLICT (project_id) WHERE status IN ('pending', 'running') DO NOTHING RETURNING id
+    """
+    values = {"project": project_id, "trigger": trigger_type, "by": triggered_by}
+    values |= {"options": json.dumps(dict(options)), "scope": json.dumps(dict(scope or {}))}
+    # Where the job that was in the way has ended by the time it is looked for, there is room for a new one.
+    while (job_id := connection.execute(text(query), values).scalar()) is None:
+        if (live := find_live_job(connection, project_id)) is not None:
+            raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),))
+    return UUID(str(job_id))
 
 
 def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
@@ -119,6 +111,17 @@ def list_live_jobs(connection: Connection) -> Sequence[Row[Any]]:
     """Pending and running jobs of all projects."""
     jobs = consolidation_jobs
     return connection.execute(select(jobs).where(jobs.c.status.in_(LIVE_JOB_STATUSES)).order_by(jobs.c.id)).all()
+
+
+def list_pending_jobs(connection: Connection) -> Sequence[Row[Any]]:
+    """Pending jobs of enabled projects, oldest first, with ``slug`` and ``busy``: whether the project is held."""
+    query = f"""
+        WITH held AS ({_HELD})
+        SELECT j.*, p.slug, {_LOCK.format("j.project_id")} IN (SELECT key FROM held) AS busy
+        FROM {_JOBS} j JOIN {SCHEMA}.projects p ON p.id = j.project_id
+        WHERE j.status = 'pending' AND p.consolidation_enabled ORDER BY j.created_at, j.id
+    """
+    return connection.execute(text(query)).all()
 
 
 def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:

@@ -10,8 +10,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.cli.running import _code_of
 from consolidation_pipeline.embed import LOCAL_MODEL
 from consolidation_pipeline.service import runs
+from consolidation_pipeline.service.requesting import request_job
 from consolidation_pipeline.service.runs import PHASES, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
@@ -150,3 +152,28 @@ def test_a_project_that_another_run_holds_is_not_run(
         answer = cli("run", "a", "--json")
     assert (answer.code, answer.json["error"]) == (3, "project_busy")
     assert count_jobs(engine) == 1
+
+
+def test_what_was_asked_for_is_run_without_a_daemon(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+    assert cli("run", "--pending").err == "no job is pending\n"
+    for slug in ("a", "b"):
+        cli("import", write({"content": slug}), "--project", slug)
+    asked = request_job(engine, "a", phases=["embedding_matrix"], triggered_by="ann")
+    gone = request_job(engine, "b", triggered_by="ann")
+    cancelled = cli("cancel", gone.job_id, "--json")
+    assert (cancelled.code, cancelled.json["previous_status"], cancelled.json["status"]) == (0, "pending", "cancelled")
+    answer = cli("run", "--pending", "--json")
+    (run,) = answer.json["runs"]
+    assert (answer.code, run["job_id"], run["phases_completed"]) == (0, str(asked.job_id), ["embedding_matrix"])
+    assert count_jobs(engine) == 2
+    assert cli("status", asked.job_id, "--json").json["triggered_by"] == "ann"
+    again = cli("cancel", asked.job_id, "--json")
+    assert (again.code, again.json["error"], "is completed" in again.err) == (3, "conflict", True)
+    assert cli("run", "--pending", "a").code == 2
+
+
+@pytest.mark.parametrize(("metrics", "code"), [({"cancelled_by": "bob"}, 1), ({}, 130)])
+def test_a_run_that_somebody_cancelled_ends_with_1_and_an_interrupted_one_ends_all(
+    metrics: dict[str, Any], code: int
+) -> None:
+    assert _code_of({"status": "cancelled", "stopped": [], "metrics": metrics}) == code

@@ -66,7 +66,12 @@ def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitio
     sensors = {sensor.name: sensor.default_status for sensor in definitions.sensors or ()}
     schedules = {schedule.name: schedule.default_status for schedule in definitions.schedules or ()}  # type: ignore[union-attr]
     assert sensors.pop("job_status_sensor") is dg.DefaultSensorStatus.RUNNING
-    assert set(sensors) == {"projects_sensor", "new_memories_sensor", "unsummarized_memories_sensor"}
+    assert set(sensors) == {
+        "projects_sensor",
+        "new_memories_sensor",
+        "unsummarized_memories_sensor",
+        "requested_jobs_sensor",
+    }
     assert set(schedules) == {
         "nightly_consolidation",
         "daily_decay",

@@ -17,11 +17,13 @@ from consolidation_pipeline.defs.sensors import (
     job_status_sensor,
     new_memories_sensor,
     projects_sensor,
+    requested_jobs_sensor,
     unsummarized_memories_sensor,
 )
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.service.importing import import_memories
+from consolidation_pipeline.service.requesting import cancel_job, request_job
 from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine
@@ -222,6 +224,44 @@ def test_a_requested_job_is_the_one_that_runs(
     assert isinstance(
         new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine})), dg.SkipReason
     )
+
+
+def test_a_job_that_was_asked_for_is_launched_once_for_its_job_and_phases(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine}, definitions=definitions())
+    assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
+    asked = request_job(engine, "alpha", job="summarize", phases=["embedding_matrix"], triggered_by="ann")
+    ticks = [requested_jobs_sensor(context) for _ in range(2)]
+    (request,) = {request.run_key: request for tick in ticks for request in tick.run_requests}.values()
+    assert (request.run_key, request.job_name, request.partition_key) == (str(asked.job_id), "summarize", "alpha")
+    assert [list(r.partition_keys) for r in ticks[0].dynamic_partitions_requests or ()] == [["alpha"]]
+    instance.add_dynamic_partitions(PROJECTS, ["alpha"])
+    job = definitions().resolve_job_def("summarize")
+    result = job.execute_in_process(
+        partition_key="alpha", instance=instance, tags=request.tags, asset_selection=list(request.asset_selection or ())
+    )
+    assert job_rows(engine) == [("completed", "manual", ["embedding_matrix"], result.run_id)]
+    assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
+
+
+def test_a_job_with_a_run_is_not_launched_again_and_a_cancelled_one_does_not_run(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    asked = request_job(engine, "alpha", job="decay", triggered_by="ann")
+    tags = {JOB_TAG: str(asked.job_id)}
+    instance.add_dynamic_partitions(PROJECTS, ["alpha"])
+    run = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags)
+    assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
+    instance.delete_run(run.run_id)
+    assert requested_jobs_sensor(context).run_requests
+    cancel_job(engine, asked.job_id, cancelled_by="bob")
+    assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
+    assert not materialize(instance, "alpha", job="decay", **tags).success
+    assert [row[0] for row in job_rows(engine)] == ["cancelled"]
 
 
 def test_the_night_takes_projects_with_anything_new(

@@ -12,12 +12,12 @@ from consolidation_pipeline.service.merging import PlannedMerge
 from consolidation_pipeline.service.plan.document import Plan, PlannedKnowledge
 from consolidation_pipeline.service.plan.knowledge import foresee_knowledge
 from consolidation_pipeline.service.plan.making import plan_all_merges, plan_archiving
+from consolidation_pipeline.service.requesting import pend_job
 from consolidation_pipeline.service.runs import ProjectRun, effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.archiving import load_archived
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import Member, load_clusters
-from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.knowledge import load_consolidated, load_open_groups
 from consolidation_pipeline.store.playbook import load_entries
 from consolidation_pipeline.store.projects import Project
@@ -40,16 +40,18 @@ def request_plan(engine: Engine, project: Project, plan: Plan, *, settings: Sett
         "archives": {str(archive.id): archive.policy for archive in plan.archives},
         "knowledge": {str(item.id): _digest_item(item) for item in _founded(plan)},
     }
-    options = effective_options(project, settings).model_dump(mode="json")
     with engine.begin() as connection:
-        return append_job(
+        job, created = pend_job(
             connection,
             project.id,
+            scope={"job": "consolidate", "plan": decisions},
+            options=effective_options(project, settings),
             trigger_type="manual",
             triggered_by=triggered_by,
-            options=options,
-            scope={"job": "consolidate", "plan": decisions},
         )
+    if not created:
+        raise ConflictError(f"the project has a live job already: {job.id}", (str(job.id),))
+    return UUID(str(job.id))
 
 
 def check_plan(run: ProjectRun) -> None:

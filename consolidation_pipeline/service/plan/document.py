@@ -119,6 +119,18 @@ class Plan(_Part):
     pattern_groups: int
     costs: Costs
 
+    def count_totals(self) -> dict[str, int]:
+        """How many of each there are."""
+        kinds = {"pattern": "patterns", "principle": "principles", "playbook": "playbook"}
+        return {
+            "merge_groups": len(self.merges),
+            "memories_merged": sum(source.merged_into is None for merge in self.merges for source in merge.sources),
+            "suggest_groups": len(self.questions),
+            "pattern_groups": self.pattern_groups,
+            **{name: sum(item.kind == kind for item in self.knowledge) for kind, name in kinds.items()},
+            "memories_archived": len(self.archives),
+        }
+
 
 def save_plan(plan: Plan, path: Path) -> None:
     """Write a plan as JSON. Raises UsageError: the file cannot be written."""
