@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -26,6 +27,13 @@ class Settings(BaseSettings):
     )
     api_host: str = Field("127.0.0.1", description="Address the HTTP API listens on.")
     api_port: int = Field(8642, ge=1, le=65535, description="Port the HTTP API listens on.")
+    api_auth: Literal["on", "off"] = Field("on", description="off = no keys; only on a loopback host.")
+    api_rate: float = Field(100, gt=0, description="Requests a second that each key may make.")
+    api_burst: int = Field(200, ge=1, description="Requests that a key may make at once, after a pause.")
+    api_max_body: int = Field(1_000_000, ge=1_000, description="Largest body of a request, bytes.")
+    mcp_hosts: str = Field(
+        "", description="Names, separated by commas, under which a proxy on this machine serves MCP to others."
+    )
     webhook_url: str | None = Field(None, description="Where events are delivered.")
     webhook_secret: SecretStr | None = Field(None, description="Signs webhook deliveries (Standard Webhooks).")
     dagster_postgres_url: SecretStr | None = Field(

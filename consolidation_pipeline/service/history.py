@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.triggers import is_due
+from consolidation_pipeline.core.triggers import is_due, next_night
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.recovery import settle_dead_jobs
 from consolidation_pipeline.service.report import describe_counts
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import changes, jobs
+from consolidation_pipeline.store.changes import Chosen
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.schema import OPERATIONS
@@ -19,6 +23,8 @@ from consolidation_pipeline.store.statistics import count_project, list_backlogs
 
 # Change ids listed with a job; a merge of a large project has more, and `history --job` has them all.
 SHOWN_CHANGES = 1000
+
+_PAGE = 500  # changes of a stream that are read at once; one with its images may take many kilobytes
 
 _RESULTS = ("memories_merged", "clusters_merged", "memories_archived", "memories_promoted", "summaries_created")
 _STORY = ("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by")
@@ -76,40 +82,76 @@ def parse_id(text: str) -> UUID | None:
         return None
 
 
-def list_ledger(
-    engine: Engine, slug: str, *, limit: int, operation: str | None = None, job_id: UUID | None = None
-) -> dict[str, Any]:
+def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> dict[str, Any]:
     """The project's changes newest first, images included, and how many there are without the limit.
+
+    ``chosen``: fields of ``Chosen``, such as ``operation``, ``job_id`` or ``since``.
 
     Raises:
         NotFoundError: no such project. UsageError: no such operation.
     """
-    chosen = _chosen(operation, job_id)
+    some = _choose(**chosen)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = changes.list_changes(connection, project.id, limit=limit, **chosen)
-        total = changes.count_changes(connection, project.id, **chosen)
+        rows = changes.list_changes(connection, project.id, limit=limit, offset=offset, chosen=some)
+        total, _ = changes.count_changes(connection, project.id, chosen=some)
     return {"project": slug, "total": total, "changes": [dict(row._mapping) for row in rows]}
 
 
-def list_groups(
-    engine: Engine, slug: str, *, limit: int, operation: str | None = None, job_id: UUID | None = None
-) -> list[dict[str, Any]]:
-    """The project's groups of changes, newest first. Raises like ``list_ledger``."""
-    chosen = _chosen(operation, job_id)
+def stream_ledger(
+    engine: Engine, slug: str, *, most: int | None = None, offset: int = 0, **chosen: Any
+) -> Iterator[dict[str, Any]]:
+    """As ``list_ledger``, change by change, the ``most`` newest but ``offset``; between pages no connection is held.
+
+    The ledger is append-only and is read from the newest change at the start, so this is one state of it.
+
+    Raises:
+        NotFoundError, UsageError: at once, not when the first change is asked for.
+    """
+    some = _choose(**chosen)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = changes.list_groups(connection, project.id, limit=limit, **chosen)
+    return _pages(engine, project, some, most=most, offset=offset)
+
+
+def _pages(
+    engine: Engine, project: Project, chosen: Chosen, *, most: int | None, offset: int
+) -> Iterator[dict[str, Any]]:
+    left = most
+    while left is None or left > 0:
+        limit = _PAGE if left is None else min(_PAGE, left)
+        with engine.connect() as connection:
+            rows = changes.list_changes(connection, project.id, limit=limit, offset=offset, chosen=chosen)
+        yield from (dict(row._mapping) for row in rows)
+        if len(rows) < limit:
+            return
+        chosen, offset = replace(chosen, before=rows[-1].seq), 0
+        left = None if left is None else left - len(rows)
+
+
+def count_groups(engine: Engine, slug: str, **chosen: Any) -> int:
+    """How many groups ``list_groups`` has without a limit. Raises like ``list_ledger``."""
+    some = _choose(**chosen)
+    with engine.connect() as connection:
+        return changes.count_changes(connection, get_project(connection, slug).id, chosen=some)[1]
+
+
+def list_groups(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> list[dict[str, Any]]:
+    """The project's groups of changes, newest first. ``chosen`` and what it raises: as for ``list_ledger``."""
+    some = _choose(**chosen)
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        rows = changes.list_groups(connection, project.id, limit=limit, offset=offset, chosen=some)
     return [dict(row._mapping) for row in rows]
 
 
-def list_jobs(engine: Engine, slug: str, *, limit: int) -> list[dict[str, Any]]:
+def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
     """The project's jobs, newest first, dead ones marked failed. Raises NotFoundError."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
     settle_dead_jobs(engine, project)
     with engine.connect() as connection:
-        rows = jobs.list_jobs(connection, project.id, limit=limit)
+        rows = jobs.list_jobs(connection, project.id, limit=limit, offset=offset)
     return [{name: row._mapping[name] for name in ("id", "status", *_STORY, *_TIMES)} for row in rows]
 
 
@@ -166,11 +208,18 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         "enabled": project.consolidation_enabled,
         **describe_counts(counts),
         "last_run": last[0] if last else None,
-        "next_run": {"schedule": options.schedule, "new_memories": backlog.new, "due": bool(due), "reason": due.reason},
+        "next_run": {
+            "at": next_night(datetime.now(UTC)),
+            "schedule": options.schedule,
+            "new_memories": backlog.new,
+            "due": bool(due),
+            "reason": due.reason,
+        },
     }
 
 
-def _chosen(operation: str | None, job_id: UUID | None) -> dict[str, Any]:
-    if operation is not None and operation not in OPERATIONS:
-        raise UsageError(f"operation {operation!r} does not exist; the operations are {', '.join(OPERATIONS)}")
-    return {"operation": operation, "job_id": job_id}
+def _choose(**chosen: Any) -> Chosen:
+    some = Chosen(**chosen)
+    if some.operation is not None and some.operation not in OPERATIONS:
+        raise UsageError(f"operation {some.operation!r} does not exist; the operations are {', '.join(OPERATIONS)}")
+    return some

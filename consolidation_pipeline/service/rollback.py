@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
@@ -40,6 +40,16 @@ class Rollback:
     redone: bool
     kept_apart: int
 
+    @property
+    def note(self) -> str | None:
+        """What later runs will do with what was undone; nothing to say where it is in force again."""
+        if self.kept_apart:
+            merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
+            return f"later runs keep the memories of {merges} apart; the redo lets them merge again"
+        if self.redone:
+            return None
+        return "the next run would do the same again: change the options, such as t_merge or merge=false, before it"
+
 
 def roll_back(
     engine: Engine,
@@ -53,10 +63,10 @@ def roll_back(
     """Undo the job or group with id ``target``, or the group of that change; with ``cascade`` what stands on it too.
 
     Raises:
-        NotFoundError: there is no such id, or nothing under it. ConflictError: it was rolled back before, is older than
-        ``rollback_days``, a row changed since, something that stands on it is alive, or another merged memory says the
-        same by now; ``conflicts`` are the rows or changes. ProjectBusyError: a run or another rollback holds the
-        project. Nothing is changed then.
+        NotFoundError: there is no such id, or nothing under it. ExpiredError: it is older than ``rollback_days``.
+        ConflictError: it was rolled back before, a row changed since, something that stands on it is alive, or another
+        merged memory says the same by now; ``conflicts`` are the rows or changes. ProjectBusyError: a run or another
+        rollback holds the project. Nothing is changed then.
     """
     with engine.connect() as connection:
         scope = find_scope(connection, target)
@@ -83,7 +93,7 @@ def _check(scope: Scope, target: UUID, days: int) -> None:
         redo = f"`consolidation rollback {undone_by[0]}` redoes it"
         raise ConflictError(f"{target} was rolled back before, by {', '.join(undone_by)}; {redo}", undone_by)
     if scope.age > timedelta(days=days):
-        raise ConflictError(
+        raise ExpiredError(
             f"{target} is {scope.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
         )
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.memories import LEVELS, MEMORY_TYPES
+from consolidation_pipeline.core.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.ranking import bm25
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
@@ -37,7 +38,8 @@ _ABSTRACT = 2
 class SearchQuery:
     """What is looked for. ``None`` or empty: no such condition.
 
-    ``levels`` 0 (raw) to 3; ``kinds`` raw, merged, pattern, summary, principle, procedural; ``tags``: any of them;
+    ``levels`` 0 (raw) to 3; ``kinds`` raw, merged, pattern, summary, principle, procedural; ``pattern_types`` success,
+    failure, decision, workflow, gotcha: patterns and principles of these only; ``tags``: any of them;
     ``since``, ``until``: when it was learned, both ends included, UTC where no zone is given; ``min_similarity``: the
     cosine below which nothing is found by meaning; ``explain``: say of each hit why it was found.
     """
@@ -55,6 +57,7 @@ class SearchQuery:
     min_similarity: float = 0.30
     fusion: str = "default"
     explain: bool = False
+    pattern_types: Sequence[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ def search(
         ranked = fuse(legs, query.fusion)
         hits = _describe(connection, ranked[: query.limit], legs, query=query, note=note)
     if count_use:
-        _count(engine, hits)
+        count_hits(engine, hits)
     spent = round((time.perf_counter() - began) * 1000, 3)
     return SearchResults(slug, query.text, hits, len(ranked), spent, note)
 
@@ -133,18 +136,21 @@ def _check(query: SearchQuery) -> Filters:
     _check_each("level", query.levels, sorted(set(LEVELS.values())))
     _check_each("kind", query.kinds, LEVELS)
     _check_each("memory_type", query.types, MEMORY_TYPES)
+    _check_each("pattern_type", query.pattern_types, PATTERN_TYPES)
     _check_each("fusion", [query.fusion], ("default", *FUSIONS))
     levels, kinds = query.levels or LEVELS.values(), query.kinds or LEVELS
+    chosen = [kind for kind, level in LEVELS.items() if kind in kinds and level in levels]
     since, until = _aware(query.since), _aware(query.until)
     if since and until and since > until:
         raise UsageError(f"since ({since.isoformat()}) is after until ({until.isoformat()}): nothing lies between")
     return Filters(
-        kinds=[kind for kind, level in LEVELS.items() if kind in kinds and level in levels],
+        kinds=[kind for kind in chosen if kind != "raw" or not query.pattern_types],
         types=query.types,
         tags=query.tags,
         since=since,
         until=until,
         include_archived=query.include_archived,
+        pattern_types=query.pattern_types,
     )
 
 
@@ -247,7 +253,8 @@ def _hit(
     )
 
 
-def _count(engine: Engine, hits: Sequence[Hit]) -> None:
+def count_hits(engine: Engine, hits: Sequence[Hit]) -> None:
+    """Count one use of each memory that is handed out."""
     ids: Mapping[str, list[UUID]] = {
         "task_memories": [hit.id for hit in hits if hit.level == 0],
         "consolidated_memories": [hit.id for hit in hits if hit.level > 0],

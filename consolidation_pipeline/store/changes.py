@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -150,34 +150,50 @@ def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[
         known += [row.seq for row in new]
 
 
-# What a reader may narrow the ledger down to; null = everything.
+@dataclass(frozen=True)
+class Chosen:
+    """What a reader narrows the ledger down to; None = everything. ``since`` is included, ``until`` is not.
+
+    ``before``: changes older than the one with this seq.
+    """
+
+    operation: str | None = None
+    job_id: UUID | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    before: int | None = None
+
+
+_EVERYTHING = Chosen()
 _CHOSEN = (
     "c.project_id = :project AND (CAST(:operation AS text) IS NULL OR c.operation = :operation) "
-    "AND (CAST(:job AS uuid) IS NULL OR c.job_id = :job)"
+    "AND (CAST(:job_id AS uuid) IS NULL OR c.job_id = :job_id) "
+    "AND (CAST(:since AS timestamptz) IS NULL OR c.changed_at >= :since) "
+    "AND (CAST(:until AS timestamptz) IS NULL OR c.changed_at < :until) "
+    "AND (CAST(:before AS bigint) IS NULL OR c.seq < :before)"
 )
 
 
 def list_changes(
-    connection: Connection, project_id: UUID, *, limit: int, operation: str | None = None, job_id: UUID | None = None
+    connection: Connection, project_id: UUID, *, limit: int, offset: int = 0, chosen: Chosen = _EVERYTHING
 ) -> Sequence[Row[Any]]:
     """The ledger of a project, newest first, images included."""
     return connection.execute(
         text(
             "SELECT c.seq, c.id, c.job_id, c.group_id, c.operation, c.entity_type, c.entity_id, c.previous_state, "
             "c.new_state, c.version_before, c.version_after, c.reason, c.confidence, c.changed_by, c.changed_at, "
-            f"c.reverts_change_id, c.reverts_scope FROM {_CHANGES} c WHERE {_CHOSEN} ORDER BY seq DESC LIMIT :limit"
+            f"c.reverts_change_id, c.reverts_scope FROM {_CHANGES} c WHERE {_CHOSEN} "
+            "ORDER BY seq DESC LIMIT :limit OFFSET :offset"
         ),
-        {"project": project_id, "limit": limit, "operation": operation, "job": job_id},
+        {"project": project_id, "limit": limit, "offset": offset, **asdict(chosen)},
     ).all()
 
 
-def count_changes(
-    connection: Connection, project_id: UUID, *, operation: str | None = None, job_id: UUID | None = None
-) -> int:
-    """How many rows ``list_changes`` has without a limit."""
-    query = f"SELECT count(*) FROM {_CHANGES} c WHERE {_CHOSEN}"
-    parameters = {"project": project_id, "operation": operation, "job": job_id}
-    return int(connection.execute(text(query), parameters).scalar_one())
+def count_changes(connection: Connection, project_id: UUID, *, chosen: Chosen = _EVERYTHING) -> tuple[int, int]:
+    """How many rows ``list_changes`` and ``list_groups`` have without a limit."""
+    query = f"SELECT count(*), count(DISTINCT group_id) FROM {_CHANGES} c WHERE {_CHOSEN}"
+    changes, groups = connection.execute(text(query), {"project": project_id, **asdict(chosen)}).one()
+    return int(changes), int(groups)
 
 
 def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tuple[list[UUID], int]:
@@ -189,7 +205,7 @@ def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tup
 
 
 def list_groups(
-    connection: Connection, project_id: UUID, *, limit: int, operation: str | None = None, job_id: UUID | None = None
+    connection: Connection, project_id: UUID, *, limit: int, offset: int = 0, chosen: Chosen = _EVERYTHING
 ) -> Sequence[Row[Any]]:
     """Groups of changes, newest first: what was done, to how many rows, and whether it was undone since."""
     return connection.execute(
@@ -197,7 +213,8 @@ def list_groups(
             "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, "
             "count(*) AS changes, max(c.changed_at) AS changed_at, min(c.reason) AS reason, "
             f"max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and({_UNDONE}) AS rolled_back "
-            f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC LIMIT :limit"
+            f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC "
+            "LIMIT :limit OFFSET :offset"
         ),
-        {"project": project_id, "limit": limit, "operation": operation, "job": job_id},
+        {"project": project_id, "limit": limit, "offset": offset, **asdict(chosen)},
     ).all()

@@ -10,7 +10,8 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, Engine, Row, create_engine, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, ProgrammingError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
@@ -18,6 +19,7 @@ from consolidation_pipeline.store.embedded import server_url
 from consolidation_pipeline.store.schema import SCHEMA
 
 __all__ = [
+    "CONNECTIONS",
     "Connection",
     "Engine",
     "Row",
@@ -26,13 +28,19 @@ __all__ = [
     "dagster_url",
     "database_url",
     "downgrade",
+    "is_unavailable",
     "open_engine",
+    "reach",
     "upgrade",
     "with_driver",
 ]
 
 _OLDEST_POSTGRES = 150000
 _OLDEST_VECTOR = (0, 8)
+
+# Most that one process opens; the server has 100 for all.
+CONNECTIONS = 15
+_KEPT = 5
 
 
 def with_driver(url: str, driver: str) -> str:
@@ -86,7 +94,9 @@ def connect_engine(url: str) -> Engine:
     """
     arguments = {"options": "-c timezone=UTC", "connect_timeout": 10}
     try:
-        return create_engine(url, pool_pre_ping=True, connect_args=arguments)
+        return create_engine(
+            url, pool_pre_ping=True, pool_size=_KEPT, max_overflow=CONNECTIONS - _KEPT, connect_args=arguments
+        )
     except (ArgumentError, ValueError):  # their messages may hold the password
         raise StoreError("the database URL cannot be read: write postgresql://user:password@host:port/name") from None
 
@@ -97,7 +107,7 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
     Raises:
         StoreError: not reachable, too old, or without pgvector and the right to create it.
     """
-    with _reachable(engine) as connection:
+    with reach(engine) as connection:
         if _revision(connection) == _head() and revision == "head":
             return
         _check_server(connection)
@@ -120,14 +130,14 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 def downgrade(engine: Engine, revision: str = "base") -> None:
     """Take the schema back to ``revision``; ``base`` removes it with everything in it."""
-    with _reachable(engine) as connection:
+    with reach(engine) as connection:
         command.downgrade(_config(connection), revision)
         connection.commit()
 
 
 def check_schema(engine: Engine) -> None:
     """Raises SchemaOutOfDateError unless the schema is at its newest revision."""
-    with _reachable(engine) as connection:
+    with reach(engine) as connection:
         current = _revision(connection)
     if current != _head():
         raise SchemaOutOfDateError(
@@ -135,7 +145,8 @@ def check_schema(engine: Engine) -> None:
         )
 
 
-def _reachable(engine: Engine) -> Connection:
+def reach(engine: Engine) -> Connection:
+    """A connection. Raises StoreError: the database does not answer; the message hides the password."""
     try:
         return engine.connect()
     except DBAPIError as error:
@@ -153,6 +164,11 @@ def _check_server(connection: Connection) -> None:
         raise StoreError("this Postgres has no pgvector: install the extension `vector` (0.8 or newer)")
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VECTOR:
         raise StoreError(f"pgvector {version} is too old: 0.8 or newer is needed (ALTER EXTENSION vector UPDATE)")
+
+
+def is_unavailable(error: BaseException) -> bool:
+    """Whether an error says that the database went away, or had no time, so that trying again may help."""
+    return isinstance(error, OperationalError | InterfaceError | PoolTimeoutError)
 
 
 def _revision(connection: Connection) -> str | None:

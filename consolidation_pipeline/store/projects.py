@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, or_, select, union, update
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.store.schema import memory_neighbors, projects
+from consolidation_pipeline.store.schema import (
+    consolidated_memories,
+    consolidation_changes,
+    consolidation_jobs,
+    memory_neighbors,
+    playbook_entries,
+    projects,
+    task_memories,
+)
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -56,6 +64,42 @@ def get_project(connection: Connection, slug: str) -> Project:
         known = ", ".join(connection.scalars(select(projects.c.slug).order_by(projects.c.slug).limit(20))) or "none"
         raise NotFoundError(f"there is no project {slug!r}; projects: {known}")
     return Project(*row)
+
+
+def find_project(connection: Connection, reference: str) -> Project:
+    """The project with this slug or, where none has it, this id. Raises NotFoundError."""
+    id_ = _as_id(reference)
+    if id_ is not None:
+        mine = or_(projects.c.slug == reference, projects.c.id == id_)
+        found = connection.execute(
+            select(*_columns).where(mine).order_by((projects.c.slug == reference).desc())
+        ).first()
+        if found is not None:
+            return Project(*found)
+    return get_project(connection, reference)
+
+
+def _as_id(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
+def load_owners(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Row id -> id of its project, for memories of any kind, playbook entries, jobs, changes and groups of changes."""
+    parts = [
+        select(column.label("id"), column.table.c.project_id).where(column.in_(ids))
+        for column in (
+            task_memories.c.id,
+            consolidated_memories.c.id,
+            playbook_entries.c.id,
+            consolidation_jobs.c.id,
+            consolidation_changes.c.id,
+            consolidation_changes.c.group_id,
+        )
+    ]
+    return {row.id: row.project_id for row in connection.execute(union(*parts))}
 
 
 def list_projects(connection: Connection) -> list[Project]:

@@ -29,7 +29,10 @@ _KIND = {"task_memories": "'raw'", "consolidated_memories": "kind"}
 
 @dataclass(frozen=True)
 class Filters:
-    """What may be found: kinds (never empty), and where given types, tags (any of them) and times of learning."""
+    """What may be found: kinds (never empty), and where given types, tags (any of them) and times of learning.
+
+    ``pattern_types``: patterns and principles of these only; raw memories have none.
+    """
 
     kinds: Collection[str]
     types: Collection[str] | None = None
@@ -37,6 +40,7 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
     include_archived: bool = False
+    pattern_types: Collection[str] | None = None
 
     @property
     def tables(self) -> list[str]:
@@ -48,6 +52,7 @@ class Filters:
     def parameters(self) -> dict[str, Any]:
         """What the conditions of ``where`` bind."""
         given = {"types": self.types, "tags": self.tags, "since": self.since, "until": self.until}
+        given |= {"pattern_types": self.pattern_types}
         lists = {name: list(v) if isinstance(v, Collection) else v for name, v in given.items() if v is not None}
         return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
 
@@ -58,6 +63,7 @@ class Filters:
         else:
             archived = " OR archive_reason IS NOT NULL" if self.include_archived else ""
             states = ["kind = ANY(:kinds)", f"(retired_at IS NULL{archived})"]
+            states += ["pattern_type = ANY(:pattern_types)"] if self.pattern_types else []
         given = {
             "memory_type = ANY(:types)": self.types,
             "tags && CAST(:tags AS text[])": self.tags,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.changes import (
+    Chosen,
     count_changes,
     find_scope,
     is_undoing,
@@ -110,7 +111,7 @@ def test_an_id_names_a_group_or_a_job_and_a_change_stands_for_its_group(history:
     job = uuid4()
     first, second = history.edit(*history.raw[:2], job=job), history.edit(history.raw[2], job=job)
     history.edit(history.raw[3])
-    change = list_changes(history.connection, history.project.id, limit=9, job_id=job)[-1].id
+    change = list_changes(history.connection, history.project.id, limit=9, chosen=Chosen(job_id=job))[-1].id
     scopes = [find_scope(history.connection, target) for target in (change, first, second, job)]
     found = [(scope.kind, history.numbers(scope.changes), scope.project) for scope in scopes if scope is not None]
     project = history.project
@@ -404,13 +405,24 @@ def test_changes_are_counted_and_narrowed(history: History) -> None:
     group = history.edit(history.raw[0])
     history.roll_back(group)
     connection, project = history.connection, history.project.id
-    assert count_changes(connection, project) == 6
-    assert count_changes(connection, project, operation="rollback") == 1
-    assert count_changes(connection, project, job_id=job) == 4
+    assert count_changes(connection, project) == (6, 3)
+    assert count_changes(connection, project, chosen=Chosen(operation="rollback")) == (1, 1)
+    assert count_changes(connection, project, chosen=Chosen(job_id=job)) == (4, 1)
+    (since,) = {row.changed_at for row in list_changes(connection, project, limit=1)}
+    assert count_changes(connection, project, chosen=Chosen(since=since))[0] >= 1
+    assert count_changes(connection, project, chosen=Chosen(since=since + timedelta(days=1))) == (0, 0)
+    assert count_changes(connection, project, chosen=Chosen(until=since + timedelta(days=1))) == (6, 3)
     assert history.numbers(row.seq for row in list_changes(connection, project, limit=2)) == [6, 5]
+    assert history.numbers(row.seq for row in list_changes(connection, project, limit=2, offset=1)) == [5, 4]
+    newest = list_changes(connection, project, limit=1)[0].seq
+    older = list_changes(connection, project, limit=1, chosen=Chosen(before=newest))
+    assert history.numbers(row.seq for row in older) == [5]
     ids, total = list_job_changes(connection, job, limit=3)
     assert total == 4
-    assert ids == [row.id for row in reversed(list_changes(connection, project, limit=9, job_id=job))][:3]
+    assert (
+        ids == [row.id for row in reversed(list_changes(connection, project, limit=9, chosen=Chosen(job_id=job)))][:3]
+    )
     assert [row.changes for row in list_groups(connection, project, limit=9)] == [1, 1, 4]
     assert [row.operation for row in list_groups(connection, project, limit=1)] == ["rollback"]
-    assert count_changes(connection, plant_project(connection, "other").id) == 0
+    assert [row.changes for row in list_groups(connection, project, limit=9, offset=2)] == [4]
+    assert count_changes(connection, plant_project(connection, "other").id) == (0, 0)

@@ -1,0 +1,156 @@
+"""Who may do what: a key says the role and the project; without one there is nothing but health and metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Security
+from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
+from starlette.requests import Request
+
+from consolidation_pipeline.api.limits import Limiter
+from consolidation_pipeline.api.problems import Refused
+from consolidation_pipeline.api.tracing import told
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.keys import LOCAL, Principal
+from consolidation_pipeline.service.ownership import find_owners, find_project
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.projects import Project
+
+Authenticate = Callable[[Engine, str], Principal | None]
+
+_CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
+_bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
+_header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who makes the request, and what of the store is theirs."""
+
+    principal: Principal
+    request: Request
+
+    @property
+    def engine(self) -> Engine:
+        """The store."""
+        engine: Engine = self.request.app.state.engine
+        return engine
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of this process."""
+        settings: Settings = self.request.app.state.settings
+        return settings
+
+    @property
+    def name(self) -> str:
+        """The name that stands in the ledger for what is done here."""
+        return f"api:{self.principal.name}"
+
+    def project(self, reference: str) -> Project:
+        """The project with this slug or id.
+
+        Raises:
+            NotFoundError: there is none. Refused (403): it is not the key's, which does not learn whether it exists.
+        """
+        own = self.principal.project_id
+        try:
+            project = find_project(self.engine, reference)
+        except NotFoundError:
+            if own is not None:
+                raise self._foreign() from None
+            raise
+        if not self.principal.sees(project.id):
+            raise self._foreign()
+        self.note(project=project.slug)
+        return project
+
+    def _foreign(self) -> Refused:
+        return Refused(403, f"this key is for project {self.principal.project} only")
+
+    def note(self, **what: object) -> None:
+        """Have the log say so of this request."""
+        told(self.request).update(what)
+
+    def own(self, ids: Iterable[UUID], *, noun: str) -> None:
+        """Check that rows belong to the key's project, whatever they are: memory, entry, job, change or group.
+
+        With a key for all projects there is nothing to check: the service says what is not there.
+
+        Raises:
+            NotFoundError: a row belongs to another project, or is not there; which of the two is not told.
+        """
+        asked = list(ids)
+        self.note(**{noun: ",".join(map(str, asked[:3]))})
+        if self.principal.project_id is None:
+            return
+        owners = find_owners(self.engine, asked)
+        for id_ in asked:
+            if id_ not in owners or not self.principal.sees(owners[id_]):
+                raise NotFoundError(f"there is no {noun} {id_}")
+
+
+def require(role: str) -> Callable[..., Caller]:
+    """A dependency: the caller, who may do at least what ``role`` may.
+
+    Raises:
+        Refused: 401 without a valid key, 403 with one of a lesser role, 429 with too many requests.
+    """
+
+    def check(
+        request: Request,
+        bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
+        header: Annotated[str | None, Security(_header)],
+    ) -> Caller:
+        principal = _identify(request, bearer.credentials if bearer else header)
+        told(request)["key"] = principal.key_id or principal.name
+        limiter: Limiter = request.app.state.limiter
+        if wait := limiter.take(str(principal.key_id)):
+            raise Refused(429, f"too many requests: try again in {wait} s", headers={"Retry-After": str(wait)})
+        if not principal.may(role):
+            raise Refused(403, f"this needs the role {role}; the key is for the role {principal.role}")
+        return Caller(principal, request)
+
+    return check
+
+
+def _identify(request: Request, secret: str | None) -> Principal:
+    """Whose request it is; with auth off, everyone on this machine may do everything."""
+    if request.app.state.settings.api_auth == "off":
+        if not is_loopback(request.url.hostname or ""):  # a web page that points its own name at this machine
+            raise Refused(403, "without keys this API answers to its loopback address only")
+        return LOCAL
+    authenticate: Authenticate = request.app.state.authenticate
+    principal = authenticate(request.app.state.engine, secret) if secret else None
+    if principal is None:
+        why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
+        raise Refused(401, why, headers=_CHALLENGE)
+    return principal
+
+
+def is_loopback(host: str) -> bool:
+    """Whether nobody but this machine can reach ``host``."""
+    try:
+        return host == "localhost" or ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def check_exposure(settings: Settings) -> None:
+    """Raises UsageError where everyone on the network could do everything."""
+    if settings.api_auth == "off" and not is_loopback(settings.api_host):
+        raise UsageError(
+            f"CONSOLIDATION_API_AUTH=off needs a loopback host such as 127.0.0.1, not {settings.api_host}: "
+            "on the network, keys are needed"
+        )
+
+
+Reader = Annotated[Caller, Depends(require("reader"))]
+Agent = Annotated[Caller, Depends(require("agent"))]
+Admin = Annotated[Caller, Depends(require("admin"))]

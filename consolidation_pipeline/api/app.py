@@ -1,0 +1,123 @@
+"""The HTTP application: everything under /api/v1, OpenAPI at /docs, health and metrics beside it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
+from threading import BoundedSemaphore
+from typing import Any
+
+from anyio.to_thread import current_default_thread_limiter
+from fastapi import FastAPI
+from starlette.routing import Route
+
+from consolidation_pipeline.api import (
+    condensing,
+    consolidation,
+    curating,
+    health,
+    ledger,
+    metrics,
+    projects,
+    remembering,
+    searching,
+)
+from consolidation_pipeline.api.access import Authenticate, check_exposure
+from consolidation_pipeline.api.limits import Limiter
+from consolidation_pipeline.api.metrics import Metrics
+from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
+from consolidation_pipeline.api.tracing import Tracing
+from consolidation_pipeline.mcp.http import build_mcp_app
+from consolidation_pipeline.service import keys
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import CONNECTIONS, Engine
+
+# Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
+# the pool has connections, a request waits for a thread, where nothing is held and nothing times out, and none waits
+# for a connection while it holds one. A search is mostly waiting for the database and takes some 10 ms of the
+# processor, so 12 threads keep one core busy, which is what one Python process can use; more searches a second need
+# more processes.
+THREADS = CONNECTIONS - 3
+# A plan takes seconds, and much memory where a project is large.
+_PLANS = 2
+
+ROUTERS = (
+    consolidation.router,
+    condensing.router,
+    ledger.router,
+    projects.router,
+    curating.router,
+    remembering.router,
+    searching.router,
+    health.router,
+    metrics.router,
+)
+
+_DESCRIPTION = """
+Consolidation of agents' memories: plan it, run it, look at what changed, undo it; search what was learned.
+
+A key goes into `Authorization: Bearer KEY` or `X-API-Key: KEY`; `consolidation keys create` makes one. A key has a role
+(a reader reads, an agent also writes memories, an admin does everything) and is for one project or for all.
+A project is named by its slug or its id. Errors are problems (RFC 9457) with `error`, a word for programs, and
+`message`, for people. `X-Request-ID` comes back and stands in the server's log.
+"""
+
+
+def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate = keys.authenticate) -> FastAPI:
+    """The application over a store that is ready.
+
+    Raises:
+        UsageError: keys are off, and the host is not a loopback address.
+    """
+    check_exposure(settings)
+    app = FastAPI(
+        title="consolidation",
+        version=version("consolidation-pipeline"),
+        summary="Dreaming for the agent memories you already keep in Postgres: plan, apply, undo.",
+        description=_DESCRIPTION,
+        lifespan=_lifespan,
+        separate_input_output_schemas=False,
+        generate_unique_id_function=lambda route: route.name,
+    )
+    app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
+    app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
+    app.state.plans = BoundedSemaphore(_PLANS)
+    app.state.metrics = Metrics()
+    mcp = build_mcp_app(engine, settings, authenticate, limit=app.state.limiter.take, plans=app.state.plans)
+    app.state.running = (mcp.run,)
+    # A route and not a mount: that would redirect /mcp to /mcp/.
+    app.router.routes.append(Route("/mcp", endpoint=mcp, include_in_schema=False))
+    for router in ROUTERS:
+        app.include_router(router)
+    handle_errors(app)
+    app.add_middleware(Tracing, metrics=app.state.metrics, max_body=settings.api_max_body)
+    _describe_problems(app)
+    return app
+
+
+@asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """What runs as long as the application does: also what is put on it, for only the outermost has a lifespan."""
+    current_default_thread_limiter().total_tokens = THREADS
+    async with AsyncExitStack() as stack:
+        for run in app.state.running:
+            await stack.enter_async_context(run())
+        yield
+
+
+def _describe_problems(app: FastAPI) -> None:
+    """Have OpenAPI say that problems come as problem+json; FastAPI declares all models as plain JSON."""
+    plain = app.openapi
+
+    def described() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = plain()
+            for operation in (one for path in schema["paths"].values() for one in path.values()):
+                for status, response in operation["responses"].items():
+                    if status >= "400" and "application/json" in response.get("content", {}):
+                        response["content"] = {MEDIA_TYPE: response["content"].pop("application/json")}
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = described  # type: ignore[method-assign]

@@ -1,0 +1,33 @@
+"""How many requests a caller may make: a token bucket each, in memory, so per process."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from threading import Lock
+
+# Callers remembered; one who was forgotten begins with a full bucket.
+_REMEMBERED = 10_000
+
+
+class Limiter:
+    """A bucket of ``burst`` tokens for each caller, refilled with ``rate`` tokens a second; a request takes one."""
+
+    def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._rate, self._burst, self._clock = rate, burst, clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = Lock()
+
+    def take(self, caller: str) -> int:
+        """Take a token: 0 where there was one, else whole seconds until there is, at least 1."""
+        with self._lock:
+            now = self._clock()
+            left, since = self._buckets.pop(caller, (float(self._burst), now))
+            left = min(float(self._burst), left + (now - since) * self._rate)
+            granted = left >= 1
+            self._buckets[caller] = (left - 1 if granted else left, now)
+            if len(self._buckets) > _REMEMBERED:
+                self._buckets.popitem(last=False)
+        return 0 if granted else max(1, math.ceil((1 - left) / self._rate))

@@ -1,0 +1,176 @@
+"""Jobs: what one asks for, and what is told of one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import AliasChoices, Field
+
+from consolidation_pipeline.api.models.fields import Body, Reference, Reply, example
+
+JobStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
+TriggerType = Literal["scheduled", "manual", "threshold"]
+JobName = Literal["consolidate", "decay", "associate", "forget", "summarize"]
+
+
+class TriggerRequest(Body):
+    """What to run, and over what."""
+
+    model_config = example(
+        {"project_id": "notes", "trigger_type": "manual", "options": {"archive": False, "similarity_threshold": 0.9}}
+    )
+
+    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    trigger_type: TriggerType = Field("manual", description="Who asks: a person, a schedule or a threshold.")
+    job: JobName = Field("consolidate", description="What to run.")
+    phases: list[str] | None = Field(
+        None, min_length=1, max_length=50, description="Only these phases of the job.", examples=[["decay_scores"]]
+    )
+    options: dict[str, Any] | None = Field(
+        None, description="Options of this run, in place of the project's, by their names or aliases."
+    )
+    scope: dict[str, Any] | None = Field(
+        None,
+        description="`unconsolidated_only`, `memory_types`, `date_range`. They are checked; a run looks at all memories"
+        " of its project, whatever the scope says, and `message` says so.",
+    )
+
+
+class Triggered(Reply):
+    """A job that waits or runs."""
+
+    model_config = example(
+        {
+            "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
+            "status": "pending",
+            "message": "Consolidation job queued",
+            "created": True,
+            "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+            "project": "notes",
+            "job": "consolidate",
+            "phases": ["decay_scores"],
+            "estimated_duration_seconds": 12,
+            "estimated_completion": "2026-01-08T15:30:00Z",
+        }
+    )
+
+    job_id: UUID
+    status: JobStatus
+    message: str
+    created: bool = Field(description="False: the project had a live job, which this is.")
+    project_id: UUID
+    project: str
+    job: str
+    phases: list[str]
+    estimated_duration_seconds: int = Field(description="As the newest such job took; before the first its time limit.")
+    estimated_completion: datetime
+
+
+class JobReply(Reply):
+    """How a job is doing or how it went."""
+
+    model_config = example(
+        {
+            "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
+            "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+            "project": "notes",
+            "status": "completed",
+            "progress": 1.0,
+            "trigger_type": "manual",
+            "triggered_by": "api:nightly",
+            "created_at": "2026-01-08T15:00:00Z",
+            "started_at": "2026-01-08T15:00:01Z",
+            "completed_at": "2026-01-08T15:00:25Z",
+            "duration_seconds": 24.0,
+            "run_id": None,
+            "phases_completed": ["embedding_matrix", "merged_memories"],
+            "phases_failed": [],
+            "memories_merged": 45,
+            "clusters_merged": 19,
+            "memories_archived": 12,
+            "memories_promoted": 8,
+            "summaries_created": 3,
+            "metrics": {"cost_usd": 0.0},
+            "consolidation_changes": ["9ef0c64c-a9ae-4b41-8a25-5fd5bf3ac9b0"],
+            "consolidation_changes_total": 1,
+            "error_message": None,
+        }
+    )
+
+    job_id: UUID
+    project_id: UUID
+    project: str
+    status: JobStatus
+    progress: float = Field(ge=0, le=1)
+    trigger_type: TriggerType
+    triggered_by: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    duration_seconds: float | None
+    run_id: str | None = Field(description="Its run in Dagster.")
+    phases_completed: list[str]
+    phases_failed: list[str]
+    memories_merged: int = Field(description="Memories absorbed.")
+    clusters_merged: int
+    memories_archived: int
+    memories_promoted: int
+    summaries_created: int
+    metrics: dict[str, Any] = Field(description="Numbers of each phase, and what was spent.")
+    consolidation_changes: list[UUID] = Field(description="Ids of its changes, at most 1000, the oldest first.")
+    consolidation_changes_total: int
+    error_message: str | None
+
+
+class JobEntry(Reply):
+    """A job in a list."""
+
+    id: UUID
+    status: JobStatus
+    trigger_type: TriggerType
+    triggered_by: str | None
+    created_at: datetime
+    started_at: datetime | None
+    completed_at: datetime | None
+    duration_seconds: float | None
+    phases_completed: list[str]
+    phases_failed: list[str]
+    memories_merged: int
+    memories_archived: int
+    memories_promoted: int
+    summaries_created: int
+    error_message: str | None
+
+
+class Jobs(Reply):
+    """Jobs of a project, newest first."""
+
+    project_id: UUID
+    project: str
+    limit: int
+    offset: int
+    jobs: list[JobEntry]
+
+
+class Cancelled(Reply):
+    """A job that was cancelled; what its finished phases did stands, and can be rolled back."""
+
+    model_config = example(
+        {
+            "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
+            "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+            "project": "notes",
+            "status": "cancelled",
+            "previous_status": "pending",
+            "phases_completed": [],
+        }
+    )
+
+    job_id: UUID
+    project_id: UUID
+    project: str
+    status: JobStatus
+    previous_status: JobStatus
+    phases_completed: list[str]

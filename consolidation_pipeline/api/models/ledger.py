@@ -1,0 +1,133 @@
+"""What was changed, and the undoing of it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import AliasChoices, Field
+
+from consolidation_pipeline.api.models.fields import Body, Reason, Reply, example
+
+
+class Group(Reply):
+    """Changes that belong together, such as one merge."""
+
+    group_id: UUID
+    job_id: UUID | None
+    operation: str
+    changes: int
+    changed_at: datetime
+    changed_by: str | None
+    reason: str | None
+    confidence: float | None
+    rolled_back: bool
+
+
+class History(Reply):
+    """What was done to a project, newest first."""
+
+    model_config = example(
+        {
+            "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+            "project": "notes",
+            "total": 1,
+            "limit": 50,
+            "offset": 0,
+            "history": [
+                {
+                    "group_id": "2b1b5b0c-2d53-4b0e-9d37-5be4a9a1f9d4",
+                    "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
+                    "operation": "merge",
+                    "changes": 4,
+                    "changed_at": "2026-01-08T15:00:12Z",
+                    "changed_by": "api:nightly",
+                    "reason": "3 memories that say the same",
+                    "confidence": 0.95,
+                    "rolled_back": False,
+                }
+            ],
+        }
+    )
+
+    project_id: UUID
+    project: str
+    total: int = Field(description="Groups there are, whatever the limit and offset.")
+    limit: int
+    offset: int
+    history: list[Group]
+
+
+class Change(Reply):
+    """One row of the ledger: one thing, its state before and after; null = it was not there."""
+
+    seq: int
+    id: UUID
+    job_id: UUID | None
+    group_id: UUID
+    operation: str
+    entity_type: str
+    entity_id: UUID
+    previous_state: dict[str, Any] | None
+    new_state: dict[str, Any] | None
+    version_before: int | None
+    version_after: int | None
+    reason: str | None
+    confidence: float | None
+    changed_by: str | None
+    changed_at: datetime
+    reverts_change_id: UUID | None
+    reverts_scope: Literal["group", "job"] | None
+
+
+class Changes(Reply):
+    """The ledger of a project, newest first."""
+
+    project_id: UUID
+    project: str
+    total: int = Field(description="Changes there are, whatever the limit and offset.")
+    limit: int
+    offset: int
+    changes: list[Change]
+
+
+class RollbackRequest(Body):
+    """What to undo."""
+
+    model_config = example({"consolidation_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1", "reason": "Incorrect merge"})
+
+    consolidation_id: UUID = Field(
+        validation_alias=AliasChoices("consolidation_id", "id", "job_id", "group_id", "change_id"),
+        description="A job, a group of changes, or a change, which is undone with its group.",
+    )
+    reason: Reason = None
+    cascade: bool = Field(False, description="Undo what was built on it too.")
+
+
+class RollbackReply(Reply):
+    """What was undone."""
+
+    model_config = example(
+        {
+            "success": True,
+            "rollback_id": "2b1b5b0c-2d53-4b0e-9d37-5be4a9a1f9d4",
+            "scope": "job",
+            "changes": 48,
+            "memories_restored": 45,
+            "memories_deleted": 3,
+            "memories_recreated": 0,
+            "redone": False,
+            "warnings": [],
+        }
+    )
+
+    success: Literal[True] = True
+    rollback_id: UUID = Field(description="Rolling this back is the redo.")
+    scope: Literal["group", "job"]
+    changes: int
+    memories_restored: int
+    memories_deleted: int
+    memories_recreated: int
+    redone: bool = Field(description="What was undone was a rollback: something is in force again.")
+    warnings: list[str] = Field(description="What later runs will do with it.")

@@ -1,0 +1,280 @@
+"""What agents look for, what they find, and where it comes from."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from pydantic import AliasChoices, Field
+
+from consolidation_pipeline.api.models.fields import Body, Reference, Reply, example, one_of
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.service.context import DEFAULT_BUDGET
+from consolidation_pipeline.service.fusing import FUSIONS
+from consolidation_pipeline.service.searching import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
+
+PatternType = Literal["success", "failure", "decision", "workflow", "gotcha"]
+
+
+class SearchRequest(Body):
+    """What is looked for."""
+
+    model_config = example(
+        {
+            "project_id": "notes",
+            "query": "best practices for authentication middleware",
+            "abstraction_levels": ["2", "3"],
+            "limit": 10,
+            "include_sources": True,
+        }
+    )
+
+    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="A question, or words.")
+    limit: int = Field(10, ge=1, le=MAX_LIMIT)
+    abstraction_levels: list[Literal["0", "1", "2", "3", 0, 1, 2, 3]] | None = Field(
+        None,
+        validation_alias=AliasChoices("abstraction_levels", "levels"),
+        max_length=20,
+        description="0 raw, 1 merged, 2 pattern or summary, 3 principle or profile; null: all.",
+    )
+    memory_types: list[str] | None = Field(
+        None,
+        validation_alias=AliasChoices("memory_types", "types"),
+        max_length=20,
+        json_schema_extra={"items": {"type": "string", **one_of(MEMORY_TYPES)}},
+    )
+    pattern_types: list[PatternType] | None = Field(None, max_length=20, description="Only patterns of these types.")
+    kinds: list[Literal["raw", "merged", "pattern", "summary", "principle", "procedural"]] | None = Field(
+        None, max_length=20
+    )
+    tags: list[str] | None = Field(None, max_length=100, description="Any of these.")
+    since: datetime | None = Field(None, description="Learned then or later; UTC where no zone is given.")
+    until: datetime | None = Field(None, description="Learned then or before.")
+    include_archived: bool = False
+    include_sources: bool = False
+    min_similarity: float = Field(0.30, ge=0, le=1, description="Below it nothing is found by meaning.")
+    fusion: str = Field("default", json_schema_extra=one_of(("default", *FUSIONS)))
+    explain: bool = Field(False, description="Say of each result why it was found.")
+
+    def to_query(self) -> SearchQuery:
+        """The query as the service takes it."""
+        return SearchQuery(
+            text=self.query,
+            levels=[int(level) for level in self.abstraction_levels or ()],
+            types=self.memory_types,
+            **self.model_dump(exclude={"project_id", "query", "abstraction_levels", "memory_types"}),
+        )
+
+
+class FoundSource(Reply):
+    """What a memory was made from."""
+
+    id: UUID
+    kind: str
+    memory_type: str | None
+    summary: str | None = Field(description="Null: it was deleted.")
+    similarity: float | None
+
+
+class FoundMemory(Reply):
+    """A memory that answers. `relevance_score` orders the results of one search, and means nothing beyond it."""
+
+    id: UUID
+    content: str
+    kind: str
+    memory_type: str
+    abstraction_level: Literal["0", "1", "2", "3"]
+    level: int
+    pattern_type: PatternType | None
+    confidence_score: float | None
+    relevance_score: float
+    similarity: float | None = Field(description="Cosine, where it was found by meaning.")
+    keyword_rank: int | None = Field(description="Place among those found by words, from 1.")
+    source_memory_count: int
+    tags: list[str]
+    created_at: datetime = Field(description="When it was learned.")
+    source_memories: list[FoundSource] | None = Field(description="With `include_sources`, the most similar first.")
+    why: str | None = Field(description="With `explain`, or where one way of searching was not to be had.")
+
+
+class SearchReply(Reply):
+    """What was found, the best first."""
+
+    model_config = example(
+        {
+            "project": "notes",
+            "results": [
+                {
+                    "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+                    "content": "Always validate JWT tokens in middleware before route handlers.",
+                    "kind": "principle",
+                    "memory_type": "codebase_knowledge",
+                    "abstraction_level": "3",
+                    "level": 3,
+                    "pattern_type": "success",
+                    "confidence_score": 0.92,
+                    "relevance_score": 0.88,
+                    "similarity": 0.71,
+                    "keyword_rank": 1,
+                    "source_memory_count": 5,
+                    "tags": ["jwt", "auth"],
+                    "created_at": "2026-01-08T10:30:00Z",
+                    "source_memories": [
+                        {
+                            "id": "0d6ef1fc-4bd5-4c1c-9b0b-7d41a0a9f4e0",
+                            "kind": "pattern",
+                            "memory_type": "codebase_knowledge",
+                            "summary": "Check the JWT first",
+                            "similarity": 0.96,
+                        }
+                    ],
+                    "why": None,
+                }
+            ],
+            "total_found": 1,
+            "search_time_ms": 12.5,
+            "note": None,
+        }
+    )
+
+    project: str
+    results: list[FoundMemory]
+    total_found: int = Field(description="Memories that either way of searching lists, of at most 200 each.")
+    search_time_ms: float
+    note: str | None = Field(description="What was missing, such as the embedding model.")
+
+
+class Source(Reply):
+    """What something was made from, and that from."""
+
+    id: UUID
+    kind: str
+    memory_type: str | None
+    similarity: float | None
+    content: str | None = Field(description="Null: it was deleted.")
+    sources: list[Source]
+
+
+class Derived(Reply):
+    """What was made of a memory."""
+
+    id: UUID
+    kind: str
+    similarity: float | None
+    content: str | None
+
+
+class Lineage(Reply):
+    """A memory, the tree of what it was made from, and what was made of it."""
+
+    id: UUID
+    project: str
+    kind: str
+    level: int
+    memory_type: str
+    status: str
+    content: str
+    learned_at: datetime
+    sources: list[Source]
+    derived: list[Derived]
+
+
+class ContextRequest(Body):
+    """The task that an agent is about to begin."""
+
+    model_config = example(
+        {
+            "project_id": "notes",
+            "task_description": "Implement OAuth2 authentication for external API integrations",
+            "token_budget": 2000,
+        }
+    )
+
+    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    task_description: str = Field(
+        validation_alias=AliasChoices("task_description", "task"),
+        min_length=1,
+        max_length=MAX_QUERY_CHARS,
+        description="What is to be done, in a sentence or more.",
+    )
+    token_budget: int = Field(
+        DEFAULT_BUDGET,
+        validation_alias=AliasChoices("token_budget", "tokens"),
+        ge=1,
+        le=100_000,
+        description="As much as the context may take; a token is estimated.",
+    )
+
+
+class ContextMemory(Reply):
+    """A memory on the task. `content` leaves out what another one here says."""
+
+    id: UUID
+    content: str
+    kind: str
+    memory_type: str
+    abstraction_level: Literal["0", "1", "2", "3"]
+    pattern_type: PatternType | None
+    confidence_score: float | None
+    relevance_score: float
+    tags: list[str]
+
+
+class ContextEntry(Reply):
+    """A playbook entry on the task."""
+
+    id: UUID
+    content: str
+    category: str
+    tags: list[str]
+    priority: int
+    confidence: float | None
+    evidence: int = Field(description="How many raw memories it rests on.")
+
+
+class ContextReply(Reply):
+    """What to know before a task, each fact once, the most abstract first."""
+
+    model_config = example(
+        {
+            "project": "notes",
+            "consolidated_memories": [
+                {
+                    "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
+                    "content": "Use middleware for authentication",
+                    "kind": "principle",
+                    "memory_type": "codebase_knowledge",
+                    "abstraction_level": "3",
+                    "pattern_type": "success",
+                    "confidence_score": 0.92,
+                    "relevance_score": 0.85,
+                    "tags": ["auth"],
+                }
+            ],
+            "playbook_entries": [
+                {
+                    "id": "0d6ef1fc-4bd5-4c1c-9b0b-7d41a0a9f4e0",
+                    "content": "Configure OAuth2 scopes per endpoint",
+                    "category": "security",
+                    "tags": ["auth"],
+                    "priority": 96,
+                    "confidence": 0.92,
+                    "evidence": 5,
+                }
+            ],
+            "recommendations": ["Read the playbook's chapter security"],
+            "abstraction_distribution": {"0": 0, "1": 0, "2": 0, "3": 1},
+            "tokens": 61,
+            "token_budget": 2000,
+        }
+    )
+
+    project: str
+    consolidated_memories: list[ContextMemory]
+    playbook_entries: list[ContextEntry]
+    recommendations: list[str] = Field(description="What follows from what is there, and from what is not.")
+    abstraction_distribution: dict[str, int] = Field(description="How many of the memories are of each level.")
+    tokens: int
+    token_budget: int

@@ -1,0 +1,195 @@
+"""Every error of the API as a problem (RFC 9457) with ``error``, a word for programs, and ``message``, for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from consolidation_pipeline import errors
+
+MEDIA_TYPE = "application/problem+json"
+
+# Our errors: the status and the word. A class that is not here is told as its nearest ancestor that is.
+TOLD: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
+    errors.ConsolidationError: (500, "internal"),
+    errors.UsageError: (400, "usage"),
+    errors.InvalidOptionError: (422, "invalid_option"),
+    errors.InvalidMemoryError: (422, "invalid_memory"),
+    errors.NotFoundError: (404, "not_found"),
+    errors.ProjectDisabledError: (400, "validation_error"),
+    errors.InvalidScopeError: (400, "invalid_scope"),
+    errors.ConflictError: (409, "conflict"),
+    errors.ProjectBusyError: (409, "project_busy"),
+    errors.JobCancelledError: (409, "job_cancelled"),
+    errors.ExpiredError: (400, "expired"),
+    errors.BudgetExhaustedError: (402, "budget_exhausted"),
+    errors.EmbeddingError: (502, "embedding_failed"),
+    errors.LLMError: (502, "model_failed"),
+    errors.TooManyPairsError: (422, "too_many_pairs"),
+    errors.StoreError: (503, "unavailable"),
+}
+# Errors of the way here, by status.
+_WORDS = {
+    400: "bad_request",
+    401: "unauthorized",
+    403: "forbidden",
+    404: "not_found",
+    405: "method_not_allowed",
+    413: "too_large",
+    415: "unsupported_media_type",
+    422: "validation_error",
+    429: "rate_limited",
+    500: "internal",
+    503: "unavailable",
+}
+_TITLES = {
+    400: "The request cannot be carried out as it is",
+    401: "No valid key",
+    402: "The budget is used up",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    409: "Conflict with what is stored",
+    413: "Too large",
+    422: "The request is not valid",
+    429: "Too many requests",
+    500: "An error of the server",
+    502: "A model did not do its part",
+    503: "Cannot be done now",
+}
+_LONGEST = 2000  # characters of a message
+_MOST_ERRORS = 50
+# What the database said is for the log: it may name the host.
+UNAVAILABLE = "the database cannot be reached or is not ready; try again later"
+_INTERNAL = "an unexpected error; the server's log has more under this request id"
+
+
+class Wrong(BaseModel):
+    """One thing that is wrong with a request: where, and what would be right."""
+
+    where: str = Field(description="Path to the value, such as `body.options.t_merge`.")
+    message: str
+
+
+class Problem(BaseModel):
+    """An error (RFC 9457)."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "about:blank",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "there is no project 'nots'; projects: notes",
+                    "error": "not_found",
+                    "message": "there is no project 'nots'; projects: notes",
+                    "request_id": "6f1d0c4e",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="Always `about:blank`: `error` says what it is.")
+    title: str = Field(description="The kind of problem.")
+    status: int = Field(description="The status, once more.")
+    detail: str = Field(description="The same as `message`.")
+    error: str = Field(description="A word for programs, such as `not_found` or `conflict`.")
+    message: str = Field(description="What is wrong, with what value, and what would be right.")
+    request_id: str = Field(description="Under this the server's log tells of the request.")
+    conflicts: list[str] | None = Field(None, description="Ids of the rows in conflict, for status 409.")
+    errors: list[Wrong] | None = Field(None, description="All that is wrong, for status 422.")
+
+
+class Refused(Exception):
+    """The request is turned down before any service sees it."""
+
+    def __init__(self, status: int, message: str, *, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.headers = status, message, dict(headers or {})
+
+
+def problem(
+    request: Request,
+    status: int,
+    message: str,
+    *,
+    error: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Response:
+    """The reply that tells of a problem; ``more``: ``conflicts`` or ``errors``."""
+    message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}.."  # it may quote what was sent
+    body = {
+        "type": "about:blank",
+        "title": _TITLES.get(status, "The request failed"),
+        "status": status,
+        "detail": message,
+        "error": error or _WORDS.get(status, "failed"),
+        "message": message,
+        "request_id": getattr(request.state, "request_id", ""),
+        **more,
+    }
+    # In ASCII, for a message may quote what is no valid Unicode.
+    return Response(json.dumps(body).encode(), status, dict(headers or {}), media_type=MEDIA_TYPE)
+
+
+def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problems that a route may answer with, for its ``responses``; those of every route come by themselves."""
+    everywhere = (400, 401, 403, 413, 422, 429, 500, 503)
+    return {status: {"model": Problem, "description": _TITLES[status]} for status in sorted({*everywhere, *statuses})}
+
+
+def tell_error(request: Request, error: Exception) -> Response:
+    """One of our errors, told by the table."""
+    assert isinstance(error, errors.ConsolidationError)
+    status, word = next(TOLD[kind] for kind in type(error).__mro__ if kind in TOLD)
+    told = UNAVAILABLE if isinstance(error, errors.StoreError) else str(error)
+    more: dict[str, Any] = {"conflicts": list(error.conflicts)} if isinstance(error, errors.ConflictError) else {}
+    return problem(request, status, told, error=word, **more)
+
+
+def tell_unexpected(request: Request, *, unavailable: bool) -> Response:
+    """An error that nobody foresaw; ``unavailable``: the database went away under the request."""
+    return problem(request, 503, UNAVAILABLE) if unavailable else problem(request, 500, _INTERNAL)
+
+
+def _tell_refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return problem(request, error.status, error.message, headers=error.headers)
+
+
+def _tell_http(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    messages = {
+        404: f"there is no {request.method} {request.url.path}; /docs lists the routes",
+        405: f"{request.method} is not allowed here; see Allow",
+    }
+    return problem(
+        request, error.status_code, messages.get(error.status_code, str(error.detail)), headers=error.headers
+    )
+
+
+def _tell_invalid(request: Request, error: Exception) -> Response:
+    """What is wrong and where; not the value, which may be large or secret."""
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()[:_MOST_ERRORS]
+    wrong = [{"where": ".".join(map(str, one["loc"]))[:_LONGEST], "message": str(one["msg"])} for one in found]
+    message = "; ".join(f"{one['where']}: {one['message']}" for one in wrong)
+    return problem(request, 422, message, errors=wrong)
+
+
+def handle_errors(app: FastAPI) -> None:
+    """Tell every error of ``app`` as a problem; unforeseen ones are told by ``tracing``, which sees them last."""
+    app.add_exception_handler(errors.ConsolidationError, tell_error)
+    app.add_exception_handler(Refused, _tell_refused)
+    app.add_exception_handler(HTTPException, _tell_http)
+    app.add_exception_handler(RequestValidationError, _tell_invalid)

@@ -1,0 +1,97 @@
+"""Around every request: an id in and out, a line in the log, counters, a limit of the body, and the last resort."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from consolidation_pipeline.api.metrics import Metrics
+from consolidation_pipeline.api.problems import problem, tell_unexpected
+from consolidation_pipeline.store.engine import is_unavailable
+
+logger = logging.getLogger("consolidation_pipeline.api")
+
+HEADER = "X-Request-ID"
+# Such an id of the caller's is taken over; any other could forge lines of the log.
+_FIT = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+
+
+def told(request: Request) -> dict[str, Any]:
+    """What the log says of the request beside its path: ``project``, ``job``, ``key``; handlers add to it."""
+    noted: dict[str, Any] = request.scope["state"]["told"]
+    return noted
+
+
+class Tracing:
+    """Gives each request an id, logs and counts it, and answers with 500 or 503 where nothing else did."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics, max_body: int) -> None:
+        self._app, self._metrics, self._max_body = app, metrics, max_body
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        given = Headers(scope=scope).get(HEADER, "")
+        request_id = given if _FIT.fullmatch(given) else uuid4().hex
+        scope.setdefault("state", {}).update(request_id=request_id, told={})
+        began, status = time.perf_counter(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[HEADER] = request_id
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, sending)
+        except Exception as error:
+            logger.error("request_id=%s failed", request_id, exc_info=error)
+            if status:
+                raise  # half a reply is out: only a broken connection tells the caller
+            response = tell_unexpected(Request(scope), unavailable=is_unavailable(error))
+            await response(scope, receive, sending)
+        finally:
+            self._record(scope, status, time.perf_counter() - began)
+        return None
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer, unless the body is too large; one without a length is counted as it comes."""
+        message = f"the body must not be larger than {self._max_body} bytes"
+        told_length, taken = Headers(scope=scope).get("content-length", ""), 0
+        if told_length.isdecimal() and float(told_length) > self._max_body:
+            return await problem(Request(scope), 413, message, headers={"Connection": "close"})(scope, receive, send)
+
+        async def receiving() -> Message:
+            nonlocal taken
+            received = await receive()
+            taken += len(received.get("body", b""))
+            if taken > self._max_body:
+                raise HTTPException(413, message, headers={"Connection": "close"})
+            return received
+
+        return await self._app(scope, receiving, send)
+
+    def _record(self, scope: Scope, status: int, seconds: float) -> None:
+        """Count the request by its route and log it; neither knows the query, the body or a header."""
+        # Routes of FastAPI's leave themselves, plain ones only what they call.
+        route = getattr(scope.get("route") or scope.get("endpoint"), "path", None) or "unmatched"
+        self._metrics.count(scope["method"], route, status, seconds)
+        noted = {"request_id": scope["state"]["request_id"], **scope["state"]["told"]}
+        logger.info(
+            "method=%s path=%s status=%s ms=%.1f %s",
+            scope["method"],
+            quote(scope["path"]),
+            status,
+            1000 * seconds,
+            " ".join(f"{name}={quote(str(value), safe=':.,')}" for name, value in noted.items()),
+        )

@@ -1,0 +1,70 @@
+"""``consolidation serve``."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import note
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.settings import Settings
+    from consolidation_pipeline.store.engine import Engine
+
+# Requests under way when the process is asked to end have so long; the longest is a plan of a large project.
+_GRACE_SECONDS = 30
+
+
+def serve(
+    host: Annotated[str | None, typer.Option(help="Address to listen on; else CONSOLIDATION_API_HOST.")] = None,
+    port: Annotated[
+        int | None, typer.Option(min=1, max=65535, help="Port to listen on; else CONSOLIDATION_API_PORT.")
+    ] = None,
+) -> None:
+    """Serve the HTTP API until it is asked to end; requests under way are finished first."""
+    engine, settings = open_store()
+    given = {"api_host": host, "api_port": port}
+    settings = settings.model_copy(update={name: value for name, value in given.items() if value is not None})
+    _serve(engine, settings)
+
+
+def _serve(engine: Engine, settings: Settings) -> None:
+    import uvicorn
+
+    from consolidation_pipeline.api.app import create_app
+
+    app = create_app(engine, settings)
+    logging.getLogger("consolidation_pipeline.api").setLevel(logging.INFO)
+    config = uvicorn.Config(
+        app,
+        host=settings.api_host,
+        port=settings.api_port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+    )
+    _announce(engine, settings)
+    # When it has shut down, uvicorn raises the signal once more: to end is what was asked for, so that is a success.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    uvicorn.Server(config).run()
+
+
+def _announce(engine: Engine, settings: Settings) -> None:
+    """Where it is, and how to make a key where nobody has one."""
+    from consolidation_pipeline.service.keys import list_keys
+
+    host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+    note(f"http://{host}:{settings.api_port}/docs")
+    if settings.api_auth == "off":
+        note("keys are off: whoever is on this machine may do everything")
+    elif all(key.revoked_at for key in list_keys(engine)):
+        note("there is no key yet: consolidation keys create --role admin")
+
+
+COMMANDS = (serve,)

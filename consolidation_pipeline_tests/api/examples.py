@@ -1,0 +1,349 @@
+"""One request for each route, in an order in which each works; ``docs/api.md`` is what they are answered with.
+
+A route that is added gets a line here. ``{name}`` in a path or body is a value that an earlier reply was asked to keep.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import NAMESPACE_URL, uuid5
+
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.service.running import SLUG
+
+LONGEST_TEXT = 150
+SHOWN_ITEMS = 2
+SHOWN_KEYS = 12
+
+
+@dataclass(frozen=True)
+class Example:
+    """A request. ``path``: what stands in place of the route's parameter, if not the project's slug.
+
+    ``keep``: name -> where it stands in the reply; ``also``: a route that answers the same; ``role``: "" = no key.
+    """
+
+    chapter: str
+    title: str
+    method: str
+    route: str
+    body: Mapping[str, Any] | None = None
+    query: str = ""
+    keep: Mapping[str, str] = field(default_factory=dict)
+    also: str | None = None
+    role: str = "admin"
+    path: str = SLUG
+
+
+CONSOLIDATION = f"{API}/consolidation"
+
+EXAMPLES = [
+    Example(
+        "Jobs",
+        "Trigger a run",
+        "POST",
+        f"{CONSOLIDATION}/trigger",
+        {
+            "project_id": SLUG,
+            "options": {"merge": True, "summarize": True, "archive": True, "promote": True, "min_cluster_size": 2},
+        },
+        keep={"waiting": "job_id"},
+        also=f"{API}/admin/consolidate-memories",
+    ),
+    Example("Jobs", "Cancel a job", "POST", f"{CONSOLIDATION}/cancel/{{job_id}}", path="{waiting}"),
+    Example(
+        "Jobs",
+        "Follow a job",
+        "GET",
+        f"{CONSOLIDATION}/status/{{job_id}}",
+        path="{job}",
+        also=f"{API}/admin/consolidation-status/{{job_id}}",
+    ),
+    Example("Jobs", "List jobs", "GET", f"{CONSOLIDATION}/jobs/{{project}}", query="?limit=1"),
+    Example("Jobs", "Summarize", "POST", f"{API}/summaries/{{project}}"),
+    Example("Jobs", "Renew the profile", "POST", f"{API}/procedural/{{project}}", path=FOREIGN),
+    Example(
+        "Projects",
+        "Set options",
+        "POST",
+        f"{CONSOLIDATION}/configure/{{project}}",
+        {"similarity_threshold": 0.97, "archive_stale_days": 120, "consolidation_enabled": True},
+    ),
+    Example("Projects", "Options in force", "GET", f"{CONSOLIDATION}/configure/{{project}}"),
+    Example(
+        "Projects",
+        "A project in numbers",
+        "GET",
+        f"{CONSOLIDATION}/metrics/{{project}}",
+        also=f"{API}/admin/consolidation-metrics/{{project}}",
+    ),
+    Example(
+        "Search",
+        "Search",
+        "POST",
+        f"{API}/consolidated-memories/search",
+        {"project_id": SLUG, "query": "when must the migrations run?", "limit": 1, "include_sources": True},
+        role="reader",
+    ),
+    Example(
+        "Search",
+        "A consolidated memory",
+        "GET",
+        f"{API}/consolidated-memories/{{id}}",
+        path="{merged}",
+        role="reader",
+    ),
+    Example(
+        "Search",
+        "Where it comes from",
+        "GET",
+        f"{API}/consolidated-memories/{{id}}/lineage",
+        query="?depth=1",
+        path="{merged}",
+        role="reader",
+    ),
+    Example(
+        "Search",
+        "What to know before a task",
+        "POST",
+        f"{API}/consolidated-context",
+        {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"},
+        role="reader",
+    ),
+    Example(
+        "Memories",
+        "Add a memory",
+        "POST",
+        f"{API}/memories",
+        {
+            "project_id": SLUG,
+            "content": "The importer needs the file as UTF-8.",
+            "memory_type": "error_fix",
+            "tags": ["import"],
+        },
+        role="agent",
+        keep={"added": "id"},
+    ),
+    Example(
+        "Memories",
+        "Add many memories",
+        "POST",
+        f"{API}/memories/bulk",
+        {"project_id": SLUG, "memories": [{"content": "Stop the workers before a restore."}, {"text": "?"}]},
+        role="agent",
+    ),
+    Example("Memories", "A memory", "GET", f"{API}/memories/{{id}}", path="{added}", role="agent"),
+    Example(
+        "Memories",
+        "Say whether it helped",
+        "POST",
+        f"{API}/memories/{{id}}/feedback",
+        {"helpful": True, "note": "Saved me an hour"},
+        path="{added}",
+        role="agent",
+    ),
+    Example(
+        "Memories",
+        "Pin",
+        "POST",
+        f"{API}/memories/{{id}}/pin",
+        {"pinned": False, "reason": "May be archived again"},
+        path="{pinned}",
+    ),
+    Example("Memories", "Archive", "POST", f"{API}/memories/{{id}}/archive", {"reason": "Obsolete"}, path="{memory}"),
+    Example("Memories", "Restore", "POST", f"{API}/memories/{{id}}/restore", path="{memory}"),
+    Example(
+        "Review and playbook",
+        "What waits for a person",
+        "GET",
+        f"{API}/review/{{project}}",
+        keep={"entry": "waiting.0.id"},
+    ),
+    Example("Review and playbook", "Approve", "POST", f"{API}/review/approve", {"ids": ["{entry}"]}),
+    Example("Review and playbook", "The playbook", "GET", f"{API}/playbook/{{project}}", role="reader"),
+    Example(
+        "Review and playbook",
+        "Dismiss",
+        "POST",
+        f"{API}/review/dismiss",
+        {"ids": ["{entry}"], "reason": "Not how we work any more"},
+    ),
+    Example("Plan, look, undo", "What a run would do", "POST", f"{CONSOLIDATION}/plan", {"project_id": FOREIGN}),
+    Example(
+        "Plan, look, undo",
+        "What was done",
+        "GET",
+        f"{CONSOLIDATION}/history/{{project}}",
+        query="?operation=merge&limit=1",
+        keep={"group": "history.0.group_id"},
+    ),
+    Example(
+        "Plan, look, undo",
+        "The ledger",
+        "GET",
+        f"{CONSOLIDATION}/changes/{{project}}",
+        query="?limit=1",
+    ),
+    Example(
+        "Plan, look, undo",
+        "Undo",
+        "POST",
+        f"{CONSOLIDATION}/rollback",
+        {"consolidation_id": "{group}", "reason": "Incorrect merge"},
+        keep={"rollback": "rollback_id"},
+    ),
+    Example("Health", "Is the process alive?", "GET", "/health/live", role=""),
+    Example("Health", "Can it work?", "GET", "/health/ready", role=""),
+    Example("Health", "Numbers for Prometheus", "GET", "/metrics", role=""),
+]
+
+
+@dataclass(frozen=True)
+class Answered:
+    """An example with the path, the body and the reply it was answered with."""
+
+    example: Example
+    path: str
+    body: Any
+    status: int
+    reply: str
+    media_type: str
+
+
+def prepare(served: Served) -> dict[str, str]:
+    """What the examples begin with: a job that ran, memories, and an entry that waits for a person."""
+    served.pipeline.write(
+        "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category, confidence) "
+        "SELECT id, 'Batch the requests of the search client.', 'h', 'review', 'performance', 0.82 "
+        "FROM {s}.projects WHERE slug = :slug",
+        slug=SLUG,
+    )
+    pinned = served.client().post(f"{API}/memories/{served.memory}/pin").json()["id"]
+    others = served.pipeline.rows(
+        "SELECT id FROM {s}.task_memories WHERE NOT is_consolidated AND project_id = :of AND NOT pinned ORDER BY id",
+        of=served.pipeline.project().id,
+    )
+    merged = served.pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    return {"merged": str(merged), "job": str(served.job_id), "pinned": pinned, "memory": str(others[0].id)}
+
+
+def answer_all(served: Served, examples: Sequence[Example] = EXAMPLES) -> list[Answered]:
+    """Every example, answered in turn."""
+    known = prepare(served)
+    return [_answer(example, served, known) for example in examples]
+
+
+def _answer(example: Example, served: Served, known: dict[str, str]) -> Answered:
+    path = re.sub(r"\{\w+\}", _fill(example.path, known), example.route) + example.query
+    body = _fill(example.body, known)
+    got = served.client(example.role or None).request(example.method, path, json=body)
+    for name, where in example.keep.items():
+        known[name] = str(_reach(got.json(), where))
+    return Answered(example, path, body, got.status_code, got.text, got.headers["content-type"].partition(";")[0])
+
+
+def _fill(value: Any, known: Mapping[str, str]) -> Any:
+    """The value with ``{name}`` replaced, wherever it stands."""
+    if isinstance(value, str):
+        return value.format_map(known)
+    if isinstance(value, Mapping):
+        return {name: _fill(one, known) for name, one in value.items()}
+    return [_fill(one, known) for one in value] if isinstance(value, list) else value
+
+
+def _reach(reply: Any, where: str) -> Any:
+    for step in where.split("."):
+        reply = reply[int(step)] if step.isdigit() else reply[step]
+    return reply
+
+
+_INTRODUCTION = """# HTTP API
+
+```sh
+consolidation keys create --role admin    # prints a key, this once
+consolidation serve                       # http://127.0.0.1:8642/docs has all of this, to be tried out
+curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/playbook/notes
+```
+
+- **Keys** go into `Authorization: Bearer KEY` or `X-API-Key: KEY`. A reader searches and reads, an agent also writes
+  memories, an admin does everything; a key is for one project or for all. Without a valid key 401; with a lesser
+  role, or for another project, 403; rows of another project are 404. `CONSOLIDATION_API_AUTH=off` needs no keys and
+  is refused unless the host is a loopback address.
+- **Projects** are named by slug or id, in paths and in `project_id`.
+- **Errors** are problems (RFC 9457): `error` is a word for programs, `message` says what is wrong and what would be
+  right; `conflicts` lists rows for 409, `errors` places for 422. Unknown fields are refused. A body is at most
+  `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
+- **Requests**: `X-Request-ID` is taken over or made, comes back and stands in the log with project and job. A key may
+  make `CONSOLIDATION_API_RATE` requests a second (100; `CONSOLIDATION_API_BURST`, 200, at once), then 429 with
+  `Retry-After`; counted per process.
+- **Runs** are asked for here and executed by the Dagster daemon, or by `consolidation run --pending`.
+
+Below, one request of each route and what it was answered with; long texts and lists are cut. Ids, times, durations and
+scores are replaced, so that the page changes only when the replies do.
+"""
+
+
+def to_document(answers: Sequence[Answered]) -> str:
+    """All of it as Markdown."""
+    parts, chapter = [_INTRODUCTION], ""
+    for answer in answers:
+        if answer.example.chapter != chapter:
+            chapter = answer.example.chapter
+            parts.append(f"## {chapter}\n")
+        parts.append(_section(answer))
+    return _steady("\n".join(parts))
+
+
+def _steady(page: str) -> str:
+    """The page with what differs from run to run replaced: ids by others in the order of their appearance."""
+    order = {found: at for at, found in enumerate(dict.fromkeys(_ID.findall(page)))}
+    page = _ID.sub(lambda found: str(uuid5(NAMESPACE_URL, str(order[found[0]]))), page)
+    page = _TIME.sub("2026-01-08T15:00:00Z", page)
+    page = _MEASURED.sub(r"\g<1>0.5", page)
+    return _STATE.sub(r"\g<1>" + "0" * 64, page)
+
+
+_ID = re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)")
+_MEASURED = re.compile(r'("(?:\w*seconds|search_time_ms|relevance_score)": |_seconds_sum{.*} )[\d.e-]+')
+_STATE = re.compile(r'("state": ")[0-9a-f]{64}')
+
+
+def _section(answer: Answered) -> str:
+    example = answer.example
+    lines = [f"### {example.title}: `{example.method} {example.route}`", ""]
+    if example.also:
+        lines += [f"The same: `{example.method} {example.also}`", ""]
+    lines += ["```http", f"{example.method} {answer.path}"]
+    if answer.body is not None:
+        lines += ["", json.dumps(answer.body, indent=2, ensure_ascii=False)]
+    lines += ["```", "", f"{answer.status}:", ""]
+    if answer.media_type == "application/json":
+        return "\n".join(
+            [*lines, "```json", json.dumps(shorten(json.loads(answer.reply)), indent=2, ensure_ascii=False), "```", ""]
+        )
+    text = [line for line in answer.reply.splitlines() if not re.match(r"#|\w+_(bucket|created)\b", line)]
+    return "\n".join([*lines, "```text", *text[:SHOWN_KEYS], "```", ""])
+
+
+def shorten(value: Any) -> Any:
+    """The value with long texts, lists and nested objects cut."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return value[:LONGEST_TEXT] + "…"
+    if isinstance(value, list):
+        return [shorten(one) for one in value[:SHOWN_ITEMS]] + (["…"] if len(value) > SHOWN_ITEMS else [])
+    if isinstance(value, dict):
+        return {name: _shorten_inner(one) for name, one in value.items()}
+    return value
+
+
+def _shorten_inner(value: Any) -> Any:
+    """Inside an object: maps such as metrics and options are cut too."""
+    if isinstance(value, dict) and len(value) > SHOWN_KEYS:
+        some = dict(list(value.items())[: SHOWN_KEYS // 2])
+        return {**shorten(some), "…": f"{len(value) - len(some)} more"}
+    return shorten(value)

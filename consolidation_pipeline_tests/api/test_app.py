@@ -1,0 +1,111 @@
+"""What holds for every route: ids, limits, problems, health, metrics."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.api.access import check_exposure
+from consolidation_pipeline.api.app import create_app
+from consolidation_pipeline.api.limits import Limiter
+from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.store.engine import connect_engine
+from consolidation_pipeline_tests.api.conftest import Served
+
+
+def test_health_needs_no_key(served: Served) -> None:
+    with served.client(None) as client:
+        assert client.get("/health/live").json() == {"status": "alive"}
+        assert client.get("/health/ready").json() == {"status": "ready"}
+
+
+def test_it_is_alive_but_not_ready_without_a_database(served: Served) -> None:
+    gone = connect_engine("postgresql+psycopg://nobody:hunter2@127.0.0.1:1/nothing")
+    client = served.client(None, app=create_app(gone, served.pipeline.settings))
+    assert client.get("/health/live").status_code == 200
+    answer = client.get("/health/ready")
+    assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
+    assert "hunter2" not in answer.text
+    assert "127.0.0.1" not in answer.text
+    assert "consolidation_database_up 0.0" in client.get("/metrics").text
+
+
+def test_an_unknown_path_and_a_wrong_method_are_problems(admin: TestClient) -> None:
+    missing, wrong = admin.get("/nowhere"), admin.delete("/health/live")
+    assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
+    assert (wrong.status_code, wrong.json()["error"]) == (405, "method_not_allowed")
+    assert wrong.headers["allow"] == "GET"
+    for answer in (missing, wrong):
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["message"]
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+def test_a_request_id_is_taken_over_unless_it_could_forge_a_line_of_the_log(admin: TestClient) -> None:
+    assert admin.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
+    forged = admin.get("/health/live", headers={"X-Request-ID": "a b=c"}).headers["x-request-id"]
+    assert len(forged) == 32
+
+
+def test_each_request_is_logged_with_its_id_and_without_its_query(
+    admin: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
+        admin.get("/nowhere%0Aelse?token=hunter2", headers={"X-Request-ID": "abc-2"})
+    (line,) = caplog.messages
+    assert line.startswith("method=GET path=/nowhere%0Aelse status=404 ms=")
+    assert line.endswith("request_id=abc-2")
+
+
+def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(admin: TestClient) -> None:
+    def chunks() -> Iterator[bytes]:
+        for _ in range(11):
+            yield b"x" * 100_000
+
+    for body in (b"x" * 1_000_001, chunks()):
+        answer = admin.post("/api/v1/consolidation/plan", content=body, headers={"Content-Type": "application/json"})
+        assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
+
+
+def test_an_unforeseen_error_is_a_problem_that_tells_nothing(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(served.pipeline.engine, served.pipeline.settings)
+
+    @app.get("/broken")
+    def broken() -> None:
+        raise RuntimeError("hunter2")
+
+    answer = served.client(None, app=app).get("/broken", headers={"X-Request-ID": "abc-3"})
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal")
+    assert "hunter2" not in answer.text
+    assert any("abc-3" in record.message and record.exc_info for record in caplog.records)
+
+
+def test_metrics_count_by_template_and_know_no_paths(served: Served) -> None:
+    client = served.client(None)
+    client.get("/nowhere/hunter2")
+    client.request("BREW", "/health/live")
+    told = client.get("/metrics").text
+    assert 'consolidation_http_requests_total{method="GET",route="unmatched",status="404"}' in told
+    assert 'consolidation_http_requests_total{method="OTHER",route="/health/live",status="405"}' in told
+    assert 'consolidation_jobs{status="completed"} 1.0' in told
+    assert "consolidation_events_waiting" in told
+    assert "hunter2" not in told
+
+
+def test_a_bucket_gives_a_burst_and_then_refills_at_the_rate() -> None:
+    now = [0.0]
+    limiter = Limiter(2, 3, clock=lambda: now[0])
+    assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
+    assert limiter.take("b") == 0
+    now[0] = 0.5
+    assert [limiter.take("a"), limiter.take("a")] == [0, 1]
+
+
+def test_keys_can_only_be_off_where_nobody_else_comes(served: Served) -> None:
+    off = served.pipeline.settings.model_copy(update={"api_auth": "off"})
+    check_exposure(off)
+    with pytest.raises(UsageError, match="CONSOLIDATION_API_AUTH=off needs a loopback host"):
+        create_app(served.pipeline.engine, off.model_copy(update={"api_host": "0.0.0.0"}))

@@ -1,0 +1,142 @@
+"""No route lets anyone in who may not: the tests walk the application's own routes, so that none is forgotten."""
+
+from __future__ import annotations
+
+import logging
+import re
+from uuid import uuid4
+
+import pytest
+
+from consolidation_pipeline.service.keys import ROLES, revoke_key
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
+from consolidation_pipeline_tests.service.dumps import checksums
+from consolidation_pipeline_tests.service.running import SLUG
+
+# What interfaces promise; a route that is not here needs a role all the same.
+PROMISED = {
+    "reader": {
+        "POST /consolidated-memories/search",
+        "GET /consolidated-memories/{id}",
+        "GET /consolidated-memories/{id}/lineage",
+        "GET /playbook/{project}",
+        "POST /consolidated-context",
+    },
+    "agent": {"POST /memories", "POST /memories/bulk", "GET /memories/{id}", "POST /memories/{id}/feedback"},
+}
+
+
+@pytest.fixture(scope="module")
+def routes(served: Served) -> list[Route]:
+    found = walk(served.app, served)
+    assert len(found) > 25
+    return found
+
+
+@pytest.fixture(scope="module")
+def guarded(routes: list[Route]) -> list[Route]:
+    return [route for route in routes if route.path not in OPEN]
+
+
+def state(served: Served) -> list[tuple[str, int, int]]:
+    """All tables but that of the keys, whose use is noted."""
+    return [counted for counted in checksums(served.pipeline) if counted[0] != "api_keys"]
+
+
+def test_every_route_needs_a_role_and_just_the_promised_ones_less_than_admin(routes: list[Route]) -> None:
+    assert {route.path for route in routes if route.role is None} == OPEN
+    for role, promised in PROMISED.items():
+        needing = {str(route).replace(API, "") for route in routes if route.role == role}
+        assert promised <= needing
+    lesser = {str(route).replace(API, "") for route in routes if route.role in PROMISED}
+    assert lesser == set().union(*PROMISED.values())
+
+
+def test_nothing_but_the_documentation_and_mcp_is_served_beside_them(served: Served) -> None:
+    assert others(served.app) <= {"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json", "/mcp"}
+
+
+def test_without_a_valid_key_every_route_answers_401(served: Served, guarded: list[Route]) -> None:
+    before, client = state(served), served.client(None)
+    key = served.key("admin")
+    for route in guarded:
+        for headers in (
+            {},
+            {"Authorization": "Bearer cnsl_" + "A" * 43},
+            {"Authorization": f"Basic {key}"},
+            {"X-API-Key": key[:-1]},
+        ):
+            answer = route.send(client, names(served), headers=headers)
+            assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized"), (str(route), headers)
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert route.send(client, names(served), params={"api_key": key, "key": key}).status_code == 401, str(route)
+    assert state(served) == before
+
+
+def test_every_lower_role_is_refused_and_the_role_itself_is_not(served: Served, guarded: list[Route]) -> None:
+    before = state(served)
+    for route in guarded:
+        for role in ROLES[: ROLES.index(route.role or "")]:
+            answer = route.send(served.client(role), names(served))
+            assert (answer.status_code, answer.json()["error"]) == (403, "forbidden"), (str(route), role)
+            assert role in answer.json()["message"]
+    assert state(served) == before
+    for route in guarded:
+        missing = names(served) | {"id": str(uuid4()), "job_id": str(uuid4()), "project": "nowhere"}
+        assert route.send(served.client(route.role), missing, body={}).status_code not in (401, 403, 500), str(route)
+
+
+def test_the_key_of_one_project_does_nothing_in_another_and_learns_nothing_of_it(
+    served: Served, guarded: list[Route]
+) -> None:
+    before = state(served)
+    for route in guarded:
+        client = served.client(route.role, FOREIGN)
+        answer = route.send(client, names(served))
+        assert answer.status_code in (403, 404), (str(route), answer.text)
+        assert "migrations" not in answer.text
+        elsewhere = Route(route.method, route.path, route.role, _unknown(route.body))
+        unknown = elsewhere.send(client, {"project": "nowhere", "job_id": str(uuid4()), "id": str(uuid4())})
+        assert (unknown.status_code, _without_ids(unknown.text)) == (answer.status_code, _without_ids(answer.text)), (
+            route
+        )
+    assert state(served) == before
+
+
+def _unknown(body: object) -> object:
+    """The body with things in it that there are not."""
+    if not isinstance(body, dict):
+        return body
+    nothing = {"project_id": "nowhere", "consolidation_id": str(uuid4()), "ids": [str(uuid4())]}
+    return {name: nothing.get(name, value) for name, value in body.items()}
+
+
+def _without_ids(text: str) -> str:
+    return re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "ID", text)
+
+
+def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(served: Served) -> None:
+    client = served.client(None)
+    key = served.key("reader", SLUG)
+    for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer {key}"}, {"X-API-Key": key}):
+        assert client.get(f"{API}/playbook/{SLUG}", headers=headers).status_code == 200
+    revoke_key(served.pipeline.engine, f"reader of {SLUG}")
+    del served.keys["reader", SLUG]
+    assert client.get(f"{API}/playbook/{SLUG}", headers={"X-API-Key": key}).status_code == 401
+
+
+def test_keys_stand_in_no_answer_no_log_and_no_metric(
+    served: Served, guarded: list[Route], caplog: pytest.LogCaptureFixture
+) -> None:
+    said = []
+    with caplog.at_level(logging.DEBUG):
+        for route in guarded:
+            for client in (served.client("reader", FOREIGN), served.client("admin", FOREIGN)):
+                answer = route.send(client, names(served), body={"project_id": {}, "nonsense": True})
+                said.append(answer.text + str(answer.headers))
+        said.append(served.client(None).get("/metrics").text)
+        said.append(served.client(None).get("/openapi.json").text)
+    everything = "".join(said) + caplog.text
+    assert [key for key in served.keys.values() if key in everything or key[5:] in everything] == []
+    assert "request_id" in caplog.text

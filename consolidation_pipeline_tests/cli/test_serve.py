@@ -1,0 +1,53 @@
+"""``consolidation serve`` as a process of its own: it answers, and ends when it is asked to."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from urllib.request import urlopen
+
+import pytest
+
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+
+def test_it_serves_until_it_is_asked_to_end(settings: Settings) -> None:
+    del settings  # names the database in the environment, which the process gets
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    start = "from consolidation_pipeline.cli.app import main; main()"
+    command = [sys.executable, "-c", start, "serve", "--port", str(port)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(2)]
+        assert _wait_until_ready(f"http://127.0.0.1:{port}/health/ready")
+        process.send_signal(signal.SIGTERM)
+        rest = process.stderr.read()
+    assert process.returncode == 0, rest
+    assert said == [
+        f"http://127.0.0.1:{port}/docs\n",
+        "there is no key yet: consolidation keys create --role admin\n",
+    ]
+    assert "method=GET path=/health/ready status=200" in rest
+
+
+def _wait_until_ready(url: str) -> bool:
+    for _ in range(300):
+        try:
+            with urlopen(url) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            time.sleep(0.1)
+    return False
+
+
+def test_without_keys_it_listens_to_this_machine_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_API_AUTH", "off")
+    refused = cli("serve", "--host", "0.0.0.0")
+    assert refused.code == 2
+    assert "CONSOLIDATION_API_AUTH=off needs a loopback host such as 127.0.0.1, not 0.0.0.0" in refused.err
