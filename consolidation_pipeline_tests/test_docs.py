@@ -57,7 +57,7 @@ def test_the_commands_in_the_readme_exist() -> None:
     from consolidation_pipeline.cli.app import app
 
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
-    pages = read("README.md") + read("docs/operations.md")
+    pages = read("README.md") + read("docs/operations.md") + read("docs/mcp.md")
     used = set(re.findall(r"(?:^|`|\$ )consolidation ([a-z]+)", pages, flags=re.MULTILINE))
     assert used
     assert used <= known
@@ -70,7 +70,9 @@ def test_the_subcommands_in_the_docs_exist() -> None:
 
     commands = get_command(app).commands  # type: ignore[attr-defined]
     groups = {name: found.commands for name, found in commands.items() if hasattr(found, "commands")}
-    pages = "".join(read(name) for name in ("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md"))
+    pages = "".join(
+        read(name) for name in ("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md", "docs/mcp.md")
+    )
     used = re.findall(rf"consolidation ({'|'.join(groups)}) ([\w|]+)", pages)
     missing = [f"{group} {name}" for group, names in used for name in names.split("|") if name not in groups[group]]
     assert used

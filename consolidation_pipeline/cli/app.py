@@ -13,10 +13,13 @@ import typer
 from consolidation_pipeline.cli import (
     archiving,
     calibration,
+    context,
     cost,
     demo,
     exporting,
     importing,
+    keys,
+    mcp,
     planning,
     playbook,
     projects,
@@ -26,6 +29,7 @@ from consolidation_pipeline.cli import (
     rollback,
     running,
     search,
+    serve,
     setup,
 )
 from consolidation_pipeline.cli.errors import INTERRUPTED, report
@@ -45,15 +49,19 @@ for group in (
     calibration,
     reading,
     search,
+    context,
     playbook,
     cost,
     rollback,
     archiving,
     exporting,
+    mcp,
+    serve,
 ):
     for command in group.COMMANDS:
         app.command(name=command.__name__.removesuffix("_"))(command)
 app.add_typer(projects.app, name="projects")
+app.add_typer(keys.app, name="keys")
 app.add_typer(relations.app, name="relations")
 app.add_typer(review.app, name="review")
 

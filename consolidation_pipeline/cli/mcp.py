@@ -1,0 +1,59 @@
+"""``consolidation mcp``: the MCP server on standard input and output."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.opening import read_settings
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.settings import Settings
+    from consolidation_pipeline.store.engine import Engine
+
+
+def mcp(
+    project: Annotated[
+        str | None, typer.Option(help="Only this project, made when it is missing; tools need not name it then.")
+    ] = None,
+) -> None:
+    """Serve agents over stdio, as MCP clients start it; README has the configuration.
+
+    A run that an agent asks for is done by this process. The server over HTTP is part of `serve`.
+    """
+    from consolidation_pipeline.mcp.door import Door
+    from consolidation_pipeline.mcp.running import RunsHere
+    from consolidation_pipeline.mcp.server import build_server
+    from consolidation_pipeline.service.keys import Principal
+
+    settings = read_settings()
+    local = Principal("admin", project=project, name=_user())
+    door = Door(lambda: _open(settings, project), settings, RunsHere(_run), local)
+    build_server(door, local.role).run("stdio")
+
+
+def _user() -> str:
+    from consolidation_pipeline.cli.opening import who
+
+    return who().removeprefix("cli:")
+
+
+def _open(settings: Settings, project: str | None) -> Engine:
+    """The store, and in it the project that the server was started for."""
+    from consolidation_pipeline.service.importing import ensure_project
+    from consolidation_pipeline.store.engine import open_engine
+
+    engine = open_engine(settings)
+    if project is not None:
+        ensure_project(engine, project)
+    return engine
+
+
+def _run(slug: str, **how: Any) -> Any:
+    from consolidation_pipeline.launch import run_project
+
+    return run_project(slug, **how)
+
+
+COMMANDS = (mcp,)

@@ -1,0 +1,1 @@
+"""What agents call through the Model Context Protocol: tools that adapt ``service``, over stdio and HTTP."""

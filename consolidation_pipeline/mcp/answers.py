@@ -1,0 +1,215 @@
+"""What the tools answer: the output schemas that agents see."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+
+class Answer(BaseModel):
+    """Read from what a service function returned: a dataclass, or a mapping with more in it."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+
+class FoundMemory(Answer):
+    """A memory that fits a query or a task."""
+
+    id: UUID = Field(description="Give it to trace_memory_lineage or memory_feedback.")
+    kind: str = Field(description="raw, merged, pattern, summary, principle or procedural.")
+    level: int = Field(description="0 raw, 1 merged, 2 pattern or summary, 3 principle or profile.")
+    memory_type: str
+    pattern_type: str | None = Field(description="Of a pattern: success, failure, decision, workflow or gotcha.")
+    content: str
+    relevance_score: float = Field(description="Orders the results of this one call; means nothing beyond it.")
+    similarity: float | None = Field(description="Cosine with the query; null: found by its words alone.")
+    keyword_rank: int | None = Field(description="Its place among those found by words, from 1.")
+    confidence: float | None = Field(description="0 to 1, of derived memories.")
+    tags: list[str]
+    learned_at: datetime
+    source_count: int = Field(description="How many raw memories it was made from.")
+    sources: list[dict[str, Any]] | None = Field(description="What it was made from, if asked for.")
+    why: str | None = Field(description="Why it was found, if asked for.")
+
+
+class Found(Answer):
+    """The result of a search, best first."""
+
+    project: str
+    query: str
+    results: list[FoundMemory]
+    total_found: int = Field(description="How many fit; only the first `limit` are returned.")
+    search_time_ms: float
+    note: str | None = Field(description="What the search had to do without, if anything.")
+
+
+class Entry(Answer):
+    """An instruction that has proven itself."""
+
+    id: UUID = Field(description="Give it to trace_memory_lineage.")
+    content: str
+    category: str
+    tags: list[str]
+    priority: int = Field(description="0 to 100.")
+    confidence: float | None
+    evidence: int = Field(description="How many raw memories it rests on.")
+
+
+class ContextAnswer(Answer):
+    """What to know before a task, within the token budget, each fact once."""
+
+    project: str
+    task: str
+    playbook_entries: list[Entry]
+    memories: list[FoundMemory] = Field(description="Most general first, without what entries say already.")
+    abstraction_distribution: dict[str, int] = Field(description="How many memories of each level are in.")
+    recommendations: list[str] = Field(description="What the state of the project suggests to do.")
+    tokens: int = Field(description="About how many tokens all of it takes as text.")
+    token_budget: int
+
+
+class Source(Answer):
+    """A memory that something was made from, and what it was made from in turn."""
+
+    id: UUID
+    kind: str
+    memory_type: str
+    similarity: float | None = Field(description="Cosine with what was made from it.")
+    content: str
+    sources: list[Source]
+
+
+class Derived(Answer):
+    """What was made from a memory."""
+
+    id: UUID
+    kind: str
+    memory_type: str
+    similarity: float | None
+    steps: int = Field(description="1: made from it directly.")
+    content: str
+    active: bool = Field(description="Whether it is in force.")
+
+
+class Lineage(Answer):
+    """A memory or playbook entry, down to the raw memories it rests on and up to what it became."""
+
+    id: UUID
+    project: str
+    kind: str
+    level: int = Field(description="0 to 3; 4 is a playbook entry.")
+    memory_type: str
+    status: str = Field(description="active, merged, archived, retired or superseded; of an entry also review.")
+    content: str
+    learned_at: datetime
+    sources: list[Source]
+    derived: list[Derived]
+
+
+class Added(Answer):
+    """The memory that was added, or was there already."""
+
+    project: str
+    id: UUID
+    added: bool = Field(description="False: the very same memory was there before, and nothing was changed.")
+
+
+class Feedback(Answer):
+    """What feedback changed."""
+
+    id: UUID
+    project: str
+    kind: str
+    importance_before: float
+    importance: float = Field(description="From 0; from 0.7 on a memory is not forgotten.")
+    group_id: UUID = Field(description="Give it to rollback_consolidation to take the feedback back.")
+
+
+class PlannedMerge(Answer):
+    """Memories that would become one."""
+
+    action: str = Field(description="create: a new merged memory; extend: one that is there takes more in.")
+    reason: str
+    lowest_similarity: float | None
+    sources: dict[UUID, str] = Field(description="The memories before, by id.")
+    text: str = Field(description="The one memory after.")
+
+
+class LeftToPerson(Answer):
+    """Memories that look alike but are not merged without a person."""
+
+    texts: dict[UUID, str]
+    reasons: list[str]
+
+
+class PlannedKnowledge(Answer):
+    """A pattern, principle or playbook entry that would be made, changed or retired."""
+
+    kind: str
+    action: str
+    reason: str
+    confidence: float | None
+    needs_review: bool
+    text: str | None = Field(description="null: the model words it when the run pays for it.")
+
+
+class PlannedArchive(Answer):
+    """A memory that would be archived."""
+
+    id: UUID
+    policy: str
+    reason: str
+    text: str
+
+
+class PlanAnswer(Answer):
+    """What a run would do now. ``totals`` count everything, the lists show the first of each sort."""
+
+    project: str
+    as_of: datetime
+    memories: int
+    totals: dict[str, int]
+    merges: list[PlannedMerge]
+    left_to_a_person: list[LeftToPerson]
+    knowledge: list[PlannedKnowledge]
+    archives: list[PlannedArchive]
+    archives_held_back: bool = Field(description="A run would not archive these unasked: they are too many at once.")
+    cost_usd: float | None = Field(description="At most, for merges and patterns; null: the price is unknown.")
+    tokens: int = Field(description="At most, embedding and completions.")
+    model_calls: int
+
+
+class Run(Answer):
+    """A consolidation run: how it goes or went, and what it did so far."""
+
+    project: str
+    status: str = Field(description="pending, running, completed, failed, cancelled; unchanged: nothing was to do.")
+    job_id: UUID | None = Field(None, description="Give it to consolidation_status.")
+    progress: float | None = Field(None, description="0 to 1.")
+    phases_completed: list[str] = []
+    phases_failed: list[str] = []
+    memories_merged: int = Field(0, description="Memories that went into merged ones.")
+    clusters_merged: int = Field(0, description="Merged memories that were made or extended.")
+    memories_archived: int = 0
+    memories_promoted: int = Field(0, description="New playbook entries.")
+    summaries_created: int = 0
+    error: str | None = Field(None, description="Why it failed.")
+    undo: UUID | None = Field(None, description="Give it to rollback_consolidation to undo the run; null: no change.")
+    next: str | None = Field(None, description="What to do now.")
+
+
+class RolledBack(Answer):
+    """What was undone."""
+
+    rollback_id: UUID = Field(description="Give it to rollback_consolidation to redo what was undone.")
+    scope: str = Field(description="job or group.")
+    changes: int
+    memories_restored: int
+    memories_deleted: int = Field(description="Derived rows that the undone changes had made.")
+    memories_recreated: int
+    redone: bool = Field(description="What was undone was itself a rollback.")
+    kept_apart: int = Field(description="Merges that later runs will not make again.")
+    note: str | None = Field(description="What later runs will do with what was undone.")

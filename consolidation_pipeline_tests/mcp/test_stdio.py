@@ -1,0 +1,43 @@
+"""`consolidation mcp` as a client starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from mcp.client.stdio import StdioServerParameters
+
+from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.mcp.conftest import connect
+
+HEAVY = ("dagster", "litellm", "numba", "pandas", "scipy", "sklearn", "wordllama")
+
+
+def test_a_client_starts_the_server_for_a_project_and_works_with_it(database_url: str, tmp_path: Path) -> None:
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
+    environment = {
+        "CONSOLIDATION_DATABASE_URL": database_url,
+        "CONSOLIDATION_DATA_DIR": str(tmp_path),
+        "DAGSTER_HOME": str(tmp_path),
+        "PYTHONPATH": str(PROJECT_ROOT),
+    }
+    start = ["-c", "from consolidation_pipeline.cli.app import main; main()", "mcp", "--project", "new"]
+    with connect(StdioServerParameters(command=sys.executable, args=start, env=environment)) as agent:
+        assert len(agent.tools()) == 9
+        ids = [agent.call("add_memory", content=f"Tokens of the gateway are JWT{end}")["id"] for end in ".!"]
+        assert agent.call("search_consolidated_memories", query="JWT")["project"] == "new"
+        done = agent.call("run_consolidation", phases=PHASES[:5], wait_seconds=250)
+        assert (done["status"], done["memories_merged"]) == ("completed", 2)
+        assert agent.call("rollback_consolidation", target=done["undo"])["memories_restored"] == 2
+        assert agent.call("trace_memory_lineage", memory_id=ids[0])["status"] == "active"
+
+
+def test_the_server_starts_without_heavy_imports() -> None:
+    code = (
+        "import sys\nimport consolidation_pipeline.cli.mcp, consolidation_pipeline.mcp.server\n"
+        f"assert not (found := set({HEAVY!r}) & set(sys.modules)), found"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=PROJECT_ROOT)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,232 @@
+"""What clients are told of the tools, who may call which, and how errors read."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from pathlib import Path
+from threading import Event, Semaphore
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from consolidation_pipeline.mcp.running import Look, RequestedRuns, RunsHere
+from consolidation_pipeline.mcp.server import OFFERS, build_server
+from consolidation_pipeline.service.importing import ensure_project
+from consolidation_pipeline.service.keys import LOCAL, Principal
+from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.mcp.conftest import Connect, Outcome, connect, door_of
+from consolidation_pipeline_tests.service.running import Pipeline
+
+READING = {
+    "search_consolidated_memories",
+    "get_consolidated_context",
+    "trace_memory_lineage",
+    "plan_consolidation",
+    "consolidation_status",
+}
+HINTS = {
+    **dict.fromkeys(READING, (True, False, True, False)),
+    "add_memory": (False, False, True, False),
+    "memory_feedback": (False, False, False, False),
+    "run_consolidation": (False, True, True, False),
+    "rollback_consolidation": (False, True, True, False),
+}
+
+
+@pytest.fixture(scope="module")
+def shop(pipeline: Pipeline) -> Principal:
+    """An administrator of the project `shop`, beside which there is `bank`."""
+    ids = [ensure_project(pipeline.engine, slug).id for slug in ("shop", "bank")]
+    return Principal("admin", ids[0], "shop", uuid4(), "shop's")
+
+
+def test_every_tool_explains_itself_and_says_what_it_does(enter: Connect) -> None:
+    with enter() as agent:
+        tools = agent.tools()
+    assert set(tools) == set(HINTS)
+    for name, tool in tools.items():
+        hints = tool.annotations
+        assert hints is not None
+        told = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
+        assert told == HINTS[name], name
+        assert tool.title
+        assert tool.description
+        assert tool.output_schema is not None
+        assert tool.input_schema["additionalProperties"] is False
+        described = {"task_id", "session_id", "agent_id", "user_id"}
+        for argument, schema in tool.input_schema["properties"].items():
+            assert "description" in schema or argument in described, (name, argument)
+
+
+def test_the_documented_tools_are_those_of_the_server() -> None:
+    lines = Path(PROJECT_ROOT, "docs", "mcp.md").read_text().splitlines()
+    rows = [line.split("|") for line in lines if line.startswith("| `")]
+    listed = [(row[1].strip(" `"), row[2].strip()) for row in rows]
+    assert listed == [(offer.name, offer.role) for offer in OFFERS]
+
+
+@pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 5), ("admin", 9)])
+def test_a_role_sees_its_own_tools_and_is_refused_the_others(enter: Connect, role: str, count: int) -> None:
+    with enter(replace(LOCAL, role=role)) as agent:
+        listed = agent.tools()
+        assert len(listed) == count
+        for offer in OFFERS:
+            if offer.name not in listed:
+                assert (
+                    agent.refused(offer.name) == f"forbidden: {offer.name} needs the role {offer.role}; yours is {role}"
+                )
+        assert agent.refused("drop_everything") == "Unknown tool: drop_everything"
+
+
+def test_a_project_is_named_unless_there_is_but_one(enter: Connect, shop: Principal) -> None:
+    with enter() as agent:
+        assert agent.refused("consolidation_status") == "usage: say which project: bank, shop"
+        assert agent.refused("plan_consolidation", project="nowhere").startswith(
+            "not_found: there is no project 'nowhere'"
+        )
+    with enter(shop) as agent:
+        assert agent.call("add_memory", content="Paid orders are final.")["project"] == "shop"
+        assert agent.call("search_consolidated_memories", query="orders", project="shop")["project"] == "shop"
+
+
+def test_what_belongs_to_a_foreign_project_is_not_there(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
+    with enter() as agent:
+        memory = agent.call("add_memory", project="bank", content="The vault opens at nine.")["id"]
+        change = agent.call("memory_feedback", memory_id=memory, helpful=False)["group_id"]
+    told = "not_found: there is no project 'bank' for you; yours is shop"
+    for principal in (shop, replace(shop, project_id=None)):
+        with enter(principal) as agent:
+            for name in ("plan_consolidation", "run_consolidation", "consolidation_status"):
+                assert agent.refused(name, project="bank") == told
+            assert agent.refused("search_consolidated_memories", query="vault", project="bank") == told
+            assert agent.refused("get_consolidated_context", task="open", project="bank") == told
+            assert agent.refused("add_memory", content="x", project="bank") == told
+            assert agent.refused("trace_memory_lineage", memory_id=memory) == f"not_found: there is no memory {memory}"
+            assert agent.refused("memory_feedback", memory_id=memory, helpful=True).endswith(f"no memory {memory}")
+            assert agent.refused("rollback_consolidation", target=change).startswith("not_found: ")
+    with enter() as agent:
+        job = agent.call("run_consolidation", project="bank", phases=["embedding_matrix"])["job_id"]
+    with enter(shop) as agent:
+        assert agent.refused("consolidation_status", job_id=job) == f"not_found: there is no job {job}"
+        assert agent.refused("rollback_consolidation", target=job).startswith("not_found: ")
+    assert (
+        pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE source = 'mcp' AND execution_summary = 'x'") == 0
+    )
+
+
+@pytest.mark.usefixtures("shop")
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("search_consolidated_memories", {"query": "x", "limit": 0}, "invalid_arguments: limit: "),
+        ("search_consolidated_memories", {"query": "x", "level": [2]}, "invalid_arguments: level: Extra inputs"),
+        (
+            "search_consolidated_memories",
+            {"query": "x", "levels": [7]},
+            "usage: 7 is not a level: give one of 0, 1, 2, 3",
+        ),
+        ("search_consolidated_memories", {"query": "x", "types": ["rock"]}, "usage: 'rock' is not a memory_type"),
+        ("search_consolidated_memories", {"query": "x", "since": "soon"}, "invalid_arguments: since: "),
+        ("get_consolidated_context", {"task": "x", "token_budget": 0}, "invalid_arguments: token_budget: "),
+        ("trace_memory_lineage", {"memory_id": "x"}, "invalid_arguments: memory_id: "),
+        ("trace_memory_lineage", {"memory_id": str(uuid4()), "depth": 99}, "invalid_arguments: depth: "),
+        ("add_memory", {"content": " "}, "invalid_memory: "),
+        ("add_memory", {"content": "x\0y"}, "invalid_memory: "),
+        ("add_memory", {"content": "x" * 100_001}, "invalid_memory: "),
+        ("add_memory", {"content": "x", "memory_type": "rock"}, "invalid_memory: "),
+        ("add_memory", {"content": "x", "importance": 2}, "invalid_arguments: importance: "),
+        ("memory_feedback", {"memory_id": str(uuid4())}, "usage: "),
+        ("run_consolidation", {"phases": ["dreaming"]}, "invalid_scope: phase dreaming does not exist"),
+        ("rollback_consolidation", {"target": str(uuid4())}, "not_found: "),
+    ],
+)
+def test_what_cannot_work_is_told_in_words(enter: Connect, tool: str, arguments: dict[str, object], said: str) -> None:
+    named = {} if {"memory_id", "target"} & set(arguments) else {"project": "shop"}
+    with enter() as agent:
+        text = agent.refused(tool, **arguments, **named)
+    assert text.startswith(said)
+    assert "Traceback" not in text
+    assert "http" not in text
+
+
+def test_too_many_plans_at_once_are_refused(pipeline: Pipeline, shop: Principal) -> None:
+    door = replace(door_of(pipeline.engine, shop, RequestedRuns()), plans=Semaphore(0))
+    with connect(build_server(door, "admin")) as agent:
+        assert agent.refused("plan_consolidation") == "busy: other plans are being made; try again in 5 s"
+        door.plans.release()
+        for _ in range(2):
+            assert agent.call("plan_consolidation")["project"] == "shop"
+
+
+def test_an_unforeseen_error_keeps_its_secrets(
+    enter: Connect, shop: Principal, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(slug: str, **_: object) -> Outcome:
+        raise ZeroDivisionError(f"secret of {slug}")
+
+    with caplog.at_level(logging.ERROR), enter(shop, runs=RunsHere(fail)) as agent:
+        assert agent.refused("run_consolidation") == "Error executing tool run_consolidation"
+    assert "secret of shop" in caplog.text
+
+
+def test_a_run_that_takes_longer_is_joined_and_looked_after(enter: Connect, shop: Principal) -> None:
+    go_on, begun = Event(), []
+
+    def run(slug: str, **_: object) -> Outcome:
+        begun.append(slug)
+        go_on.wait(60)
+        return Outcome(slug, None, "failed", "the run never opened the project")
+
+    class ThirdTimeLucky(RunsHere):
+        started = 0
+
+        def start(self, *where: Any, **how: Any) -> Look:
+            look = super().start(*where, **how)
+            self.started += 1
+            if self.started == 3:
+                go_on.set()
+            return look
+
+    with enter(shop, runs=ThirdTimeLucky(run)) as agent:
+        for _ in range(2):
+            answer = agent.call("run_consolidation", wait_seconds=0)
+            assert (answer["status"], answer["job_id"]) == ("pending", None)
+        answer = agent.call("run_consolidation")
+    assert (answer["status"], answer["error"]) == ("failed", "the run never opened the project")
+    assert begun == ["shop"]
+
+
+def test_progress_is_told_while_a_run_goes_on(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
+    told: list[tuple[float, str | None]] = []
+
+    async def listen(progress: float, total: float | None, message: str | None) -> None:
+        assert total == 1.0
+        told.append((progress, message))
+
+    def run(slug: str, **_: object) -> Outcome:
+        with pipeline.open(slug, planned=("embedding_matrix", "decay_scores")) as opened:
+            with opened.phase("embedding_matrix"):
+                pass
+            while not told:
+                time.sleep(0.01)
+            with opened.phase("decay_scores"):
+                pass
+        return Outcome(slug, opened.job_id)
+
+    with enter(shop, runs=RunsHere(run)) as agent:
+        answer = agent.send("run_consolidation", progress=listen)
+    assert answer.structured_content is not None
+    assert answer.structured_content["status"] == "completed"
+    assert told[0] == (0.5, "done: embedding_matrix")
+
+
+def test_where_others_run_it_a_run_is_asked_for_once(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
+    with enter(shop, runs=RequestedRuns()) as agent:
+        asked = agent.call("run_consolidation")
+        assert (asked["status"], asked["progress"]) == ("pending", 0)
+        assert agent.call("run_consolidation")["job_id"] == asked["job_id"]
+        pipeline.run("shop")
+        assert agent.call("consolidation_status", job_id=asked["job_id"])["status"] == "completed"
