@@ -13,7 +13,7 @@ from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, effective_opt
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.apart import count_kept_apart
-from consolidation_pipeline.store.changes import Scope, find_scope, is_undoing, list_dependents
+from consolidation_pipeline.store.changes import Scope, count_entities, find_scope, is_undoing, list_dependents
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.references import refuse_twins
@@ -121,6 +121,9 @@ def _revert(
     refuse_twins(connection, rollback_id)
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": scope.kind}
     jobs.append_event(connection, project.id, "consolidation.rolled_back", payload)
+    if entries := count_entities(connection, rollback_id, "playbook_entries"):
+        told = {"rollback_id": str(rollback_id), "rolled_back": entries}
+        jobs.append_event(connection, project.id, "playbook.changed", told)
     return Rollback(
         rollback_id,
         scope.kind,

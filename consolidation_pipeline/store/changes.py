@@ -196,6 +196,12 @@ def count_changes(connection: Connection, project_id: UUID, *, chosen: Chosen = 
     return int(changes), int(groups)
 
 
+def count_entities(connection: Connection, group_id: UUID, entity_type: str) -> int:
+    """How many rows of one table a group changed."""
+    query = f"SELECT count(DISTINCT entity_id) FROM {_CHANGES} WHERE group_id = :group AND entity_type = :type"
+    return int(connection.execute(text(query), {"group": group_id, "type": entity_type}).scalar_one())
+
+
 def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tuple[list[UUID], int]:
     """Ids of the oldest ``limit`` changes of a job, in order, and how many there are in all."""
     parameters = {"job": job_id, "limit": limit}

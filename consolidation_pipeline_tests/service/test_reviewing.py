@@ -179,17 +179,16 @@ def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itsel
     (approved,) = decide(unsure, good, good, approved=True)
     (dismissed,) = decide(unsure, bad, approved=False)
     assert [status(unsure, id_) for id_ in (good, bad)] == ["active", "retired"]
-    told = unsure.rows(
-        "SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed' ORDER BY created_at"
-    )
-    assert [row.payload for row in told[-2:]] == [{"approved": 1}, {"dismissed": 1}]
+    query = "SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed' ORDER BY created_at"
+    assert [row.payload for row in unsure.rows(query)[-2:]] == [{"approved": 1}, {"dismissed": 1}]
     with pytest.raises(ConflictError, match=f"playbook {good} does not wait"):
         decide(unsure, good, approved=True)
     (late,) = decide(unsure, good, approved=False)
     assert status(unsure, good) == "retired"
-    unsure.roll_back(late.group_id)
-    unsure.roll_back(approved.group_id)
-    unsure.roll_back(dismissed.group_id)
+    undone = [unsure.roll_back(group.group_id) for group in (late, approved, dismissed)]
+    assert [row.payload for row in unsure.rows(query)[-3:]] == [
+        {"rollback_id": str(one.rollback_id), "rolled_back": 1} for one in undone
+    ]
     assert {status(unsure, id_) for id_ in (good, bad)} == {"review"}
 
 

@@ -66,6 +66,7 @@ def test_rolling_a_job_back_restores_everything_to_the_byte(pipeline: Pipeline) 
     assert {name for name, rows in counts(pipeline).items() if rows != rows_before[name]} == grown
     assert broken_rules(pipeline) == []
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'consolidation.rolled_back'") == 1
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'playbook.changed'") == 0
 
 
 def test_no_neighbour_of_a_merged_memory_outlives_it(pipeline: Pipeline) -> None:
