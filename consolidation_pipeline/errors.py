@@ -6,7 +6,8 @@
     │   ├── InvalidMemoryError      a memory cannot be stored as it is
     │   ├── NotFoundError           a project, job, change or memory does not exist
     │   ├── InvalidScopeError       a run was asked for over something that there is not
-    │   └── ProjectDisabledError    consolidation is switched off for the project
+    │   ├── ProjectDisabledError    consolidation is switched off for the project
+    │   └── InvalidWebhookError     events cannot be sent where the environment says
     ├── ConflictError               the stored state is not the one expected        exit code 3
     │   ├── ProjectBusyError        another run holds the project
     │   ├── ExpiredError            it is too long ago to be undone
@@ -58,6 +59,10 @@ class InvalidScopeError(UsageError):
 
 class ProjectDisabledError(UsageError):
     """Consolidation is switched off for the project."""
+
+
+class InvalidWebhookError(UsageError):
+    """Events cannot be sent where the environment says; the message holds neither the URL's path nor the secret."""
 
 
 class ConflictError(ConsolidationError):

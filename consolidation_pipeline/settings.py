@@ -34,8 +34,11 @@ class Settings(BaseSettings):
     mcp_hosts: str = Field(
         "", description="Names, separated by commas, under which a proxy on this machine serves MCP to others."
     )
-    webhook_url: str | None = Field(None, description="Where events are delivered.")
+    webhook_url: SecretStr | None = Field(None, description="Where events are delivered; its path may be a secret.")
     webhook_secret: SecretStr | None = Field(None, description="Signs webhook deliveries (Standard Webhooks).")
+    webhook_allow_private: bool = Field(
+        False, description="Whether the webhook may be on a private or loopback address; off keeps requests outside."
+    )
     dagster_postgres_url: SecretStr | None = Field(
         None,
         validation_alias=AliasChoices("DAGSTER_POSTGRES_URL"),

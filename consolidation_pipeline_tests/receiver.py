@@ -1,0 +1,111 @@
+"""A local receiver of webhooks, told what to answer down to the byte.
+
+with receiving() as receiver:
+    receiver.then(b"HTTP/1.1 500 Oops\\r\\n\\r\\n")    # the next message; those after it are taken
+    receiver.answer = lambda message, reply: ...       # every message without an answer of its own
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import socketserver
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+@dataclass(frozen=True)
+class Message:
+    """A message as it came over the wire."""
+
+    line: str
+    headers: dict[str, str]
+    text: str
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self.text)
+
+
+Reply = Callable[[bytes], None]
+Answer = Callable[[Message, Reply], None]
+
+
+def status(code: int, **headers: str) -> bytes:
+    """An answer with this status and nothing in it."""
+    lines = [f"HTTP/1.1 {code} Told", *(f"{name}: {value}" for name, value in headers.items()), "Content-Length: 0"]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+class Receiver:
+    """What came, in order, and what is answered."""
+
+    def __init__(self, port: int, scheme: str) -> None:
+        self.port, self.scheme = port, scheme
+        self.messages: list[Message] = []
+        self.answer: Answer = lambda _, reply: reply(status(200))
+        self.over = threading.Event()
+        self._next: deque[bytes] = deque()
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return f"{self.scheme}://127.0.0.1:{self.port}/hooks/t0ken?room=1"
+
+    def then(self, *answers: bytes) -> None:
+        """Answer the next messages so."""
+        self._next.extend(answers)
+
+    def take(self, message: Message, reply: Reply) -> None:
+        with self._lock:
+            self.messages.append(message)
+            told = self._next.popleft() if self._next else None
+        if told is None:
+            self.answer(message, reply)
+        else:
+            reply(told)
+
+
+@contextmanager
+def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+    """A receiver at a free port of this machine."""
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError, ssl.SSLError):
+                connection: socket.socket = self.request
+                if tls is not None:
+                    connection = tls.wrap_socket(connection, server_side=True)
+                with connection, connection.makefile("rb") as lines:
+                    receiver.take(_read(lines), connection.sendall)
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        allow_reuse_address = True
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        receiver = Receiver(server.server_address[1], "http" if tls is None else "https")
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield receiver
+        finally:
+            receiver.over.set()
+            server.shutdown()
+            thread.join()
+
+
+def _read(lines: Any) -> Message:
+    line = lines.readline().decode().strip()
+    headers = {}
+    while header := lines.readline().decode().strip():
+        name, _, value = header.partition(": ")
+        headers[name.lower()] = value
+    return Message(line, headers, lines.read(int(headers.get("content-length", 0))).decode())
