@@ -16,6 +16,7 @@ from consolidation_pipeline.cli import (
     context,
     cost,
     demo,
+    events,
     exporting,
     importing,
     keys,
@@ -60,6 +61,7 @@ for group in (
 ):
     for command in group.COMMANDS:
         app.command(name=command.__name__.removesuffix("_"))(command)
+app.add_typer(events.app, name="events")
 app.add_typer(projects.app, name="projects")
 app.add_typer(keys.app, name="keys")
 app.add_typer(relations.app, name="relations")

@@ -1,4 +1,4 @@
-"""Sensors: projects become partitions, new memories and people ask for a run, job rows follow their runs."""
+"""Sensors: projects become partitions, new memories and people ask for a run, job rows follow their runs, events go out."""
 
 from uuid import UUID
 
@@ -13,10 +13,15 @@ from consolidation_pipeline.defs.automation import (
 )
 from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, summarize
 from consolidation_pipeline.defs.resources import JOB_TAG
+from consolidation_pipeline.service.events import deliver
 from consolidation_pipeline.service.recovery import finish_dead_jobs
 from consolidation_pipeline.service.requesting import find_unlaunched
 from consolidation_pipeline.service.triggering import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
+from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
+
+# A tick may take a minute; a try that was begun may take a quarter of that.
+_DELIVERY_SECONDS = 20.0
 
 _ENDED = {
     dg.DagsterRunStatus.SUCCESS: "completed",
@@ -84,6 +89,16 @@ def _ask(
         run_requests=run_requests(decision, trigger_type="threshold", triggered_by=triggered_by),
         dynamic_partitions_requests=partition_requests(store, context.instance),
     )
+
+
+@dg.sensor(minimum_interval_seconds=30, default_status=SENSOR_STATUS)
+def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
+    """Events reach the webhook, where one is configured."""
+    settings = Settings()
+    if settings.webhook_url is None:
+        return dg.SkipReason("no webhook is configured: CONSOLIDATION_WEBHOOK_URL is not set")
+    done = deliver(store, settings, once=True, within=_DELIVERY_SECONDS)
+    return dg.SkipReason(f"{done.delivered} events delivered, {done.failed} tries failed, {done.waiting} wait")
 
 
 # Bookkeeping only, so it runs wherever a daemon does.

@@ -1,4 +1,4 @@
-"""What is in force and what is wrong: the database, the schema, model and join, Dagster's storage, projects, jobs."""
+"""What is in force and what is wrong: database, schema, model and join, Dagster's storage, projects, jobs, webhook."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from typing import Literal
 
 from consolidation_pipeline.core.joining.planning import why_no_kernel
 from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
-from consolidation_pipeline.errors import ConsolidationError, SchemaOutOfDateError
+from consolidation_pipeline.errors import ConsolidationError, InvalidWebhookError, SchemaOutOfDateError
+from consolidation_pipeline.service.webhooks import find_addresses, read_webhook
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine, check_schema, connect_engine, dagster_url, database_url
+from consolidation_pipeline.store.events import count_events
 from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server, list_vector_health
 from consolidation_pipeline.store.jobs import is_project_busy, list_live_jobs
 from consolidation_pipeline.store.projects import list_projects
@@ -80,6 +82,7 @@ def _check_database(settings: Settings) -> Iterator[Finding]:
         return
     yield Finding("schema", "ok", f"at revision {server.revision}")
     yield from _check_contents(engine)
+    yield from _check_webhook(engine, settings)
 
 
 def _check_contents(engine: Engine) -> Iterator[Finding]:
@@ -100,6 +103,26 @@ def _check_contents(engine: Engine) -> Iterator[Finding]:
     yield _finding("vectors", waiting, what="have no vector yet; the next run embeds them", fine="no vector is missing")
     mixed = [f"{' and '.join(found.models)} in {found.slug}" for found in vectors if len(found.models) > 1]
     yield _finding("models", mixed, what="(never compared with each other)", fine="one embedding model per project")
+
+
+def _check_webhook(engine: Engine, settings: Settings) -> Iterator[Finding]:
+    try:
+        webhook = read_webhook(settings)
+        addresses = find_addresses(webhook) if webhook else []
+    except InvalidWebhookError as error:
+        yield Finding("webhook", "problem", str(error))
+        return
+    except OSError:
+        yield Finding("webhook", "problem", "the webhook's host is not found: see CONSOLIDATION_WEBHOOK_URL")
+        return
+    with engine.connect() as connection:
+        events = count_events(connection)
+    if webhook is None:
+        yield Finding("webhook", "ok", "none is configured: events stay in the outbox")
+        return
+    wrong = f"; the last try failed: {events.last_error}" if events.last_error else ""
+    told = f"{webhook} ({addresses[0]}): {events.waiting} events wait, {events.given_up} were given up{wrong}"
+    yield Finding("webhook", "warning" if events.last_error else "ok", told)
 
 
 def _finding(check: str, found: list[str], *, what: str, fine: str) -> Finding:

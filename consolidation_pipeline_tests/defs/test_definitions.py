@@ -71,6 +71,7 @@ def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitio
         "new_memories_sensor",
         "unsummarized_memories_sensor",
         "requested_jobs_sensor",
+        "event_delivery_sensor",
     }
     assert set(schedules) == {
         "nightly_consolidation",

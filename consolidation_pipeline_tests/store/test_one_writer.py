@@ -235,6 +235,7 @@ class World:
             "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
             "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
+            "count_entities": {"entity_type": "playbook_entries"},
             "count_kept_apart": {"rollback_id": uuid4()},
             "create_project": {"slug": "new"},
             "decide_relations": {
@@ -261,6 +262,7 @@ class World:
             "restore_rows": {"marks": [Mark(self.raw[6], 2, uuid4(), "test")]},
             "lock_rows": {"condition": "true"},
             "mark_summarized": {"summaries": f"SELECT id FROM {SCHEMA}.consolidated_memories WHERE kind = 'summary'"},
+            "record_attempt": {"event_id": uuid4()},
             "refuse_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
             "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},

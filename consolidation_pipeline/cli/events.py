@@ -1,0 +1,74 @@
+"""``consolidation events``: deliver, list."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say
+from consolidation_pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.events import Attempt
+
+app = typer.Typer(no_args_is_help=True, help="Deliver events to the webhook, and see what became of them.")
+
+_MARKS = ("delivered", "waiting", "given_up", "unsent")
+
+
+@app.command()
+def deliver(
+    once: Annotated[bool, typer.Option("--once", help="Send what is due now, and end.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Send events to the webhook as they come, until interrupted.
+
+    With --once, exit code 1 when one was not taken.
+    """
+    from consolidation_pipeline.service import events
+
+    if as_json and not once:
+        raise UsageError("--json needs --once: without it there is no end to say something about")
+    engine, settings = open_store()
+    done = events.deliver(engine, settings, once=once, tell=None if as_json else _tell)
+    if as_json:
+        print_json({"delivered": done.delivered, "failed": done.failed, "waiting": done.waiting})
+    else:
+        print(f"{done.delivered} delivered, {done.failed} tries failed, {done.waiting} wait")
+    raise typer.Exit(1 if done.failed else 0)
+
+
+def _tell(attempt: Attempt) -> None:
+    outcome = "delivered" if attempt.error is None else f"not delivered: {attempt.error}"
+    print(f"{attempt.id} {attempt.type} of {attempt.project or 'a deleted project'}: {outcome}", flush=True)
+
+
+@app.command(name="list")
+def list_(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest so many.")] = 50,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what happened in a project, newest first, and whether the webhook was told."""
+    from rich.table import Table
+
+    from consolidation_pipeline.service.events import list_events
+
+    engine, _ = open_store()
+    found = list_events(engine, project, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    totals = ", ".join(f"{found['totals'][name]} {name.replace('_', ' ')}" for name in _MARKS)
+    table = Table(title=f"{project}: {totals}", title_justify="left", show_header=False, box=None)
+    for event in found["events"]:
+        table.add_row(say(event["created_at"]), event["type"], _outcome(event), str(event["id"]))
+    console().print(table if found["events"] else f"nothing happened in {project} yet")
+
+
+def _outcome(event: Mapping[str, Any]) -> str:
+    status = str(event["status"]).replace("_", " ")
+    return f"{status}, {event['attempts']} tries: {event['last_error']}" if event["last_error"] else status

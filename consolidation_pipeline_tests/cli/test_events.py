@@ -1,0 +1,85 @@
+"""`events deliver` and `events list`, and what `doctor` says of the webhook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from consolidation_pipeline.service.importing import ensure_project
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.jobs import append_event
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.cli.conftest import Cli
+from consolidation_pipeline_tests.receiver import SECRET, Receiver, receiving, status
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A receiver that the environment names; the doctor need not start another server for Dagster."""
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me@127.0.0.1:5432/runs")
+    with receiving() as found:
+        monkeypatch.setenv("CONSOLIDATION_WEBHOOK_URL", found.url)
+        monkeypatch.setenv("CONSOLIDATION_WEBHOOK_SECRET", SECRET)
+        monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "1")
+        yield found
+
+
+@pytest.fixture
+def events(cli: Cli, engine: Engine) -> Cli:
+    """The command line over two events of the project `notes`."""
+    ensure_project(engine, "notes")
+    with engine.begin() as connection:
+        project = get_project(connection, "notes").id
+        append_event(connection, project, "consolidation.started", {"job_id": "x"})
+    with engine.begin() as connection:
+        append_event(connection, project, "consolidation.completed", {"job_id": "x", "error": None})
+    return cli
+
+
+def test_what_is_due_is_delivered_and_listed(events: Cli, receiver: Receiver) -> None:
+    answer = events("events", "deliver", "--once")
+    assert answer.code == 0, answer
+    assert [line.split(" ", 1)[1] for line in answer.out.splitlines()[:2]] == [
+        "consolidation.started of notes: delivered",
+        "consolidation.completed of notes: delivered",
+    ]
+    assert answer.out.endswith("2 delivered, 0 tries failed, 0 wait\n")
+    assert [message.body["type"] for message in receiver.messages] == [
+        "consolidation.started",
+        "consolidation.completed",
+    ]
+    listed = events("events", "list", "notes", "--json").json
+    assert [event["type"] for event in listed["events"]] == ["consolidation.completed", "consolidation.started"]
+    assert {event["status"] for event in listed["events"]} == {"delivered"}
+    assert "notes: 2 delivered, 0 waiting, 0 given up, 0 unsent" in events("events", "list", "notes").out
+
+
+def test_a_failure_is_told_by_the_exit_code_the_list_and_the_doctor(events: Cli, receiver: Receiver) -> None:
+    receiver.then(status(500))
+    answer = events("events", "deliver", "--once", "--json")
+    assert (answer.code, answer.json) == (1, {"delivered": 0, "failed": 1, "waiting": 2})
+    assert "waiting, 1 tries: 500 Internal Server Error" in events("events", "list", "notes").out
+    (found,) = [row for row in events("doctor", "--json").json["checks"] if row["check"] == "webhook"]
+    assert found["status"] == "warning"
+    assert found["message"] == (
+        f"http://127.0.0.1:{receiver.port} (127.0.0.1): 2 events wait, 0 were given up; "
+        "the last try failed: 500 Internal Server Error"
+    )
+
+
+@pytest.mark.usefixtures("receiver")
+def test_a_private_target_is_refused_and_the_doctor_says_so(events: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "0")
+    answer = events("events", "deliver", "--once", "--json")
+    assert (answer.code, answer.json["error"]) == (2, "invalid_webhook")
+    told = events("doctor", "--json").out
+    assert "CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE=true allows it" in told
+    assert "t0ken" not in told + answer.out + answer.err
+
+
+def test_without_a_webhook_nothing_can_be_delivered(events: Cli) -> None:
+    assert events("events", "deliver", "--once").code == 2
+    assert events("events", "deliver", "--json").code == 2
+    assert "2 waiting" in events("events", "list", "notes").out
+    assert events("events", "list", "nobody").code == 2

@@ -1,0 +1,35 @@
+"""The sensor that delivers events."""
+
+from __future__ import annotations
+
+import dagster as dg
+import pytest
+
+from consolidation_pipeline.defs.sensors import event_delivery_sensor
+from consolidation_pipeline.errors import InvalidWebhookError
+from consolidation_pipeline.service.importing import ensure_project
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.jobs import append_event
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.receiver import SECRET, receiving
+
+
+def tick(engine: Engine) -> str:
+    told = event_delivery_sensor(dg.build_sensor_context(resources={"store": engine}))
+    assert isinstance(told, dg.SkipReason)
+    return str(told.skip_message)
+
+
+def test_events_go_out_where_a_webhook_is_configured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    ensure_project(engine, "notes")
+    with engine.begin() as connection:
+        append_event(connection, get_project(connection, "notes").id, "test.happened", {})
+    assert tick(engine).startswith("no webhook is configured")
+    with receiving() as receiver:
+        monkeypatch.setenv("CONSOLIDATION_WEBHOOK_URL", receiver.url)
+        monkeypatch.setenv("CONSOLIDATION_WEBHOOK_SECRET", SECRET)
+        with pytest.raises(InvalidWebhookError):
+            tick(engine)
+        monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "true")
+        assert tick(engine) == "1 events delivered, 0 tries failed, 0 wait"
+        assert len(receiver.messages) == 1
