@@ -146,6 +146,15 @@ def test_tries_come_at_four_times_the_age_of_the_one_before_for_a_week(
     assert states(outbox) == {"given_up": 1}
 
 
+def test_tries_that_were_missed_are_made_up_for_one_each_round(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _, reply: reply(status(500))
+    happen(outbox, 1, age="1 min")
+    done = [deliver(outbox.engine, webhook, once=True).failed for _ in range(4)]
+    assert done == [1, 1, 1, 0]
+
+
 def test_after_410_an_event_is_given_up_and_the_next_is_tried(
     outbox: Pipeline, webhook: Settings, receiver: Receiver
 ) -> None:
