@@ -1,4 +1,4 @@
-"""Sensors: projects become partitions, new memories and people ask for a run, job rows follow their runs, events go out."""
+"""Sensors: projects become partitions, memories and people ask for runs, job rows follow them, events go out."""
 
 from uuid import UUID
 
