@@ -28,8 +28,8 @@ class Settings(BaseSettings):
     api_host: str = Field("127.0.0.1", description="Address the HTTP API listens on.")
     api_port: int = Field(8642, ge=1, le=65535, description="Port the HTTP API listens on.")
     api_auth: Literal["on", "off"] = Field("on", description="off = no keys; only on a loopback host.")
-    api_rate: float = Field(100, gt=0, description="Requests a second that each key may make.")
-    api_burst: int = Field(200, ge=1, description="Requests that a key may make at once, after a pause.")
+    api_rate: float = Field(500, gt=0, description="Requests a second that each key may make.")
+    api_burst: int = Field(1000, ge=1, description="Requests that a key may make at once, after a pause.")
     api_max_body: int = Field(1_000_000, ge=1_000, description="Largest body of a request, bytes.")
     mcp_hosts: str = Field(
         "", description="Names, separated by commas, under which a proxy on this machine serves MCP to others."

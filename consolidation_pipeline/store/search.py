@@ -158,14 +158,13 @@ def find_nearest(
 
 
 def _prepare_scan(connection: Connection, limit: int) -> None:
-    """For this transaction: the index goes on where filters took its first rows, and a plan knows what is bound."""
-    settings = {
-        "hnsw.iterative_scan": "strict_order",
-        "hnsw.ef_search": str(max(40, min(1000, limit))),
-        "plan_cache_mode": "force_custom_plan",
-    }
-    for name, value in settings.items():
-        connection.execute(text("SELECT set_config(:name, :value, true)"), {"name": name, "value": value})
+    """For this transaction: the index goes on where filters took its first rows."""
+    connection.execute(
+        text(
+            "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', :size, true)"
+        ),
+        {"size": str(max(40, min(1000, limit)))},
+    )
 
 
 # --- by words ------------------------------------------------------------------------------------------------------

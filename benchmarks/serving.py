@@ -1,0 +1,117 @@
+"""How many searches a second does the HTTP API answer?
+
+    python benchmarks/serving.py [RATE ...]        default: 50 100 200
+
+10,000 memories lie in 50 projects of very different sizes (as in search.py). Requests are sent at a fixed rate for
+20 seconds, whether the ones before were answered or not; a latency counts from the moment the request was due. They are
+mixed: plain, by level, by type, with sources, with explanations. Server, database and clients share this machine.
+"""
+
+from __future__ import annotations
+
+import atexit
+import http.client
+import json
+import os
+import random
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import local
+from typing import Any
+
+import numpy as np
+from search import SEED, plant, sentence
+
+ROWS = 10_000
+SECONDS = 20
+CLIENTS = 16
+WAYS: tuple[dict[str, Any], ...] = (
+    {},
+    {"limit": 20},
+    {"abstraction_levels": ["0", "1"]},
+    {"memory_types": ["learning"]},
+    {"include_sources": True},
+    {"explain": True, "fusion": "rrf"},
+)
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[int]:
+    """A server in a process of its own; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    command = [str(Path(sys.executable).parent / "consolidation"), "serve", "--port", str(port), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(300):
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def ask(port: int, key: str, held: local, due: float, body: bytes) -> tuple[float, int]:
+    """Milliseconds from when a request was due until its reply was read, and the reply's status."""
+    time.sleep(max(0.0, due - time.perf_counter()))
+    if not hasattr(held, "connection"):
+        held.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+    held.connection.request("POST", "/api/v1/consolidated-memories/search", body, headers)
+    reply = held.connection.getresponse()
+    reply.read()
+    return (time.perf_counter() - due) * 1000, reply.status
+
+
+def measure(port: int, key: str, slugs: Sequence[str], rate: int, seconds: int) -> tuple[float, Counter[int], Any]:
+    """Replies a second, how many of each status, and the latencies in milliseconds."""
+    source, held = random.Random(SEED + rate), local()
+    bodies = [
+        json.dumps({"project_id": source.choice(slugs), "query": sentence(source, 12), **source.choice(WAYS)}).encode()
+        for _ in range(rate * seconds)
+    ]
+    began = time.perf_counter() + 0.2
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        answers = list(pool.map(lambda at: ask(port, key, held, began + at / rate, bodies[at]), range(len(bodies))))
+    took = time.perf_counter() - began
+    return len(bodies) / took, Counter(status for _, status in answers), [ms for ms, _ in answers]
+
+
+def main() -> None:
+    """Measure every rate given on the command line."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
+    os.environ.update(CONSOLIDATION_DATA_DIR=folder)
+    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    from consolidation_pipeline.service.keys import create_key
+    from consolidation_pipeline.settings import Settings
+    from consolidation_pipeline.store.engine import open_engine
+
+    engine = open_engine(Settings())
+    slugs = plant(engine, ROWS)
+    _, key = create_key(engine, role="reader")
+    print("| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
+    with serving() as port:
+        measure(port, key, slugs, 20, 3)
+        for rate in [int(argument) for argument in sys.argv[1:]] or [50, 100, 200]:
+            answered, statuses, latencies = measure(port, key, slugs, rate, SECONDS)
+            told = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+            columns = " | ".join(f"{one:.1f}" for one in np.percentile(latencies, [50, 95, 99]))
+            print(f"| {rate} | {answered:.0f} | {told} | {columns} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
