@@ -4,7 +4,8 @@
 
 10,000 memories lie in 50 projects of very different sizes (as in search.py). Requests are sent at a fixed rate for
 20 seconds, whether the ones before were answered or not; a latency counts from the moment the request was due. They are
-mixed: plain, by level, by type, with sources, with explanations. Server, database and clients share this machine.
+mixed: any project, 3 to 10 words, plain, by level, by type, with sources, with explanations. Server, database and
+clients share this machine.
 """
 
 from __future__ import annotations
@@ -80,7 +81,13 @@ def measure(port: int, key: str, slugs: Sequence[str], rate: int, seconds: int) 
     """Replies a second, how many of each status, and the latencies in milliseconds."""
     source, held = random.Random(SEED + rate), local()
     bodies = [
-        json.dumps({"project_id": source.choice(slugs), "query": sentence(source, 12), **source.choice(WAYS)}).encode()
+        json.dumps(
+            {
+                "project_id": source.choice(slugs),
+                "query": sentence(source, source.randint(3, 10)),
+                **source.choice(WAYS),
+            }
+        ).encode()
         for _ in range(rate * seconds)
     ]
     began = time.perf_counter() + 0.2

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from ipaddress import ip_address
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Security
+from fastapi.concurrency import run_in_threadpool
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
@@ -25,8 +30,37 @@ from consolidation_pipeline.store.projects import Project
 Authenticate = Callable[[Engine, str], Principal | None]
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
+# A key that was revoked opens nothing after so long.
+_VALID_SECONDS = 1.0
+_REMEMBERED = 1_000
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
+
+
+class RecentKeys:
+    """Keys that were valid within the last second, so that a busy caller's is not looked up for each request."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._known: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+
+    def find(self, secret: str) -> Principal | None:
+        """Whose key it is, if that is known."""
+        since, principal = self._known.get(_digest(secret), (-math.inf, None))
+        return principal if self._clock() - since < _VALID_SECONDS else None
+
+    def keep(self, secret: str, principal: Principal | None) -> Principal | None:
+        """Remember a valid key; hands it back."""
+        if principal is not None:
+            self._known[_digest(secret)] = (self._clock(), principal)
+            self._known.move_to_end(_digest(secret))
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        return principal
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True)
@@ -96,19 +130,19 @@ class Caller:
                 raise NotFoundError(f"there is no {noun} {id_}")
 
 
-def require(role: str) -> Callable[..., Caller]:
+def require(role: str) -> Callable[..., Awaitable[Caller]]:
     """A dependency: the caller, who may do at least what ``role`` may.
 
     Raises:
         Refused: 401 without a valid key, 403 with one of a lesser role, 429 with too many requests.
     """
 
-    def check(
+    async def check(
         request: Request,
         bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
         header: Annotated[str | None, Security(_header)],
     ) -> Caller:
-        principal = _identify(request, bearer.credentials if bearer else header)
+        principal = await _identify(request, bearer.credentials if bearer else header)
         told(request)["key"] = principal.key_id or principal.name
         limiter: Limiter = request.app.state.limiter
         if wait := limiter.take(str(principal.key_id)):
@@ -120,14 +154,17 @@ def require(role: str) -> Callable[..., Caller]:
     return check
 
 
-def _identify(request: Request, secret: str | None) -> Principal:
+async def _identify(request: Request, secret: str | None) -> Principal:
     """Whose request it is; with auth off, everyone on this machine may do everything."""
     if request.app.state.settings.api_auth == "off":
         if not is_loopback(request.url.hostname or ""):  # a web page that points its own name at this machine
             raise Refused(403, "without keys this API answers to its loopback address only")
         return LOCAL
-    authenticate: Authenticate = request.app.state.authenticate
-    principal = authenticate(request.app.state.engine, secret) if secret else None
+    recent: RecentKeys = request.app.state.recent
+    principal = recent.find(secret) if secret else None
+    if secret and principal is None:
+        authenticate: Authenticate = request.app.state.authenticate
+        principal = recent.keep(secret, await run_in_threadpool(authenticate, request.app.state.engine, secret))
     if principal is None:
         why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
         raise Refused(401, why, headers=_CHALLENGE)

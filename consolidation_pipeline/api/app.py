@@ -23,7 +23,7 @@ from consolidation_pipeline.api import (
     remembering,
     searching,
 )
-from consolidation_pipeline.api.access import Authenticate, check_exposure
+from consolidation_pipeline.api.access import Authenticate, RecentKeys, check_exposure
 from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
@@ -81,6 +81,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
+    app.state.recent = RecentKeys()
     app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
     app.state.plans = BoundedSemaphore(_PLANS)
     app.state.metrics = Metrics()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 
 from consolidation_pipeline.api.access import Reader
 from consolidation_pipeline.api.models.memories import ConsolidatedMemory
@@ -23,28 +23,30 @@ from consolidation_pipeline.api.remembering import describe_memory
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.context import build_context
 from consolidation_pipeline.service.lineage import trace_memory
-from consolidation_pipeline.service.searching import Hit, search
+from consolidation_pipeline.service.searching import Hit, search_project
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
 Depth = Annotated[int, Query(ge=1, le=20, description="Levels of sources.")]
 
 
-@router.post("/consolidated-memories/search", summary="Search", responses=declare(400, 404))
-def search_memories(body: SearchRequest, caller: Reader) -> SearchReply:
+@router.post("/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare(400, 404))
+def search_memories(body: SearchRequest, caller: Reader) -> Response:
     """Search a project by meaning and by words at once. What is returned counts as used once.
 
     Raw memories that no merged memory stands for are found too; `abstraction_levels` leaves them out.
     """
     project = caller.project(body.project_id)
-    found = search(caller.engine, project.slug, body.to_query(), settings=caller.settings)
-    return SearchReply(
+    found = search_project(caller.engine, project, body.to_query(), settings=caller.settings)
+    reply = SearchReply(
         project=found.project,
         results=[_tell(hit) for hit in found.results],
         total_found=found.total_found,
         search_time_ms=found.search_time_ms,
         note=found.note,
     )
+    # Written here, in the thread of the search: FastAPI would check it once more, in a thread of its own.
+    return Response(reply.model_dump_json(), media_type="application/json")
 
 
 def _tell(hit: Hit) -> FoundMemory:

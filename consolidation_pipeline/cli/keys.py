@@ -56,7 +56,7 @@ def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or its name where no other key has it.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Revoke a key: it opens nothing from the next request on."""
+    """Revoke a key: within a second it opens nothing any more."""
     from consolidation_pipeline.service.keys import revoke_key
 
     engine, _ = open_store()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Comparable(Hashable, Protocol):
@@ -81,27 +82,16 @@ def _sorted(parts: Mapping[Id, Sequence[float]]) -> list[tuple[Id, float]]:
     return sorted(summed, key=lambda pair: (-pair[1], pair[0]))
 
 
-@dataclass(frozen=True)
-class Document:
-    """What counts for ``bm25`` of one text: how many words it has, and how often each of those that were asked for."""
+def bm25(lengths: NDArray[Any], counts: NDArray[Any], *, k1: float = 1.2, b: float = 0.75) -> NDArray[np.float64]:
+    """Scores (n,) of texts by Okapi BM25 (Robertson and Zaragoza 2009): rare words count more, long texts less.
 
-    length: int
-    counts: Mapping[str, int]
-
-
-def bm25(documents: Mapping[Id, Document], *, k1: float = 1.2, b: float = 0.75) -> dict[Id, float]:
-    """Scores by Okapi BM25 (Robertson and Zaragoza 2009): rare words count more, long texts less; 0 = no word.
-
-    How rare a word is, and the mean length, are taken from ``documents`` themselves. The weight of a word is
-    ln(1 + (n - df + 0.5) / (df + 0.5)), which is never negative.
+    ``lengths`` (n,): words of each text; ``counts`` (n, m): how often it has each of the m words that were asked for.
+    How rare a word is, and the mean length, are taken from these texts themselves. The weight of a word is
+    ln(1 + (n - df + 0.5) / (df + 0.5)), which is never negative; a text without any of the words scores 0.
     """
-    having = Counter(word for document in documents.values() for word in document.counts)
-    weights = {word: math.log1p((len(documents) - df + 0.5) / (df + 0.5)) for word, df in having.items()}
-    mean = sum(document.length for document in documents.values()) / max(1, len(documents))
-    return {
-        id_: math.fsum(
-            weights[word] * count * (k1 + 1) / (count + k1 * (1 - b + b * document.length / (mean or 1)))
-            for word, count in document.counts.items()
-        )
-        for id_, document in documents.items()
-    }
+    having = (counts > 0).sum(axis=0)
+    weights = np.log1p((len(lengths) - having + 0.5) / (having + 0.5))
+    mean = lengths.mean() if lengths.any() else 1.0
+    damped = counts + (k1 * (1 - b + b * lengths / mean))[:, None]
+    scores: NDArray[np.float64] = (counts * (k1 + 1) / damped) @ weights
+    return scores

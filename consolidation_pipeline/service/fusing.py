@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from uuid import UUID
 
 from consolidation_pipeline.core.ranking import reciprocal_rank_fusion, weighted_z_scores
 
@@ -28,11 +27,11 @@ _HANDICAP = 0.5
 class Legs:
     """Cosines and scores of words, each by id, best first; ``abstract``: those of them of level 2 and above."""
 
-    similar: Mapping[UUID, float]
-    matching: Mapping[UUID, float]
-    abstract: Collection[UUID] = ()
+    similar: Mapping[str, float]
+    matching: Mapping[str, float]
+    abstract: Collection[str] = ()
 
-    def explain(self, id_: UUID) -> str:
+    def explain(self, id_: str) -> str:
         """Why a memory was found, in words."""
         told = []
         for leg, by in ((self.similar, "meaning"), (self.matching, "words")):
@@ -45,7 +44,7 @@ class Legs:
         return ", ".join(told)
 
 
-def fuse(legs: Legs, fusion: str) -> list[tuple[UUID, float]]:
+def fuse(legs: Legs, fusion: str) -> list[tuple[str, float]]:
     """Ids of both legs with a score, highest first, ties by id.
 
     ``rrf``: reciprocal ranks. ``zscore``: standardised scores, where a memory without a common word has the score 0 and

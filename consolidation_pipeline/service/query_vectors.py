@@ -15,7 +15,7 @@ from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError, 
 from consolidation_pipeline.llm.retrying import is_transient
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.spending import open_embedder
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search import load_vector_length
 from consolidation_pipeline.store.vectors_io import Vectors
@@ -92,13 +92,21 @@ _OF_ENGINE: WeakKeyDictionary[Engine, QueryVectors] = WeakKeyDictionary()
 def embed_query(
     engine: Engine, project: Project, options: ConsolidationOptions, text: str
 ) -> tuple[str, Vectors | None, str | None]:
-    """The model's name and the query's vector (d,); or no vector, and why words decide alone."""
+    """The model's name and the query's vector (d,); or no vector, and why words decide alone.
+
+    A paid model is not asked where there is nothing to compare with.
+    """
     embedder = open_embedder(engine, project, options, uuid4(), patience=PATIENCE)
-    with engine.connect() as connection:
-        length = load_vector_length(connection, project.id, embedder.name)
-    if not length:
-        return embedder.name, None, f"no memory has a vector of {embedder.name} yet, a run gives it one"
     try:
+        if not is_local(embedder.name):
+            with engine.connect() as connection:
+                check_vectors(connection, project, embedder.name)
         return embedder.name, _OF_ENGINE.setdefault(engine, QueryVectors()).embed(embedder, text), None
     except (BudgetExhaustedError, EmbeddingError, LLMError) as error:
         return embedder.name, None, str(error)
+
+
+def check_vectors(connection: Connection, project: Project, model: str) -> None:
+    """Raises EmbeddingError where no memory of the project has a vector of the model."""
+    if not load_vector_length(connection, project.id, model):
+        raise EmbeddingError(f"no memory has a vector of {model} yet, a run gives it one")

@@ -12,10 +12,10 @@ from uuid import UUID
 from consolidation_pipeline.core.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.ranking import bm25
-from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.errors import EmbeddingError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.fusing import CANDIDATES, FUSIONS, Legs, fuse
-from consolidation_pipeline.service.query_vectors import embed_query
+from consolidation_pipeline.service.query_vectors import check_vectors, embed_query
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Connection, Engine
@@ -30,6 +30,7 @@ MAX_LIMIT = 100
 
 # Memories that share most words with the query: so many are read closely (`core.ranking.bm25`).
 _POOL = 400
+_BY_WORDS = "found by words alone: {}"
 # From this level on a memory is made of several and says less than each.
 _ABSTRACT = 2
 
@@ -108,21 +109,30 @@ def search(
     Raises:
         NotFoundError: no such project. UsageError: the query is too long or a condition is not allowed.
     """
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    return search_project(engine, project, query, settings=settings, count_use=count_use)
+
+
+def search_project(
+    engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool = True
+) -> SearchResults:
+    """As ``search``, of a project that was loaded before."""
     began = time.perf_counter()
     filters = _check(query)
     wanted = _storable(query.text)
-    with engine.connect() as connection:
-        project = get_project(connection, slug)
     options = effective_options(project, settings)
     vector, note = _embed(engine, project, options, wanted) if filters.kinds else (None, None)
     with open_snapshot(engine) as connection:
         legs = _search_legs(connection, project.id, query, filters=filters, text=wanted, vector=vector)
+        if vector and not legs.similar:
+            note = _explain_silence(connection, project, vector[0])
         ranked = fuse(legs, query.fusion)
         hits = _describe(connection, ranked[: query.limit], legs, query=query, note=note)
     if count_use:
         count_hits(engine, hits)
     spent = round((time.perf_counter() - began) * 1000, 3)
-    return SearchResults(slug, query.text, hits, len(ranked), spent, note)
+    return SearchResults(project.slug, query.text, hits, len(ranked), spent, note)
 
 
 def _check(query: SearchQuery) -> Filters:
@@ -176,7 +186,16 @@ def _embed(
     if not text:
         return None, "the query is blank"
     model, vector, missing = embed_query(engine, project, options, text)
-    return (None, f"found by words alone: {missing}") if vector is None else ((model, vector), None)
+    return (None, _BY_WORDS.format(missing)) if vector is None else ((model, vector), None)
+
+
+def _explain_silence(connection: Connection, project: Project, model: str) -> str | None:
+    """Why nothing was found by meaning, unless nothing is near."""
+    try:
+        check_vectors(connection, project, model)
+    except EmbeddingError as error:
+        return _BY_WORDS.format(error)
+    return None
 
 
 def _search_legs(
@@ -205,9 +224,9 @@ def _search_legs(
         )
     lexemes = load_lexemes(connection, project_id, text)
     matching = find_matching(connection, project_id, filters, lexemes=lexemes, pool=_POOL)
-    scores = bm25({id_: match.document for id_, match in matching.items()})
-    ordered = sorted(scores.items(), key=lambda pair: (-pair[1], pair[0]))
-    kinds = {near.id: near.kind for near in similar} | {id_: match.kind for id_, match in matching.items()}
+    scores = bm25(matching.lengths, matching.counts).tolist()
+    ordered = sorted(zip(matching.ids, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    kinds = {near.id: near.kind for near in similar} | dict(zip(matching.ids, matching.kinds, strict=True))
     return Legs(
         {near.id: near.similarity for near in similar},
         dict(ordered[:CANDIDATES]),
@@ -217,21 +236,22 @@ def _search_legs(
 
 def _describe(
     connection: Connection,
-    ranked: Sequence[tuple[UUID, float]],
+    ranked: Sequence[tuple[str, float]],
     legs: Legs,
     *,
     query: SearchQuery,
     note: str | None,
 ) -> list[Hit]:
-    ids = [id_ for id_, _ in ranked]
-    found = load_hits(connection, ids)
-    sources = load_sources(connection, ids) if query.include_sources else {}
+    ids = {id_: UUID(id_) for id_, _ in ranked}
+    found = load_hits(connection, list(ids.values()))
+    sources = load_sources(connection, list(ids.values())) if query.include_sources else {}
     places = {id_: rank for rank, id_ in enumerate(legs.matching, 1)}
     hits = []
     for id_, score in ranked:
         reasons = [legs.explain(id_)] if query.explain else []
         why = "; ".join([*reasons, note] if note else reasons) or None
-        hits.append(_hit(found[id_], score, legs.similar.get(id_), places.get(id_), sources.get(id_), why))
+        memory, made_from = found[ids[id_]], sources.get(ids[id_])
+        hits.append(_hit(memory, score, legs.similar.get(id_), places.get(id_), made_from, why))
     return hits
 
 

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import re
-from functools import cache
+import time
+from functools import cache, partial
+from typing import Any
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, Engine, Row, create_engine, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy import Connection, Engine, Row, create_engine, event, text
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    InterfaceError,
+    InvalidatePoolError,
+    OperationalError,
+    ProgrammingError,
+)
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
 from consolidation_pipeline.settings import Settings
@@ -40,6 +50,9 @@ _OLDEST_VECTOR = (0, 8)
 
 # Most that one process opens, and keeps; the server has 100 for all.
 CONNECTIONS = 15
+# Seconds of rest after which a connection is asked whether it is alive: a request takes several, one after the other.
+_ASKED_AFTER = 1.0
+_RESTS_SINCE = "rests_since"
 
 
 def with_driver(url: str, driver: str) -> str:
@@ -86,19 +99,37 @@ def open_engine(settings: Settings) -> Engine:
 
 @cache
 def connect_engine(url: str) -> Engine:
-    """Engine for ``url``, one per process: sessions run in UTC and stale pooled connections are replaced.
+    """Engine for ``url``, one per process: sessions run in UTC; connections that died at rest are replaced.
 
-    Projects differ so much in size that a statement is planned for the one it is about, also when it was prepared.
 
     Raises:
         StoreError: ``url`` cannot be read.
     """
-    options = "-c timezone=UTC -c plan_cache_mode=force_custom_plan"
-    arguments = {"options": options, "connect_timeout": 10}
+    arguments = {"options": "-c timezone=UTC", "connect_timeout": 10}
     try:
-        return create_engine(url, pool_pre_ping=True, pool_size=CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
+        engine = create_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
     except (ArgumentError, ValueError):  # their messages may hold the password
         raise StoreError("the database URL cannot be read: write postgresql://user:password@host:port/name") from None
+    event.listen(engine, "checkin", _note_rest)
+    event.listen(engine, "checkout", partial(_check_alive, engine))
+    return engine
+
+
+def _note_rest(connection: Any, record: ConnectionPoolEntry) -> None:
+    del connection
+    record.info[_RESTS_SINCE] = time.monotonic()
+
+
+def _check_alive(engine: Engine, connection: Any, record: ConnectionPoolEntry, handle: Any) -> None:
+    """Have the pool replace a connection that died at rest; one that was in use a moment ago is not asked."""
+    del handle
+    now = time.monotonic()
+    if now - record.info.get(_RESTS_SINCE, now) < _ASKED_AFTER:
+        return
+    try:
+        engine.dialect.do_ping(connection)
+    except Exception as error:
+        raise InvalidatePoolError from error
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
@@ -168,7 +199,10 @@ def _check_server(connection: Connection) -> None:
 
 def is_unavailable(error: BaseException) -> bool:
     """Whether an error says that the database went away, or had no time, so that trying again may help."""
-    return isinstance(error, OperationalError | InterfaceError | PoolTimeoutError)
+    import psycopg
+
+    told = (OperationalError, InterfaceError, PoolTimeoutError, psycopg.OperationalError, psycopg.InterfaceError)
+    return isinstance(error, told)
 
 
 def _revision(connection: Connection) -> str | None:

@@ -8,20 +8,20 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import Connection, Engine, text
-from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.core.memories import LEVELS, embedding_text
+from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import consolidated_memories, memory_lineage, task_memories
 
 _TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
 _COUNTERS = {"task_memories": "reused_count", "consolidated_memories": "reuse_count"}
 
-# Longer than any search between two others, shorter than the second after which Postgres looks for deadlocks.
+# Longer than any search between two others, shorter than the second after which Postgres looks for deadlocks. The disk
+# is not waited for: a count that a crash of the server takes back is no loss.
 _LOCK_PATIENCE = "250ms"
-# A count that a crash of the server takes back is no loss worth waiting for the disk.
-_HASTE = f"SELECT set_config('lock_timeout', '{_LOCK_PATIENCE}', true), set_config('synchronous_commit', 'off', true)"
 
 
 @dataclass(frozen=True)
@@ -40,35 +40,26 @@ class Found:
     source_count: int
 
 
+_TOLD = ("id", "kind", "memory_type", "pattern_type", "confidence", "tags", "learned_at", "source_count", "content")
+_HITS = f"""
+    SELECT id, 'raw', memory_type, NULL, NULL, tags, learned_at, 0, NULL, {", ".join(TEXT_COLUMNS)}
+    FROM {task_memories} WHERE id = ANY(%(ids)s) UNION ALL
+    SELECT id, kind, memory_type, pattern_type, confidence_score, tags, learned_at, source_count, content,
+        {", ".join("NULL" for _ in TEXT_COLUMNS)}
+    FROM {consolidated_memories} WHERE id = ANY(%(ids)s)
+"""
+
+
 def load_hits(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Found]:
     """Raw and consolidated memories by id, with the whole text that is searched."""
-    fields = ", ".join(TEXT_COLUMNS)
-    rows = connection.execute(
-        text(
-            f"SELECT id, 'raw' AS kind, memory_type, NULL AS pattern_type, NULL AS confidence, tags, learned_at, "
-            f"0 AS source_count, NULL AS content, {fields} FROM {task_memories} WHERE id = ANY(:ids) UNION ALL "
-            "SELECT id, kind, memory_type, pattern_type, confidence_score, tags, learned_at, source_count, content, "
-            f"{', '.join('NULL' for _ in TEXT_COLUMNS)} FROM {consolidated_memories} WHERE id = ANY(:ids)"
-        ),
-        {"ids": list(ids)},
-    )
-    return {row.id: _found(row) for row in rows}
+    return {row[0]: _found(row) for row in fetch(connection, _HITS, {"ids": list(ids)})}
 
 
-def _found(row: Any) -> Found:
-    body = embedding_text(**{name: getattr(row, name) for name in TEXT_COLUMNS})
-    return Found(
-        id=row.id,
-        kind=row.kind,
-        level=LEVELS[row.kind],
-        memory_type=row.memory_type,
-        pattern_type=row.pattern_type,
-        content=body if row.content is None else row.content,
-        confidence=row.confidence,
-        tags=row.tags,
-        learned_at=row.learned_at,
-        source_count=row.source_count,
-    )
+def _found(row: Sequence[Any]) -> Found:
+    told = dict(zip(_TOLD, row, strict=False))
+    if told["content"] is None:
+        told["content"] = embedding_text(**dict(zip(TEXT_COLUMNS, row[len(_TOLD) :], strict=True)))
+    return Found(level=LEVELS[told["kind"]], **told)
 
 
 def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, list[dict[str, Any]]]:
@@ -97,20 +88,22 @@ def count_reuse(engine: Engine, table: str, ids: Sequence[UUID]) -> int:
     Rows are locked in the order of their ids, as everyone does who changes many. A run that changes them for long is
     not waited for: the rows it holds go uncounted then, the others are counted.
     """
-    for skip in ("", " SKIP LOCKED"):
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         try:
-            with engine.begin() as connection:
-                connection.execute(text(_HASTE))
-                return connection.execute(text(_reuse(table, skip)), {"ids": list(ids)}).rowcount
-        except OperationalError as error:
-            if skip or getattr(error.orig, "sqlstate", None) not in ("55P03", "40P01"):
-                raise
-    raise AssertionError("unreachable: rows that are skipped are not waited for")
+            return len(fetch(connection, _reuse(table), {"ids": list(ids)}))
+        except (DeadlockDetected, LockNotAvailable):
+            return len(fetch(connection, _reuse(table, skip=" SKIP LOCKED"), {"ids": list(ids)}))
 
 
-def _reuse(table: str, skip: str) -> str:
-    return (
-        f"WITH returned AS MATERIALIZED (SELECT id FROM {_TABLES[table]} WHERE id = ANY(:ids) ORDER BY id "
-        f"FOR NO KEY UPDATE{skip}) UPDATE {_TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + 1, "
-        "last_accessed_at = greatest(last_accessed_at, now()) FROM returned WHERE t.id = returned.id"
-    )
+def _reuse(table: str, skip: str = "") -> str:
+    # The settings hold for the transaction, which this is all of, and are made before the first row is locked.
+    return f"""
+        WITH haste AS MATERIALIZED (
+            SELECT set_config('lock_timeout', '{_LOCK_PATIENCE}', true), set_config('synchronous_commit', 'off', true)),
+        returned AS MATERIALIZED (
+            SELECT t.id FROM {_TABLES[table]} t CROSS JOIN haste WHERE t.id = ANY(%(ids)s) ORDER BY t.id
+            FOR NO KEY UPDATE OF t{skip})
+        UPDATE {_TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + 1,
+            last_accessed_at = greatest(last_accessed_at, now())
+        FROM returned WHERE t.id = returned.id RETURNING t.id
+    """

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, union, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, union, update
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
@@ -36,6 +36,7 @@ class Project:
 
 
 _columns = (projects.c.id, projects.c.slug, projects.c.consolidation_enabled, projects.c.config)
+_BY_SLUG = select(*_columns).where(projects.c.slug == bindparam("slug"))
 
 
 def create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None = None) -> Project:
@@ -59,7 +60,7 @@ def create_project(connection: Connection, slug: str, config: Mapping[str, Any] 
 
 def get_project(connection: Connection, slug: str) -> Project:
     """The project with this slug. Raises NotFoundError, naming the projects that exist."""
-    row = connection.execute(select(*_columns).where(projects.c.slug == slug)).one_or_none()
+    row = connection.execute(_BY_SLUG, {"slug": slug}).one_or_none()
     if row is None:
         known = ", ".join(connection.scalars(select(projects.c.slug).order_by(projects.c.slug).limit(20))) or "none"
         raise NotFoundError(f"there is no project {slug!r}; projects: {known}")

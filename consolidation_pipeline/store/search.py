@@ -6,24 +6,29 @@ gives ids in an order that is the same every time.
 
 from __future__ import annotations
 
-import math
-from bisect import bisect
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, text
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Connection, Engine
 
-from consolidation_pipeline.core.ranking import Document
+from consolidation_pipeline.store.driver import fetch
+from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, task_memories
 from consolidation_pipeline.store.search_indexes import Index
 from consolidation_pipeline.store.vectors_io import Vectors, vector_text
 
 _TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
+# Bytes of a text: Postgres knows them without reading it, and they measure its length as well as words do.
+_SIZE = {
+    "task_memories": " + ".join(f"coalesce(octet_length({column}), 0)" for column in TEXT_COLUMNS),
+    "consolidated_memories": "octet_length(content)",
+}
 _KIND = {"task_memories": "'raw'", "consolidated_memories": "kind"}
 
 
@@ -57,35 +62,38 @@ class Filters:
         return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
 
     def where(self, table: str) -> str:
-        """SQL of the condition on rows of ``table``; binds ``:project`` and ``parameters``."""
+        """SQL of the condition on rows of ``table``; binds ``project`` and ``parameters``."""
         if table == "task_memories":
             states = ["NOT is_consolidated"] + ([] if self.include_archived else ["NOT is_archived"])
         else:
             archived = " OR archive_reason IS NOT NULL" if self.include_archived else ""
-            states = ["kind = ANY(:kinds)", f"(retired_at IS NULL{archived})"]
-            states += ["pattern_type = ANY(:pattern_types)"] if self.pattern_types else []
+            states = ["kind = ANY(%(kinds)s)", f"(retired_at IS NULL{archived})"]
+            states += ["pattern_type = ANY(%(pattern_types)s)"] if self.pattern_types else []
         given = {
-            "memory_type = ANY(:types)": self.types,
-            "tags && CAST(:tags AS text[])": self.tags,
-            "learned_at >= :since": self.since,
-            "learned_at <= :until": self.until,
+            "memory_type = ANY(%(types)s)": self.types,
+            "tags && CAST(%(tags)s AS text[])": self.tags,
+            "learned_at >= %(since)s": self.since,
+            "learned_at <= %(until)s": self.until,
         }
-        return " AND ".join(["project_id = :project", *states, *(sql for sql, value in given.items() if value)])
+        return " AND ".join(["project_id = %(project)s", *states, *(sql for sql, value in given.items() if value)])
 
 
+# Ids are text here, of which a leg lists hundreds and a search shows a few: they sort as UUIDs do, and faster.
 class Near(NamedTuple):
     """A memory found by meaning, with its cosine."""
 
-    id: UUID
+    id: str
     similarity: float
     kind: str
 
 
-class Match(NamedTuple):
-    """A memory found by words, as ``bm25`` takes it."""
+class Matching(NamedTuple):
+    """The n memories found by words, with what ``bm25`` takes: ``lengths`` (n,) and ``counts`` (n, m) of m words."""
 
-    document: Document
-    kind: str
+    ids: list[str]
+    kinds: list[str]
+    lengths: NDArray[np.int64]
+    counts: NDArray[np.int64]
 
 
 @contextmanager
@@ -101,31 +109,33 @@ def open_snapshot(engine: Engine) -> Iterator[Connection]:
 def load_vector_length(connection: Connection, project_id: UUID, model: str) -> int:
     """Length of the project's vectors of ``model``; 0 when it has none, archived memories among them."""
     for table in _TABLES.values():
-        query = f"SELECT embedding_dim FROM {table} WHERE project_id = :project AND embedding_model = :model LIMIT 1"
-        length = connection.execute(text(query), {"project": project_id, "model": model}).scalar()
-        if length:
+        query = (
+            f"SELECT embedding_dim FROM {table} WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1"
+        )
+        for (length,) in fetch(connection, query, {"project": project_id, "model": model}):
             return int(length)
     return 0
 
 
 def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
-    """SQL of the nearest memories: id, kind, table and cosine, at most ``:limit`` of each table.
+    """SQL of the nearest memories: id, kind, table and cosine, at most ``limit`` of each table.
 
     A table that is in ``indexed`` is read through that index, which holds half precision; the cosines are exact. Of the
-    others every row is compared. Binds ``:vector``, ``:model``, ``:dimension`` and what ``Filters.where`` does.
+    others every row is compared. Binds ``vector``, ``model``, ``dimension`` and what ``Filters.where`` does.
     """
     nearest = []
     for table in filters.tables:
         # Cast to vector first wherever it stands: a parameter has one type, and that of half precision would lose some.
-        wanted = "CAST(:vector AS vector)"
+        wanted = "CAST(%(vector)s AS vector)"
         distance = indexed[table].distance(wanted) if table in indexed else f"embedding <=> {wanted}"
         nearest.append(
             f"(SELECT id, {_KIND[table]} AS kind, '{table}' AS held_in, embedding "
             f"FROM {_TABLES[table]} WHERE {filters.where(table)} "
-            f"AND embedding_model = :model AND embedding_dim = :dimension ORDER BY {distance}, id LIMIT :limit)"
+            "AND embedding_model = %(model)s AND embedding_dim = %(dimension)s "
+            f"ORDER BY {distance}, id LIMIT %(limit)s)"
         )
     return (
-        "SELECT id, kind, held_in, 1 - (embedding <=> CAST(:vector AS vector)) AS similarity "
+        "SELECT id::text, kind, held_in, 1 - (embedding <=> CAST(%(vector)s AS vector)) AS similarity "
         f"FROM ({' UNION ALL '.join(nearest)}) nearest ORDER BY similarity DESC, id"
     )
 
@@ -151,20 +161,17 @@ def find_nearest(
     used = {table: index for table, index in indexed.items() if table in filters.tables}
     if used:
         _prepare_scan(connection, limit)
-    rows = connection.execute(text(nearest_query(filters, used)), bound).all()
-    if any(sum(row.held_in == table for row in rows) < limit for table in used):
-        rows = connection.execute(text(nearest_query(filters, {})), bound).all()
-    return [Near(row.id, min(1.0, row.similarity), row.kind) for row in rows if row.similarity >= floor][:limit]
+    rows = fetch(connection, nearest_query(filters, used), bound, prepare=False)
+    if any(sum(held_in == table for _, _, held_in, _ in rows) < limit for table in used):
+        rows = fetch(connection, nearest_query(filters, {}), bound, prepare=False)
+    return [Near(id_, min(1.0, cosine), kind) for id_, kind, _, cosine in rows if cosine >= floor][:limit]
 
 
 def _prepare_scan(connection: Connection, limit: int) -> None:
     """For this transaction: the index goes on where filters took its first rows."""
-    connection.execute(
-        text(
-            "SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('hnsw.ef_search', :size, true)"
-        ),
-        {"size": str(max(40, min(1000, limit)))},
-    )
+    size = str(max(40, min(1000, limit)))
+    strict = "set_config('hnsw.iterative_scan', 'strict_order', true)"
+    fetch(connection, f"SELECT {strict}, set_config('hnsw.ef_search', %(size)s, true)", {"size": size})
 
 
 # --- by words ------------------------------------------------------------------------------------------------------
@@ -177,78 +184,67 @@ def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[s
     """
     steps = " UNION ALL ".join(
         f"""SELECT language FROM (WITH RECURSIVE step AS (
-            (SELECT language FROM {table} WHERE project_id = :project ORDER BY language LIMIT 1)
+            (SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language LIMIT 1)
             UNION ALL
-            SELECT (SELECT language FROM {table} WHERE project_id = :project AND language > step.language
+            SELECT (SELECT language FROM {table} WHERE project_id = %(project)s AND language > step.language
                 ORDER BY language LIMIT 1) FROM step WHERE step.language IS NOT NULL)
             SELECT language FROM step WHERE language IS NOT NULL) steps"""
         for table in _TABLES.values()
     )
-    rows = connection.execute(
-        text(
-            "SELECT language::text, tsvector_to_array(to_tsvector(language, :query)) "
-            f"FROM (SELECT DISTINCT language FROM ({steps}) all_steps) languages ORDER BY 1"
-        ),
-        {"project": project_id, "query": query},
+    words = (
+        "SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)) "
+        f"FROM (SELECT DISTINCT language FROM ({steps}) all_steps) languages ORDER BY 1"
     )
+    rows = fetch(connection, words, {"project": project_id, "query": query})
     return {language: lexemes for language, lexemes in rows if lexemes}
 
 
 def matching_query(filters: Filters, languages: int) -> str:
-    """SQL of the memories that share a word with a question: id, kind, length in words, and a rank for each word asked.
+    """SQL of the memories that share a word with a question: id, kind, length in bytes, and a rank for each word asked.
 
-    At most ``:pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``:language0`` and
-    ``:words0`` (a tsquery) are bound; ``:each`` is a tsquery for each word, besides what ``Filters.where`` binds.
+    At most ``pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``language0`` and
+    ``words0`` (a tsquery) are bound; ``each`` is a tsquery for each word, besides what ``Filters.where`` binds.
     """
     found = [
-        f"(SELECT id, {_KIND[table]} AS kind, content_tsv, "
-        f"ts_rank(content_tsv, CAST(:words{at} AS tsquery), 1) AS rank FROM {_TABLES[table]} "
-        f"WHERE {filters.where(table)} AND language = CAST(:language{at} AS regconfig) "
-        f"AND content_tsv @@ CAST(:words{at} AS tsquery) ORDER BY rank DESC, id LIMIT :pool)"
+        f"(SELECT id, {_KIND[table]} AS kind, {_SIZE[table]} AS size, content_tsv, "
+        f"ts_rank(content_tsv, CAST(%(words{at})s AS tsquery), 1) AS rank FROM {_TABLES[table]} "
+        f"WHERE {filters.where(table)} AND language = CAST(%(language{at})s AS regconfig) "
+        f"AND content_tsv @@ CAST(%(words{at})s AS tsquery) ORDER BY rank DESC, id LIMIT %(pool)s)"
         for table in filters.tables
         for at in range(languages)
     ]
     return (
         f"WITH pool AS MATERIALIZED (SELECT * FROM ({' UNION ALL '.join(found)}) found "
-        "ORDER BY rank DESC, id LIMIT :pool) "
-        f"SELECT id, kind, {_LENGTH}, ARRAY(SELECT ts_rank('{{1,1,1,1}}', content_tsv, word) "
-        "FROM unnest(CAST(:each AS tsquery[])) word) FROM pool"
+        "ORDER BY rank DESC, id LIMIT %(pool)s) "
+        "SELECT id::text, kind, size, ARRAY(SELECT ts_rank('{1,1,1,1}', content_tsv, word) "
+        "FROM unnest(CAST(%(each)s AS tsquery[])) word) FROM pool"
     )
 
 
 def find_matching(
     connection: Connection, project_id: UUID, filters: Filters, *, lexemes: Mapping[str, Sequence[str]], pool: int
-) -> dict[UUID, Match]:
+) -> Matching:
     """The ``pool`` memories that share most words with a question.
 
     ``lexemes``: the question's words by language, of which one is enough: a row is held against those of its own.
     """
     if not lexemes:
-        return {}
+        return Matching([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
     asked = sorted({word for words in lexemes.values() for word in words})
     bound: dict[str, Any] = {"project": project_id, "pool": pool} | filters.parameters
     bound["each"] = [_any_of([word]) for word in asked]
     for at, (language, words) in enumerate(lexemes.items()):
         bound |= {f"language{at}": language, f"words{at}": _any_of(words)}
-    rows = connection.execute(text(matching_query(filters, len(lexemes))), bound)
-    return {
-        id_: Match(Document(length, {w: _occurrences(r) for w, r in zip(asked, ranks, strict=True) if r}), kind)
-        for id_, kind, length, ranks in rows
-    }
+    rows = fetch(connection, matching_query(filters, len(lexemes)), bound, prepare=False)
+    ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(asked))
+    lengths = np.array([row[2] for row in rows], np.int64)
+    return Matching([row[0] for row in rows], [row[1] for row in rows], lengths, np.searchsorted(_BETWEEN, ranks))
 
-
-# Words of a tsvector: it writes its lexemes with their places, as in 'car':1,9 'start':4. To unnest it takes ten times
-# as long.
-_LENGTH = "length(content_tsv) + char_length(content_tsv::text) - char_length(replace(content_tsv::text, ',', ''))"
 
 # Postgres ranks a word that stands in n places, all of weight 1, with (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and
 # keeps at most 256 places. That is read back much sooner than the places, which a tsvector gives word by word only.
-_RANKS = [6 / math.pi**2 * total for total in accumulate((1 / n**2 for n in range(1, 257)), initial=0.0)]
-_BETWEEN = [(fewer + more) / 2 for fewer, more in pairwise(_RANKS)]
-
-
-def _occurrences(rank: float) -> int:
-    return bisect(_BETWEEN, rank)
+_RANKS = 6 / np.pi**2 * np.cumsum([0.0, *(1 / n**2 for n in range(1, 257))])
+_BETWEEN = (_RANKS[:-1] + _RANKS[1:]) / 2
 
 
 def _any_of(lexemes: Iterable[str]) -> str:

@@ -6,15 +6,18 @@ is why every expression here casts as the query does.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
+from weakref import WeakKeyDictionary
 
 from psycopg.errors import LockNotAvailable
 from sqlalchemy import Connection, Engine, text
 
+from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.schema import SCHEMA
 
 # Rows of a project from which on an index answers sooner than comparing each of them.
@@ -45,20 +48,38 @@ class Index:
 
 
 def find_indexes(connection: Connection, project_id: UUID, model: str, dimension: int) -> Mapping[str, Index]:
-    """Tables that have a complete index on such vectors and in which the project has ``INDEXED_FROM`` rows or more."""
-    indexes = {table: Index(table, model, dimension) for table in _TABLES}
-    names = {table: f'{SCHEMA}."{index.name}"' for table, index in indexes.items()}
-    bound = {"project": project_id, "enough": INDEXED_FROM} | names
-    return {table: indexes[table] for table in connection.execute(text(_INDEXED), bound).scalars()}
+    """Tables that have a complete index on such vectors and in which the project has ``INDEXED_FROM`` rows or more.
+
+    An index that another process made, or dropped, is noticed within ``_NOTICED_AFTER`` seconds.
+    """
+    indexes = (Index(table, model, dimension) for table in _TABLES)
+    ready = [index for index in indexes if index.name in _complete_indexes(connection)]
+    return {index.table: index for index in ready if _has_many(connection, project_id, index.table)}
 
 
-# Rows are counted, in an index and as far as needed, only where there is an index on vectors.
-_INDEXED = " UNION ALL ".join(
-    f"""SELECT '{table}' WHERE CASE WHEN (SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:{table}))
-        THEN (SELECT count(*) FROM (SELECT 1 FROM {SCHEMA}.{table} WHERE project_id = :project LIMIT :enough) few)
-        ELSE 0 END >= :enough"""
-    for table in _TABLES
-)
+_NOTICED_AFTER = 10.0
+_COMPLETE: WeakKeyDictionary[Engine, tuple[float, frozenset[str]]] = WeakKeyDictionary()
+
+
+def _complete_indexes(connection: Connection) -> frozenset[str]:
+    """Names of the complete indexes on vectors; most searches are spared the question."""
+    until, names = _COMPLETE.get(connection.engine, (0.0, frozenset()))
+    if time.monotonic() >= until:
+        query = """
+            SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+            WHERE a.amname = 'hnsw' AND i.indisvalid AND c.relnamespace = to_regnamespace(:schema)
+        """
+        names = frozenset(connection.execute(text(query), {"schema": SCHEMA}).scalars())
+        _COMPLETE[connection.engine] = (time.monotonic() + _NOTICED_AFTER, names)
+    return names
+
+
+def _has_many(connection: Connection, project_id: UUID, table: str) -> bool:
+    """Whether the project has ``INDEXED_FROM`` rows, counted in an index and no further."""
+    rows = f"SELECT 1 FROM {SCHEMA}.{table} WHERE project_id = %(project)s LIMIT %(enough)s"
+    bound = {"project": project_id, "enough": INDEXED_FROM}
+    ((count,),) = fetch(connection, f"SELECT count(*) FROM ({rows}) few", bound)
+    return int(count) >= INDEXED_FROM
 
 
 def _is_ready(connection: Connection, index: Index) -> bool:
@@ -96,6 +117,7 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
                 if _is_missing(connection, project_id, index) and _build(connection, index)
             ]
         finally:
+            _COMPLETE.pop(engine, None)
             connection.execute(text("RESET lock_timeout"))
             connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
 

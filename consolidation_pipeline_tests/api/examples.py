@@ -278,7 +278,7 @@ curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/playbook/notes
   right; `conflicts` lists rows for 409, `errors` places for 422. Unknown fields are refused. A body is at most
   `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
 - **Requests**: `X-Request-ID` is taken over or made, comes back and stands in the log with project and job. A key may
-  make `CONSOLIDATION_API_RATE` requests a second (100; `CONSOLIDATION_API_BURST`, 200, at once), then 429 with
+  make `CONSOLIDATION_API_RATE` requests a second (500; `CONSOLIDATION_API_BURST`, 1,000, at once), then 429 with
   `Retry-After`; counted per process.
 - **Runs** are asked for here and executed by the Dagster daemon, or by `consolidation run --pending`.
 

@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline.service.keys import ROLES, revoke_key
+from consolidation_pipeline.api import access
+from consolidation_pipeline.service.keys import LOCAL, ROLES, revoke_key
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
 from consolidation_pipeline_tests.service.dumps import checksums
@@ -116,13 +117,26 @@ def _without_ids(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "ID", text)
 
 
-def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(served: Served) -> None:
+def test_a_valid_key_is_remembered_for_a_second() -> None:
+    now = 100.0
+    recent = access.RecentKeys(lambda: now)
+    assert recent.keep("one", None) is None
+    assert recent.find("one") is None
+    assert recent.keep("one", LOCAL) == recent.find("one") == LOCAL
+    now += 1.0
+    assert recent.find("one") is None
+
+
+def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     client = served.client(None)
     key = served.key("reader", SLUG)
     for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer {key}"}, {"X-API-Key": key}):
         assert client.get(f"{API}/playbook/{SLUG}", headers=headers).status_code == 200
     revoke_key(served.pipeline.engine, f"reader of {SLUG}")
     del served.keys["reader", SLUG]
+    monkeypatch.setattr(access, "_VALID_SECONDS", 0.0)
     assert client.get(f"{API}/playbook/{SLUG}", headers={"X-API-Key": key}).status_code == 401
 
 

@@ -53,6 +53,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     home.mkdir()
     (home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr(app, "ENV_FILE", tmp_path / ".env")
 
     def run(*arguments: object) -> Answer:

@@ -53,9 +53,11 @@ def test_a_run_that_cannot_pay_for_its_vectors_fails_with_4(cli: Cli, write: Wri
     assert "projects configure p budget_tokens_per_run=.." in answer.err
 
 
-def outcome(status: str, *, failed: tuple[str, ...] = (), stopped: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+def outcome(
+    status: str, *, failed: tuple[str, ...] = (), stopped: tuple[tuple[str, str], ...] = (), **metrics: str
+) -> dict[str, Any]:
     stops = [{"purpose": purpose, "by": by, "reason": "why"} for purpose, by in stopped]
-    return {"status": status, "phases_failed": list(failed), "stopped": stops}
+    return {"status": status, "phases_failed": list(failed), "stopped": stops, "metrics": dict(metrics)}
 
 
 @pytest.mark.parametrize(
@@ -70,6 +72,7 @@ def outcome(status: str, *, failed: tuple[str, ...] = (), stopped: tuple[tuple[s
         (outcome("failed", stopped=(("pattern", "budget"),)), 1),
         (outcome("failed", failed=("clusters",)), 1),
         (outcome("cancelled"), 130),
+        (outcome("cancelled", cancelled_by="somebody"), 1),
     ],
 )
 def test_4_means_that_nothing_but_a_budget_was_in_the_way(run: dict[str, Any], code: int) -> None:

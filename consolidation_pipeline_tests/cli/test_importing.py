@@ -51,7 +51,7 @@ def test_a_row_whose_content_changed_is_refused(cli: Cli, write: Callable[..., P
     cli("import", write(GOOD), "--project", "p")
     answer = cli("import", write({**GOOD, "content": "Rotate the signing key every 30 days."}), "-p", "p", "--json")
     assert (answer.code, answer.json["added"]) == (1, 0)
-    assert "imported before with other content" in answer.json["bad_rows"][0]["reason"]
+    assert "stored before with other content" in answer.json["bad_rows"][0]["reason"]
 
 
 def test_the_type_of_rows_that_name_none_can_be_chosen(cli: Cli, write: Callable[..., Path]) -> None:

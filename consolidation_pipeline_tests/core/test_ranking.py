@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from itertools import permutations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.ranking import Document, bm25, reciprocal_rank_fusion, weighted_z_scores
+from consolidation_pipeline.core.ranking import bm25, reciprocal_rank_fusion, weighted_z_scores
 
 IDS = st.integers(0, 30)
 LEGS = st.lists(st.tuples(st.lists(IDS, unique=True), st.floats(0, 1)), max_size=4)
@@ -91,14 +92,22 @@ def test_what_cannot_be_ranked_is_refused() -> None:
 
 
 def test_rare_words_count_more_and_long_texts_less() -> None:
-    common, rare = {"retry": 1}, {"E1234": 1}
-    found = bm25(
-        {"a": Document(10, common), "b": Document(10, rare), "c": Document(40, common), "d": Document(10, {"retry": 3})}
-    )
-    assert found["b"] > found["d"] > found["a"] > found["c"] > 0
+    # Words: retry, E1234.
+    counts = np.array([[1, 0], [0, 1], [1, 0], [3, 0]])
+    common, rare, long, repeated = bm25(np.array([10, 10, 40, 10]), counts).tolist()
+    assert rare > repeated > common > long > 0
 
 
 def test_a_word_of_all_texts_still_counts_and_none_counts_nothing() -> None:
-    assert bm25({"a": Document(5, {"x": 1})})["a"] == pytest.approx(0.2876820724)
-    assert bm25({"a": Document(5, {}), "b": Document(0, {})}) == {"a": 0.0, "b": 0.0}
-    assert bm25({}) == {}
+    assert bm25(np.array([5]), np.array([[1]])).tolist() == pytest.approx([0.2876820724])
+    assert bm25(np.array([5, 0]), np.zeros((2, 1))).tolist() == [0.0, 0.0]
+    assert bm25(np.zeros(0), np.zeros((0, 3))).tolist() == []
+    assert bm25(np.zeros(2), np.zeros((2, 0))).tolist() == [0.0, 0.0]
+
+
+def test_the_order_of_texts_and_words_changes_no_score() -> None:
+    source = np.random.default_rng(1)
+    lengths, counts = source.integers(1, 90, 50), source.poisson(0.3, (50, 7))
+    texts, words = source.permutation(50), source.permutation(7)
+    turned = bm25(lengths[texts], counts[np.ix_(texts, words)])
+    assert turned == pytest.approx(bm25(lengths, counts)[texts], rel=1e-12)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from uuid import UUID
-
 import pytest
 
 from consolidation_pipeline.service.fusing import Legs, fuse
 
-A, B, C = (UUID(int=number) for number in (1, 2, 3))
+A, B, C = "1", "2", "3"
 
 
 @pytest.mark.parametrize("fusion", ["rrf", "zscore", "default"])

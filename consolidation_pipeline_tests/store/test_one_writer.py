@@ -244,6 +244,7 @@ class World:
             },
             "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
+            "fetch": {"query": "SELECT 1", "bound": {}},
             "find_key": {"key_hash": "hash"},
             "find_matching": {"filters": Filters(LEVELS), "lexemes": {"english": ["merged"]}, "pool": 9},
             "find_nearest": {"filters": Filters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import LEVELS
-from consolidation_pipeline.core.ranking import Document
 from consolidation_pipeline.store import search_indexes
+from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.schema import SCHEMA
@@ -62,7 +62,7 @@ def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -
     # Few rows as these are may be read without any index as fast; what is asked is whether one fits the query.
     connection.execute(text("SET LOCAL enable_seqscan = off"))
     connection.execute(text("SET LOCAL enable_sort = off"))
-    return "\n".join(connection.scalars(text(f"EXPLAIN {query}"), parameters))
+    return "\n".join(line for (line,) in fetch(connection, f"EXPLAIN {query}", parameters))
 
 
 def nearest(connection: Connection, project: Project, filters: Filters, *, indexed: bool) -> list[tuple[UUID, float]]:
@@ -171,13 +171,7 @@ def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, plant
             {"words": words},
         )
         lexemes = load_lexemes(connection, planted.id, "gizmo widgets sprocket")
-        (match,) = find_matching(connection, planted.id, RAW, lexemes=lexemes, pool=9).values()
-        length = connection.execute(
-            text(
-                f"SELECT sum(cardinality(positions)) FROM {SCHEMA}.task_memories, unnest(content_tsv) "
-                "WHERE external_id = '1' AND project_id = :project"
-            ),
-            {"project": planted.id},
-        ).scalar_one()
+        found = find_matching(connection, planted.id, RAW, lexemes=lexemes, pool=9)
         connection.rollback()
-    assert match.document == Document(length, {"gizmo": times, "widget": 1})
+    assert found.kinds == ["raw"]
+    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(words)], [[times, 0, 1]])
