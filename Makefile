@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 UV := $(VENV)/bin/uv
-JOBS ?= 2
+JOBS ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test life dev check clean
@@ -24,7 +24,7 @@ dev: $(VENV)/.installed ## open the Dagster UI on http://localhost:3000
 	@$(BIN)/consolidation dev
 
 test: $(VENV)/.installed ## run all tests
-	@$(BIN)/python -m pytest -n $(JOBS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 life: $(VENV)/.installed ## take 1,000 random sequences of steps through a project's life
 	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_life.py

@@ -38,7 +38,7 @@ def test_a_run_that_a_budget_stopped_ends_with_4_and_keeps_what_was_done(
     assert "budget_usd_per_run is 0 USD: 0 USD are spent or reserved" in line
     assert line.endswith("raise it with `consolidation projects configure p budget_usd_per_run=..`")
     cli("projects", "configure", "p", "budget_usd_per_run=1")
-    again = cli("run", "p", "--json")
+    again = cli("run", "p", "--phases", "patterns", "--json")
     assert (again.code, again.json["stopped"], again.json["metrics"]["patterns"]["patterns_created"]) == (0, [], 2)
     assert again.json["metrics"]["patterns"]["llm/calls"] == 2
 

@@ -19,7 +19,7 @@ def test_members_of_lists_each_group_in_order():
     assert members_of(np.array([-1, -1])) == members_of(np.empty(0, np.int64)) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from(["average", "complete", "components", "hdbscan"]), st.integers(0, 50), st.integers(0, 999))
 def test_permuting_the_rows_gives_the_same_groups(method, n, seed):
     x = clustered(n, 6, seed)
@@ -29,7 +29,7 @@ def test_permuting_the_rows_gives_the_same_groups(method, n, seed):
     assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(st.sampled_from(["average", "complete", "components"]), st.integers(2, 30), st.integers(0, 999))
 def test_ties_do_not_depend_on_the_position_of_rows(method, n, seed):
     rng = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from consolidation_pipeline_tests.service.life import Life
 from consolidation_pipeline_tests.service.running import Pipeline
 
-EXAMPLES = int(os.environ.get("CONSOLIDATION_LIFE_EXAMPLES", "15"))
+EXAMPLES = int(os.environ.get("CONSOLIDATION_LIFE_EXAMPLES", "10"))
 STEPS = 12
 
 

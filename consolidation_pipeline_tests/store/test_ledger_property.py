@@ -199,7 +199,7 @@ def _assert_ledger_tells_the_contents(connection: Connection) -> None:
 
 
 @settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(data=st.data())
 def test_undoing_the_end_of_any_history_restores_the_state_before_it_and_redoing_the_one_after(
