@@ -13,6 +13,7 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
+from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service import asking
 from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.rewriting import Duplicates, Rewrite, Rewriter, rewrites
@@ -33,6 +34,8 @@ from consolidation_pipeline.store.vectors_io import Vectors
 
 # Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
 BATCH = 1000
+# Times that a batch is planned: of those who change its memories meanwhile hardly one comes a third time.
+_ATTEMPTS = 3
 # Near-duplicates agree; the rest is what wording may hide (pipeline.md).
 CONFIDENCE = 0.95
 # In ``details``: the text is to be rewritten, but the model or the budget gave out; the next run asks again.
@@ -102,8 +105,9 @@ class PlannedMerge:
 
 @dataclass(frozen=True)
 class _Batch:
-    """What one transaction writes, and how many groups were left out of it."""
+    """What one transaction writes of some groups, and how many of them were left out of it."""
 
+    groups: Mapping[str, Sequence[UUID]]
     plans: Sequence[PlannedMerge]
     rows: Sequence[MergedMemory]
     skipped: int
@@ -116,19 +120,33 @@ def merge_clusters(run: ProjectRun) -> Merging:
     model or a budget that gives out keeps nothing from being merged: the next run asks for what was not rewritten.
 
     Raises:
-        ConflictError: a memory changed while it was being merged. BudgetExhaustedError: a merged text could not be
-        embedded any more. What was merged before either stays.
+        ConflictError: memories changed again and again while they were being merged. BudgetExhaustedError: a merged
+        text could not be embedded any more. What was merged before either stays.
     """
     rewriter = Rewriter(run) if rewrites(run) else None
     plans: list[PlannedMerge] = []
     skipped = 0
-    for batch in prefetch(_planned_batches(run, rewriter)):
-        with run.engine.begin() as connection:
-            write_merged(connection, run.author, batch.rows, now=run.now)
+    for planned in prefetch(_planned_batches(run, rewriter)):
+        batch = _write(run, planned, rewriter)
         plans += batch.plans
         skipped += batch.skipped
     done = _count(plans, skipped)
     return done if rewriter is None else replace(done, failed=rewriter.failed, stopped=rewriter.stopped)
+
+
+def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None) -> _Batch:
+    """Write a batch; it is planned anew where somebody changed one of its memories meanwhile, say by feedback."""
+    for attempt in range(_ATTEMPTS):
+        try:
+            with run.engine.begin() as connection:
+                write_merged(connection, run.author, batch.rows, now=run.now)
+        except ConflictError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            batch = _plan_batch(run, batch.groups, rewriter)
+        else:
+            return batch
+    raise AssertionError("unreachable: the last attempt returns or raises")
 
 
 def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:
@@ -151,16 +169,19 @@ def _planned_batches(run: ProjectRun, rewriter: Rewriter | None) -> Iterator[_Ba
         return
     with run.engine.connect() as connection:
         open_groups = load_open_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
-        dimension = load_dimension(connection, run.project.id, run.embedder.name) if open_groups else 0
     groups = list(open_groups.items())
     size = BATCH if rewriter is None else min(BATCH, asking.BATCH)
     for start in range(0, len(groups), size):
-        plans, skipped = plan_merges(run, dict(groups[start : start + size]))
-        if run.plan is not None:
-            plans = [plan for plan in plans if str(plan.id) in run.plan.merges]
-        if rewriter is not None:
-            plans = _rewrite(plans, rewriter)
-        yield _Batch(plans, _rows(run, plans, dimension), skipped)
+        yield _plan_batch(run, dict(groups[start : start + size]), rewriter)
+
+
+def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None) -> _Batch:
+    plans, skipped = plan_merges(run, groups)
+    if run.plan is not None:
+        plans = [plan for plan in plans if str(plan.id) in run.plan.merges]
+    if rewriter is not None:
+        plans = _rewrite(plans, rewriter)
+    return _Batch(groups, plans, _rows(run, plans), skipped)
 
 
 def _rewrite(plans: Sequence[PlannedMerge], rewriter: Rewriter) -> list[PlannedMerge]:
@@ -235,8 +256,9 @@ def _embed(run: ProjectRun, plans: Sequence[PlannedMerge], parents: Mapping[UUID
     return [next(embedded) if plan.verbatim is None else parents[plan.verbatim] for plan in plans]
 
 
-def _rows(run: ProjectRun, plans: Sequence[PlannedMerge], dimension: int) -> list[MergedMemory]:
+def _rows(run: ProjectRun, plans: Sequence[PlannedMerge]) -> list[MergedMemory]:
     with run.engine.connect() as connection:
+        dimension = load_dimension(connection, run.project.id, run.embedder.name)
         parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
     return [_row(run, *pair, parents) for pair in zip(plans, _embed(run, plans, parents), strict=True)]
 

@@ -18,6 +18,7 @@ from consolidation_pipeline.core.memories import memory_id, normalize_text
 from consolidation_pipeline.core.merging import split_sentences
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service import merging
+from consolidation_pipeline.service.remembering import give_feedback
 from consolidation_pipeline.store import invariants
 from consolidation_pipeline_tests.service.dumps import dump
 from consolidation_pipeline_tests.service.lessons import LESSONS, corpus, note
@@ -291,7 +292,25 @@ class MeddlingEmbedder(WordEmbedder):
         return super().embed(texts)
 
 
-def test_a_memory_that_changes_while_it_is_merged_is_a_conflict_and_nothing_of_its_batch_is_written(
+def test_feedback_on_a_memory_that_is_being_merged_is_kept_and_merged(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([note("a", "amber birch cedar"), note("b", "birch amber cedar")])
+    said: list[dict[str, Any]] = []
+
+    def say() -> None:
+        if not said:
+            id_ = memory_id(SLUG, "test", "b")
+            said.append(give_feedback(pipeline.engine, id_, helpful=True, changed_by="bot"))
+
+    with pipeline.open(embedder=WordEmbedder()) as run:
+        run_phases(run, list(STEPS)[:4])
+        run.embedder = MeddlingEmbedder(say)
+        assert merging.merge_clusters(run).created == 1
+    assert said
+    assert pipeline.value("SELECT importance FROM {s}.consolidated_memories") == said[0]["importance"]
+
+
+def test_a_memory_that_changes_again_and_again_is_a_conflict_and_nothing_of_its_batch_is_written(
     pipeline: Pipeline,
 ) -> None:
     pipeline.configure_new(**OPTIONS)
