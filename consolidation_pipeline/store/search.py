@@ -161,9 +161,10 @@ def find_nearest(
     used = {table: index for table, index in indexed.items() if table in filters.tables}
     if used:
         _prepare_scan(connection, limit)
-    rows = fetch(connection, nearest_query(filters, used), bound, prepare=False)
+    # Through an index the best plan depends on the project; to compare every row, the same is good for all.
+    rows = fetch(connection, nearest_query(filters, used), bound, prepare=False if used else None)
     if any(sum(held_in == table for _, _, held_in, _ in rows) < limit for table in used):
-        rows = fetch(connection, nearest_query(filters, {}), bound, prepare=False)
+        rows = fetch(connection, nearest_query(filters, {}), bound)
     return [Near(id_, min(1.0, cosine), kind) for id_, kind, _, cosine in rows if cosine >= floor][:limit]
 
 
