@@ -54,6 +54,7 @@ METHODS = ("llm", "heuristic", "hybrid")
 TIERS = ("merge", "suggest", "pattern")
 JOB_STATUSES = ("pending", "running", "completed", "failed", "cancelled")
 LIVE_JOB_STATUSES = ("pending", "running")
+SUGGESTION_STATUSES = ("pending", "validated", "rejected", "superseded", "expired")
 TRIGGER_TYPES = ("scheduled", "manual", "threshold")
 OPERATIONS = (
     "merge",
@@ -482,7 +483,7 @@ consolidation_suggestions = Table(
     _optional("result_memory_id", Uuid, "Merged memory made on approval."),
     _time("created_at", "When it was proposed."),
     _version(),
-    _one_of("status", ("pending", "validated", "rejected", "superseded", "expired")),
+    _one_of("status", SUGGESTION_STATUSES),
     CheckConstraint("cardinality(original_memory_ids) = cardinality(original_versions)", name="versions"),
     Index("consolidation_suggestions_project_id_idx", "project_id", "status"),
     comment="Proposed merges that wait for a person.",
