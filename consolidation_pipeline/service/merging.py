@@ -18,6 +18,7 @@ from consolidation_pipeline.service import asking
 from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.rewriting import Duplicates, Rewrite, Rewriter, rewrites
 from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.store.abstractions import APPROVED
 from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.knowledge import (
@@ -65,9 +66,9 @@ class PlannedMerge:
     """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet.
 
     ``held`` are the merged memories that the group has already: the first is extended, it takes in the others.
-    ``verbatim`` is a source whose text the merged text is, word for word. ``method``: heuristic for the lossless union,
-    llm for a rewritten text, hybrid for the union where the rewritten one was refused; ``is_pending``: it was not to be
-    had.
+    ``texts``: what the merged text is made of; ``verbatim`` is a source that says it word for word. ``method``:
+    heuristic for the lossless union, llm for a rewritten text, hybrid for the union where the rewritten one was
+    refused; ``is_pending``: it was not to be had.
     """
 
     id: UUID
@@ -78,6 +79,7 @@ class PlannedMerge:
     held: Sequence[Row[Any]]
     merged: Merged
     verbatim: UUID | None
+    texts: tuple[str, ...]
     method: str = "heuristic"
     is_pending: bool = False
 
@@ -89,8 +91,7 @@ class PlannedMerge:
     @property
     def duplicates(self) -> Duplicates:
         """What a model is shown of it."""
-        texts = dict.fromkeys(source.body for source in self.sources)
-        return Duplicates(tuple(texts), tuple(source.language for source in self.sources))
+        return Duplicates(tuple(dict.fromkeys(self.texts)), tuple(source.language for source in self.sources))
 
     @property
     def reason(self) -> str:
@@ -219,7 +220,7 @@ def plan_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[
         if len(chosen) < len(members):
             skipped += 1
         elif None in stand_in or len(stand_in) > 1 or _awaits_rewriting(run, [held[id_] for id_ in stand_in if id_]):
-            plans.append(_plan(run, key, chosen, _largest_first(held[id_] for id_ in stand_in if id_ is not None)))
+            plans.append(_plan(run, key, chosen, largest_first(held[id_] for id_ in stand_in if id_ is not None)))
     return plans, skipped
 
 
@@ -227,16 +228,22 @@ def _awaits_rewriting(run: ProjectRun, held: Sequence[Row[Any]]) -> bool:
     return rewrites(run) and any(_PENDING in row.details for row in held)
 
 
-def _largest_first(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
+def largest_first(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
     """Merged memories, the one with most sources first; ties: the smallest id."""
     return sorted(merged, key=lambda row: (-row.source_count, row.id))
 
 
 def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[Row[Any]]) -> PlannedMerge:
-    """``sources``: the representative first, then by id, as their texts are joined."""
+    """``sources``: the representative first, then by id, as their texts are joined.
+
+    Words that a person approved stand for the sources that the person saw, before what others add.
+    """
     new_id = consolidated_id(run.project.slug, "merged", [s.id for s in sources], ALGORITHM_VERSION)
-    bodies = {s.id: s.body for s in sources}
-    merged = merge_capped(bodies.values(), max_chars=run.options.merge_max_chars)
+    approved = [row for row in held if APPROVED in row.details]
+    told = {row.id for row in approved}
+    bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in told}
+    texts = (*(row.content for row in approved), *bodies.values())
+    merged = merge_capped(texts, max_chars=run.options.merge_max_chars)
     return PlannedMerge(
         id=held[0].id if held else new_id,
         cluster_key=key,
@@ -246,6 +253,7 @@ def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[R
         held=held,
         merged=merged,
         verbatim=next((id_ for id_, body in bodies.items() if body == merged.content), None),
+        texts=texts,
     )
 
 
@@ -297,10 +305,7 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
         "content": plan.merged.content,
         "memory_type": first.memory_type,
         "confidence_score": CONFIDENCE,
-        "details": {
-            **({"dropped": list(plan.merged.dropped)} if plan.merged.dropped else {}),
-            **({_PENDING: True} if plan.is_pending else {}),
-        },
+        "details": _details(plan),
         "tags": list(dict.fromkeys(tag for s in sources for tag in s.tags)),
         "consolidation_method": plan.method,
         "reuse_count": sum(s.reused_count for s in new) + sum(row.reuse_count for row in held),
@@ -314,4 +319,16 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
         "content_hash": content_hash(plan.merged.content),
         "normalized_hash": normalized_hash(plan.merged.content),
         "files": sorted({path for s in sources for path in s.files}),
+    }
+
+
+def _details(plan: PlannedMerge) -> dict[str, Any]:
+    """What did not fit, or was left out of words that a person approved; that there are such; what is still to do."""
+    approved = [row for row in plan.held if APPROVED in row.details]
+    before = [sentence for row in approved for sentence in row.details.get("dropped", [])]
+    dropped = list(dict.fromkeys([*before, *plan.merged.dropped]))
+    return {
+        **({"dropped": dropped} if dropped else {}),
+        **({APPROVED: True} if approved else {}),
+        **({_PENDING: True} if plan.is_pending else {}),
     }

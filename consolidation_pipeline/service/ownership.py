@@ -17,7 +17,7 @@ def find_project(engine: Engine, reference: str) -> Project:
 
 
 def find_owners(engine: Engine, ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
-    """The ids of the projects that rows belong to: memories of any kind, playbook entries, jobs, changes, groups.
+    """The ids of the projects that rows belong to: memories, playbook entries, suggestions, jobs, changes, groups.
 
     What is not there is left out.
     """

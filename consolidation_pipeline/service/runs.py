@@ -50,6 +50,7 @@ PHASES = (
     "patterns",
     "principles",
     "playbook_entries",
+    "consolidation_suggestions",
     "semantic_summaries",
     "procedural_profile",
     "decay_scores",

@@ -393,3 +393,23 @@ def find_unfounded_profiles(connection: Connection, project_id: UUID) -> list[st
         UNION SELECT min(id::text)::uuid FROM profiles GROUP BY owner HAVING count(*) > 1
     """
     return _ids(connection, project_id, query)
+
+
+def find_misheld_originals(connection: Connection, project_id: UUID) -> list[str]:
+    """Memories that two pending suggestions would merge."""
+    query = """
+        SELECT o.id, count(DISTINCT s.id) FROM {s}.consolidation_suggestions s, unnest(s.original_memory_ids) AS o(id)
+        WHERE s.project_id = :project AND s.status = 'pending' GROUP BY 1 HAVING count(DISTINCT s.id) > 1
+    """
+    return _ids(connection, project_id, query)
+
+
+def find_unfounded_approvals(connection: Connection, project_id: UUID) -> list[str]:
+    """Suggestions that name a merged memory which is none of the project's, or that were decided so and name none."""
+    query = """
+        SELECT s.id, s.result_memory_id FROM {s}.consolidation_suggestions s WHERE s.project_id = :project
+            AND (s.status = 'validated' OR s.result_memory_id IS NOT NULL)
+            AND NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories c WHERE c.id = s.result_memory_id
+                AND c.project_id = :project AND c.kind = 'merged' AND s.status = 'validated')
+    """
+    return _ids(connection, project_id, query)

@@ -84,12 +84,15 @@ def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Sour
     }
 
 
-def load_source_vectors(connection: Connection, ids: Sequence[UUID], dimension: int) -> dict[UUID, Vectors]:
-    """Plain vectors float32 (dimension,) of raw memories by id."""
+def load_source_vectors(
+    connection: Connection, ids: Sequence[UUID], dimension: int, *, model: str | None = None
+) -> dict[UUID, Vectors]:
+    """Plain vectors float32 (dimension,) of raw memories by id, of those alone that have one of ``model`` if given."""
     found, vectors = load_vectors(
         connection,
-        f"SELECT id, embedding FROM {SCHEMA}.task_memories WHERE id = ANY(%(ids)s)",
-        {"ids": list(ids)},
+        f"SELECT id, embedding FROM {SCHEMA}.task_memories WHERE id = ANY(%(ids)s) "
+        "AND (%(model)s::text IS NULL OR embedding_model = %(model)s)",
+        {"ids": list(ids), "model": model},
         dimension=dimension,
     )
     return dict(zip(to_uuids(found), vectors, strict=True))

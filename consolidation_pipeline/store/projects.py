@@ -16,6 +16,7 @@ from consolidation_pipeline.store.schema import (
     consolidated_memories,
     consolidation_changes,
     consolidation_jobs,
+    consolidation_suggestions,
     memory_neighbors,
     playbook_entries,
     projects,
@@ -88,13 +89,14 @@ def _as_id(text: str) -> UUID | None:
 
 
 def load_owners(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Row id -> id of its project, for memories of any kind, playbook entries, jobs, changes and groups of changes."""
+    """Row id -> id of its project, for memories of any kind, entries, suggestions, jobs, changes, groups."""
     parts = [
         select(column.label("id"), column.table.c.project_id).where(column.in_(ids))
         for column in (
             task_memories.c.id,
             consolidated_memories.c.id,
             playbook_entries.c.id,
+            consolidation_suggestions.c.id,
             consolidation_jobs.c.id,
             consolidation_changes.c.id,
             consolidation_changes.c.group_id,

@@ -476,7 +476,7 @@ consolidation_suggestions = Table(
     _column("original_versions", ARRAY(Integer), "Row versions the proposal saw, in the same order."),
     _optional("similarity", REAL, "Lowest cosine in the group."),
     _optional("rationale", Text, "Why it is proposed and what conflicts."),
-    _column("fingerprint", Text, "Hash of the originals and their versions.", unique=True),
+    _column("fingerprint", Text, "Hash of the originals and what they say: one question is asked once."),
     _optional("reviewed_by", Text, "Who decided."),
     _optional_time("reviewed_at", "When."),
     _optional("review_note", Text, "What they said."),
@@ -486,7 +486,31 @@ consolidation_suggestions = Table(
     _one_of("status", SUGGESTION_STATUSES),
     CheckConstraint("cardinality(original_memory_ids) = cardinality(original_versions)", name="versions"),
     Index("consolidation_suggestions_project_id_idx", "project_id", "status"),
+    Index(
+        "consolidation_suggestions_fingerprint_key",
+        "fingerprint",
+        unique=True,
+        postgresql_where=text("status <> 'superseded'"),
+    ),
     comment="Proposed merges that wait for a person.",
+)
+
+# A trigger keeps it (migration 0005), so that whatever makes a suggestion pending, a rollback too, meets the key.
+suggestion_originals = Table(
+    "suggestion_originals",
+    metadata,
+    _column("memory_id", Uuid, "Memory that a pending suggestion would merge."),
+    _project(),
+    _column(
+        "suggestion_id",
+        Uuid,
+        "The suggestion.",
+        ForeignKey(f"{SCHEMA}.consolidation_suggestions.id", ondelete="CASCADE"),
+    ),
+    PrimaryKeyConstraint("memory_id", deferrable=True, initially="DEFERRED"),
+    Index("suggestion_originals_suggestion_id_idx", "suggestion_id"),
+    Index("suggestion_originals_project_id_idx", "project_id"),
+    comment="What pending suggestions would merge: a memory is in one of them at most.",
 )
 
 consolidation_jobs = Table(

@@ -29,6 +29,7 @@ from consolidation_pipeline.service.profiles import Profiled, form_profiles
 from consolidation_pipeline.service.report import Report, write_report
 from consolidation_pipeline.service.rollback import Rollback, roll_back
 from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
+from consolidation_pipeline.service.suggestions import Proposed, propose_merges
 from consolidation_pipeline.service.summaries import Summarized, summarize_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
@@ -47,6 +48,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "patterns": form_patterns,
     "principles": form_principles,
     "playbook_entries": update_playbook,
+    "consolidation_suggestions": propose_merges,
     "semantic_summaries": summarize_memories,
     "procedural_profile": form_profiles,
     "decay_scores": score_relevance,
@@ -68,6 +70,7 @@ class Outcome:
     patterns: Formed
     principles: Formed
     playbook: Promoted
+    suggestions: Proposed
     summaries: Summarized
     profiles: Profiled
     decay: Decay

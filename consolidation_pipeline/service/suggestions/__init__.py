@@ -6,7 +6,9 @@ from consolidation_pipeline.service.suggestions.deciding import (
     approve_suggestion,
     decide_all,
     reject_suggestion,
+    withdraw_suggestion,
 )
+from consolidation_pipeline.service.suggestions.proposing import Proposed, propose_merges
 from consolidation_pipeline.service.suggestions.reading import (
     Disagreement,
     Original,
@@ -21,11 +23,14 @@ __all__ = [
     "Decided",
     "Disagreement",
     "Original",
+    "Proposed",
     "Suggestion",
     "SuggestionPage",
     "approve_suggestion",
     "decide_all",
     "get_suggestion",
     "list_suggestions",
+    "propose_merges",
     "reject_suggestion",
+    "withdraw_suggestion",
 ]

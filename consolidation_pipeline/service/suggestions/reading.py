@@ -142,10 +142,15 @@ def body_of(row: Row[Any]) -> str:
     return row.texts[0] if row.kind != "raw" else embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
 
 
+def join_parts(content: str, lessons_learned: str | None) -> str:
+    """What a merged memory says: content, and lessons where there are any, on a line of their own."""
+    return "\n".join(part.strip() for part in (content, lessons_learned) if part and part.strip())
+
+
 def _told(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
     seen = zip(row.original_memory_ids, row.original_versions, strict=True)
     originals = [_original(found[id_], version) for id_, version in seen if id_ in found]
-    proposed = "\n".join(filter(None, (row.suggested_content, row.suggested_lessons_learned)))
+    proposed = join_parts(row.suggested_content, row.suggested_lessons_learned)
     missing = missing_literals([original.content for original in originals], proposed)
     return Suggestion(
         id=row.id,

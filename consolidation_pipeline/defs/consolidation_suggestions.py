@@ -1,0 +1,65 @@
+"""Merges that a person decides on."""
+
+from typing import Any
+
+import dagster as dg
+
+from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.clusters import clusters
+from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
+from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.troubles import describe_troubles
+from consolidation_pipeline.service.suggestions import Proposed, propose_merges
+from consolidation_pipeline.store.invariants import find_misheld_originals, find_unfounded_approvals
+
+
+@dg.asset(
+    partitions_def=projects,
+    deps=[clusters],
+    group_name="knowledge",
+    kinds={"python", "postgres"},
+    owners=["team:memory"],
+    code_version="1",
+    metadata=table_metadata("consolidation_suggestions"),
+    op_tags=AFTER_PATTERNS,
+)
+def consolidation_suggestions(
+    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
+) -> dg.MaterializeResult[None]:
+    """Proposed merges that wait for a person: one text for each group that is not merged without asking."""
+    run = project_runs.open(context.partition_key)
+    with run.phase("consolidation_suggestions") as phase:
+        phase.metrics = _describe(propose_merges(run))
+    return dg.MaterializeResult(metadata=phase.metrics)
+
+
+def _describe(done: Proposed) -> dict[str, Any]:
+    return {
+        "groups_in": done.groups,
+        "groups_by_words": done.by_words,
+        "suggestions_created": done.created,
+        "suggestions_superseded": done.superseded,
+        "suggestions_waiting": done.waiting,
+        "groups_asked_before": done.asked_before,
+        "groups_skipped": done.skipped,
+        "groups_without_text": done.unasked,
+        "groups_failed": len(done.failures),
+        **describe_troubles(done.failures, done.stopped),
+    }
+
+
+one_pending_suggestion_per_memory = project_check(
+    "one_pending_suggestion_per_memory",
+    consolidation_suggestions,
+    find_misheld_originals,
+    description="A memory is an original of at most one suggestion that waits.",
+)
+
+every_approval_made_a_memory = project_check(
+    "every_approval_made_a_memory",
+    consolidation_suggestions,
+    find_unfounded_approvals,
+    description="An approved suggestion names the merged memory that it made, and that memory exists.",
+)
