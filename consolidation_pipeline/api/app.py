@@ -22,6 +22,7 @@ from consolidation_pipeline.api import (
     projects,
     remembering,
     searching,
+    suggestions,
 )
 from consolidation_pipeline.api.access import Authenticate, RecentKeys, check_exposure
 from consolidation_pipeline.api.limits import Limiter
@@ -48,6 +49,7 @@ ROUTERS = (
     ledger.router,
     projects.router,
     curating.router,
+    suggestions.router,
     remembering.router,
     searching.router,
     health.router,

@@ -32,6 +32,7 @@ from consolidation_pipeline.cli import (
     search,
     serve,
     setup,
+    suggestions,
 )
 from consolidation_pipeline.cli.errors import INTERRUPTED, report
 from consolidation_pipeline.errors import ConsolidationError
@@ -66,6 +67,7 @@ app.add_typer(projects.app, name="projects")
 app.add_typer(keys.app, name="keys")
 app.add_typer(relations.app, name="relations")
 app.add_typer(review.app, name="review")
+app.add_typer(suggestions.app, name="suggestions")
 
 
 @app.callback()

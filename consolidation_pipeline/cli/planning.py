@@ -66,7 +66,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         ),
         "cost": f"{'at most ' if costs.completion_calls else ''}{cost}, "
         f"{costs.embedding_tokens + costs.completion_tokens} tokens"
-        + (f", {costs.completion_calls} calls for merges and patterns" if costs.completion_calls else ""),
+        + (f", {costs.completion_calls} calls for merges, patterns and suggestions" if costs.completion_calls else ""),
         "to be embedded first": costs.memories_to_embed or None,
         "apply": f"consolidation run {plan.project}" + (f" --plan {out}" if out else ""),
     }

@@ -27,7 +27,7 @@ from consolidation_pipeline.core.profiles import LONG_WORDS, TIERS, Profile, fin
 from consolidation_pipeline.service.labelling import decided_pairs, label_pairs
 from consolidation_pipeline.service.nodes import Subject, centered, count_active, first_of_contents, load_graph_nodes
 from consolidation_pipeline.service.wording import Wording, grouping_vectors, word_memories
-from consolidation_pipeline.store.calibrations import Calibration, load_decisions
+from consolidation_pipeline.store.calibrations import Calibration, load_decided_texts, load_decisions
 from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.graph import Nodes
 from consolidation_pipeline.store.grouping import load_text_hashes
@@ -96,7 +96,8 @@ def _load(run: Subject, given: tuple[Nodes, Vectors] | None) -> _Material:
         nodes, plain = given or load_graph_nodes(connection, run, plain=True)
         texts = load_texts(connection, to_uuids(nodes.ids))
         kept = load_kept(connection, run)
-        decided = tuple(decided_pairs(load_decisions(connection, run.project.id), texts))
+        told = {**load_decided_texts(connection, run.project.id), **texts}
+        decided = tuple(decided_pairs(load_decisions(connection, run.project.id), told))
     return _Material(nodes, plain, kept, texts, decided)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from uuid import UUID
 
 import numpy as np
 
@@ -38,7 +39,7 @@ class Preview:
     """
 
     contents: Contents
-    unembedded: int
+    unembedded: Sequence[UUID]
     usage: Usage
     calibration: str | None
 
@@ -56,11 +57,11 @@ def preview_contents(run: ProjectRun) -> Preview:
         found = _find_neighbors(connection, run, nodes, x)
         apart = load_kept_apart(connection, run.project.id)
     contents = form_contents(run, nodes, x, found, apart=apart)
-    return Preview(contents, len(left_out), run.embedder.estimate(left_out), trigger)
+    return Preview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), trigger)
 
 
-def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, Sequence[str]]:
-    """All nodes that have a vector or get one for nothing, their plain vectors (n, d), and the texts left out."""
+def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:
+    """All nodes that have a vector or get one for nothing, their plain vectors (n, d), and the texts left out by id."""
     project, model = run.project.id, run.embedder.name
     nodes = graph.load_nodes(connection, project, None)
     dimension = graph.load_dimension(connection, project, model)
@@ -74,7 +75,7 @@ def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, Seq
         parts.append((missing, run.embedder.embed(list(texts.values()))))
     elif texts and dimension:
         parts.append(load_reusable(connection, project, model, dimension))
-    left_out = [texts[id_] for id_ in _missing(nodes.ids, parts).tolist()]
+    left_out = {id_: loaded[id_] for id_ in to_uuids(_missing(nodes.ids, parts))}
     found = np.concatenate([np.empty(0, dtype="S16"), *(ids for ids, _ in parts)])
     vectors = np.concatenate([part for _, part in parts]) if parts else np.empty((0, 0), np.float32)
     order = np.argsort(found)

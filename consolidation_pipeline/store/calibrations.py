@@ -113,6 +113,22 @@ def load_decisions(connection: Connection, project_id: UUID) -> list[tuple[list[
     return [(list(row.original_memory_ids), row.same) for row in rows]
 
 
+def load_decided_texts(connection: Connection, project_id: UUID) -> dict[UUID, str]:
+    """Texts, by id, of the merged memories that a person decided on and that say now what they said then."""
+    rows = connection.execute(
+        text(
+            f"SELECT DISTINCT c.id, c.content FROM {SCHEMA}.consolidation_suggestions s, "
+            "unnest(s.original_memory_ids, s.original_versions) AS o(id, version) "
+            f"JOIN {SCHEMA}.consolidated_memories c ON c.id = o.id AND (c.version = o.version OR NOT EXISTS ("
+            f"SELECT 1 FROM {SCHEMA}.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after > o.version "
+            "AND l.new_state ? 'content')) "
+            "WHERE s.project_id = :project AND s.status IN ('validated', 'rejected')"
+        ),
+        {"project": project_id},
+    )
+    return {row.id: row.content for row in rows}
+
+
 def find_disordered_thresholds(connection: Connection, project_id: UUID) -> list[str]:
     """Newest snapshots whose tiers are not in order, or not cosines."""
     tiers = ", ".join(f"(thresholds ->> '{name}')::float8" for name in ("t_merge", "t_suggest", "t_pattern"))

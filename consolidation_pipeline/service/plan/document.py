@@ -85,8 +85,8 @@ class PlannedArchive(_Part):
 
 
 class Costs(_Part):
-    """What a run would be billed for: embedding, and at most for merges and patterns; what follows from these, and
-    summaries, come on top.
+    """What a run would be billed for: embedding, and at most for merges, patterns and suggestions; what follows from
+    these, and summaries, come on top.
     """
 
     memories_to_embed: int

@@ -33,6 +33,8 @@ from consolidation_pipeline.service.plan.knowledge import foresee_knowledge
 from consolidation_pipeline.service.preview import Preview, preview_contents
 from consolidation_pipeline.service.rewriting import Duplicates, price_rewrites
 from consolidation_pipeline.service.runs import ProjectRun, preview_run
+from consolidation_pipeline.service.suggestions.groups import AlikeGroup, group_by_words, read_groups
+from consolidation_pipeline.service.suggestions.proposing import price_suggestions
 from consolidation_pipeline.service.units import Contents
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
@@ -55,6 +57,9 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
     seen = preview_contents(run)
     with run.engine.connect() as connection:
         groups = group_contents(connection, run, seen.contents)
+        by_words = group_by_words(connection, seen.unembedded, cross_type=run.options.cross_type)
+        asked = [*read_groups(_of_tier(groups.members, "suggest")), *by_words]
+        proposals = price_suggestions(connection, run, asked)
     merges = plan_all_merges(run, _open_groups(seen.contents, groups.members))
     foreseen = foresee_knowledge(run, _of_tier(groups.members, "pattern"), merges)
     archiving = plan_archiving(run, merges)
@@ -67,12 +72,12 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         calibration=seen.calibration,
         memories=len(seen.contents.nodes),
         merges=[_merge_group(merge, seen.contents) for merge in merges],
-        questions=_questions(run, groups.members),
+        questions=[*_questions(run, groups.members), *_questions_by_words(run, by_words)],
         knowledge=list(foreseen.items),
         archives=_archives(run, archiving, merges),
         held_back=archiving.held_back,
         pattern_groups=len({m.cluster_key for m in groups.members if m.tier == "pattern"}),
-        costs=_costs(seen, [*price_rewrites(run, _to_word(merges)), *foreseen.bills]),
+        costs=_costs(seen, [*price_rewrites(run, _to_word(merges)), *foreseen.bills, *proposals]),
     )
 
 
@@ -135,6 +140,25 @@ def _questions(run: ProjectRun, members: Iterable[Member]) -> list[Question]:
             texts={m.member_id: texts[m.member_id] for m in group if m.member_id in texts},
         )
         for key, group in groups.items()
+    ]
+
+
+def _questions_by_words(run: ProjectRun, groups: Sequence[AlikeGroup]) -> list[Question]:
+    texts = _load_texts(run, [id_ for group in groups for id_ in group.members])
+    return [
+        Question(
+            cluster_key=group.cluster_key,
+            members=list(group.members),
+            vetoes=[
+                {
+                    **dict(zip("ab", map(str, group.members), strict=False)),
+                    "similarity": group.similarity,
+                    "conflicts": list(group.reasons),
+                }
+            ],
+            texts={id_: texts[id_] for id_ in group.members},
+        )
+        for group in groups
     ]
 
 
@@ -204,7 +228,7 @@ def _to_word(merges: Iterable[PlannedMerge]) -> list[Duplicates]:
 def _costs(seen: Preview, bills: Sequence[Bill]) -> Costs:
     embedding = seen.usage.cost_usd
     return Costs(
-        memories_to_embed=seen.unembedded,
+        memories_to_embed=len(seen.unembedded),
         embedding_tokens=seen.usage.tokens,
         completion_calls=len(bills),
         completion_tokens=sum(bill.tokens for bill in bills),

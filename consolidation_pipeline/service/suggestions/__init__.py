@@ -5,7 +5,9 @@ from consolidation_pipeline.service.suggestions.deciding import (
     Decided,
     approve_suggestion,
     decide_all,
+    decide_each,
     reject_suggestion,
+    select_pending,
     withdraw_suggestion,
 )
 from consolidation_pipeline.service.suggestions.proposing import Proposed, propose_merges
@@ -28,9 +30,11 @@ __all__ = [
     "SuggestionPage",
     "approve_suggestion",
     "decide_all",
+    "decide_each",
     "get_suggestion",
     "list_suggestions",
     "propose_merges",
     "reject_suggestion",
+    "select_pending",
     "withdraw_suggestion",
 ]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.suggestions.approving import Approval, find_changed, prepare_approval, write_memory
-from consolidation_pipeline.service.suggestions.reading import Suggestion, get_suggestion
+from consolidation_pipeline.service.suggestions.reading import Suggestion, check_choice, get_suggestion
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import suggestions as store
 from consolidation_pipeline.store.engine import Connection, Engine, Row
@@ -107,16 +106,32 @@ def decide_all(
         NotFoundError: no such project. UsageError: no such verdict or memory type. EmbeddingError,
         BudgetExhaustedError: no more texts can be embedded; what was decided before stays.
     """
-    decide = _find_verdict(verdict, settings)
-    if type is not None and type not in MEMORY_TYPES:
-        raise UsageError(f"type {type!r} does not exist; a memory is of {', '.join(MEMORY_TYPES)}")
+    decide = partial(_find_verdict(verdict, settings), decided_by=decided_by)
+    return decide_each(
+        engine, select_pending(engine, slug, min_similarity=min_similarity, type=type, limit=limit), decide
+    )
+
+
+def select_pending(
+    engine: Engine, slug: str, *, min_similarity: float | None = None, type: str | None = None, limit: int | None = None
+) -> list[UUID]:
+    """The pending suggestions of a project that a rule names, the most similar first; None = whatever, all.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such memory type.
+    """
+    check_choice("pending", type)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        ids = store.list_pending_ids(connection, project.id, memory_type=type, least=min_similarity, limit=limit)
-    decided, refused = [], []
+        return store.list_pending_ids(connection, project.id, memory_type=type, least=min_similarity, limit=limit)
+
+
+def decide_each(engine: Engine, ids: Iterable[UUID], decide: Callable[[Engine, UUID], Decided]) -> Bulk:
+    """Approve or reject (``decide``) suggestions one by one: what stands in the way of one does not of the others."""
+    decided, refused = list[Decided](), list[tuple[UUID, str]]()
     for id_ in ids:
         try:
-            decided.append(decide(engine, id_, decided_by=decided_by))
+            decided.append(decide(engine, id_))
         except ConflictError as error:
             refused.append((id_, str(error)))
     return Bulk(decided, refused)

@@ -41,7 +41,7 @@ class AlikeGroup:
     @property
     def rationale(self) -> str:
         """Why it is proposed, and why to a person."""
-        alike = "" if self.similarity is None else f", similarity {self.similarity:.2f} or more"
+        alike = "" if self.similarity is None else f" (lowest similarity {self.similarity:.2f})"
         return f"{len(self.members)} memories may say the same{alike}; {'; '.join(self.reasons)}"
 
 

@@ -104,7 +104,7 @@ def list_suggestions(
     Raises:
         NotFoundError: no such project. UsageError: no such status or memory type.
     """
-    _check_choice(status, type)
+    check_choice(status, type)
     with engine.connect() as connection:
         project_id = None if slug is None else get_project(connection, slug).id
         total, rows = store.list_suggestions(
@@ -130,7 +130,8 @@ def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
     return _told(row, found)
 
 
-def _check_choice(status: str | None, memory_type: str | None) -> None:
+def check_choice(status: str | None, memory_type: str | None) -> None:
+    """Raises UsageError: there is no such status, or no such memory type."""
     if status is not None and status not in SUGGESTION_STATUSES:
         raise UsageError(f"status {status!r} does not exist; a suggestion is {', '.join(SUGGESTION_STATUSES)}")
     if memory_type is not None and memory_type not in MEMORY_TYPES:

@@ -1,0 +1,95 @@
+"""Proposed merges: what waits for a person, approved, rejected and withdrawn."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+
+from consolidation_pipeline.api.access import Admin
+from consolidation_pipeline.api.models.fields import Limit, Offset, Text, one_of
+from consolidation_pipeline.api.models.suggestions import (
+    Decided,
+    RejectRequest,
+    Status,
+    Suggestion,
+    SuggestionPage,
+    ValidateRequest,
+)
+from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.service import suggestions
+
+router = APIRouter(prefix="/api/v1", tags=["suggestions"])
+
+_Project = Annotated[
+    Text | None, Query(max_length=100, description="Of this project, by slug or id; else of all that the key is for.")
+]
+_Type = Annotated[str | None, Query(description="Of this memory type.", json_schema_extra=one_of(MEMORY_TYPES))]
+_Least = Annotated[float | None, Query(ge=0, le=1, description="At least so similar.")]
+
+
+@router.get("/suggestions", summary="Proposed merges", responses=declare(400, 404))
+def list_suggestions(
+    caller: Admin,
+    *,
+    project: _Project = None,
+    status: Annotated[Status, Query(description="pending = waits for a person.")] = "pending",
+    type: _Type = None,
+    min_similarity: _Least = None,
+    limit: Limit = 50,
+    offset: Offset = 0,
+) -> SuggestionPage:
+    """Suggestions with their originals and what these disagree in: of those that wait the most similar first."""
+    chosen = project or caller.principal.project
+    found = suggestions.list_suggestions(
+        caller.engine,
+        None if chosen is None else caller.project(chosen).slug,
+        status=status,
+        type=type,
+        min_similarity=min_similarity,
+        limit=limit,
+        offset=offset,
+    )
+    shown = [Suggestion.model_validate(one) for one in found.suggestions]
+    return SuggestionPage(total=found.total, limit=limit, offset=offset, suggestions=shown)
+
+
+@router.get("/suggestions/{id}", summary="A proposed merge", responses=declare(404))
+def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
+    """One suggestion with its originals and what these disagree in."""
+    caller.own([id], noun="suggestion")
+    return Suggestion.model_validate(suggestions.get_suggestion(caller.engine, id))
+
+
+@router.post("/suggestions/{id}/validate", summary="Approve a merge", responses=declare(400, 402, 404, 409, 502))
+def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> Decided:
+    """Merge the originals into one memory. 409: it was decided before, or an original has changed since."""
+    caller.own([id], noun="suggestion")
+    said = body or ValidateRequest()
+    done = suggestions.approve_suggestion(
+        caller.engine,
+        id,
+        content=said.content,
+        lessons_learned=said.lessons_learned,
+        note=said.note,
+        decided_by=caller.name,
+        settings=caller.settings,
+    )
+    return Decided.model_validate(done)
+
+
+@router.post("/suggestions/{id}/reject", summary="Reject a merge", responses=declare(404, 409))
+def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> Decided:
+    """Leave the originals as they are: not proposed again unless their group changes. 409: it was decided before."""
+    caller.own([id], noun="suggestion")
+    note = body.note if body else None
+    return Decided.model_validate(suggestions.reject_suggestion(caller.engine, id, note=note, decided_by=caller.name))
+
+
+@router.delete("/suggestions/{id}", summary="Withdraw a suggestion", responses=declare(404, 409))
+def withdraw(id: UUID, caller: Admin) -> Decided:
+    """Take it off the list without a word on whether it was right; it is expired. 409: it was decided before."""
+    caller.own([id], noun="suggestion")
+    return Decided.model_validate(suggestions.withdraw_suggestion(caller.engine, id, decided_by=caller.name))

@@ -1,0 +1,196 @@
+"""``consolidation suggestions``: list, show, approve, reject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+from uuid import UUID
+
+import typer
+
+from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, short
+from consolidation_pipeline.errors import ConflictError, UsageError
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.suggestions import Bulk, Decided, Suggestion
+    from consolidation_pipeline.store.engine import Engine
+
+app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges.")
+
+Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="As `suggestions list` shows them.")]
+Project = Annotated[str | None, typer.Option(help="All of this project that the rule names, in place of ids.")]
+Least = Annotated[float | None, typer.Option(min=0, max=1, help="Rule: at least so similar.")]
+Type = Annotated[str | None, typer.Option(help="Rule: of this memory type.")]
+Most = Annotated[int | None, typer.Option(min=1, help="Rule: at most so many, the most similar.")]
+Note = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
+
+_TEXT_WIDTH = 110
+
+
+@app.command(name="list")
+def list_(
+    project: Annotated[str | None, typer.Argument(metavar="[PROJECT]", help="The project; none = all.")] = None,
+    status: Annotated[str, typer.Option(help="pending, validated, rejected, superseded or expired.")] = "pending",
+    type: Annotated[str | None, typer.Option(help="Of this memory type.")] = None,
+    min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least so similar.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show the merges that wait for your word, the most similar first."""
+    from consolidation_pipeline.service.suggestions import list_suggestions
+
+    engine, _ = open_store()
+    found = list_suggestions(engine, project, status=status, type=type, min_similarity=min_similarity, limit=limit)
+    if as_json:
+        print_json({"total": found.total, "suggestions": found.suggestions})
+        return
+    out = console()
+    where = project or "all projects"
+    out.print(f"{where}: {found.total} {status}" if found.total else f"{where}: no suggestion is {status}")
+    for suggestion in found.suggestions:
+        out.print("\n".join(_summary(suggestion)), soft_wrap=True)
+    if found.suggestions and status == "pending":
+        note("consolidation suggestions show ID | approve ID... | reject ID...")
+
+
+@app.command()
+def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion.")], as_json: JsonFlag = False) -> None:
+    """Show a proposed merge: the originals in full, what they disagree in, and the text proposed."""
+    from consolidation_pipeline.service.suggestions import get_suggestion
+
+    engine, _ = open_store()
+    found = get_suggestion(engine, id)
+    if as_json:
+        print_json(vars(found))
+        return
+    console().print("\n".join(_details(found)), soft_wrap=True)
+
+
+@app.command()
+def approve(
+    ids: Ids = None,
+    *,
+    project: Project = None,
+    min_similarity: Least = None,
+    type: Type = None,
+    limit: Most = None,
+    content: Annotated[str | None, typer.Option(help="Your words in place of the content proposed.")] = None,
+    lessons: Annotated[str | None, typer.Option(help="Your words in place of the lessons proposed.")] = None,
+    note: Note = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Merge the originals of suggestions, by ids or by rule, each in a transaction of its own.
+
+    `approve --project shop --min-similarity 0.93 --type warning` approves all that the rule names.
+    """
+    from consolidation_pipeline.service.suggestions import approve_suggestion
+
+    if (content is not None or lessons is not None) and len(ids or ()) != 1:
+        raise UsageError("--content and --lessons are the words for one suggestion: give its id")
+    engine, settings = open_store()
+    rule = _Rule(project, min_similarity, type, limit)
+    decide = partial(approve_suggestion, content=content, lessons_learned=lessons, note=note, settings=settings)
+    return _decide(engine, ids, rule, decide, as_json=as_json)
+
+
+@app.command()
+def reject(
+    ids: Ids = None,
+    *,
+    project: Project = None,
+    min_similarity: Least = None,
+    type: Type = None,
+    limit: Most = None,
+    note: Note = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Leave the originals of suggestions as they are, by ids or by rule: not proposed again unless a group changes."""
+    from consolidation_pipeline.service.suggestions import reject_suggestion
+
+    engine, _ = open_store()
+    rule = _Rule(project, min_similarity, type, limit)
+    return _decide(engine, ids, rule, partial(reject_suggestion, note=note), as_json=as_json)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """What is decided on in place of ids."""
+
+    project: str | None
+    min_similarity: float | None
+    type: str | None
+    limit: int | None
+
+    @property
+    def names_any(self) -> bool:
+        """Whether it says more than a project: nobody means to decide on all of one by leaving something out."""
+        return (self.min_similarity, self.type, self.limit) != (None, None, None)
+
+
+def _decide(
+    engine: Engine, ids: list[UUID] | None, rule: _Rule, decide: Callable[..., Decided], *, as_json: bool
+) -> int:
+    from consolidation_pipeline.service.suggestions import decide_each, select_pending
+
+    if bool(ids) == (rule.project is not None) or (ids and rule.names_any):
+        raise UsageError("give the ids of suggestions, or --project with a rule, and not both")
+    if rule.project is not None:
+        if not rule.names_any:
+            raise UsageError("a rule is needed beside --project: --min-similarity, --type or --limit")
+        least, kind, most = rule.min_similarity, rule.type, rule.limit
+        ids = select_pending(engine, rule.project, min_similarity=least, type=kind, limit=most)
+    done = decide_each(engine, ids or [], partial(decide, decided_by=who()))
+    if as_json:
+        refused = [{"id": id_, "message": why} for id_, why in done.refused]
+        print_json({"decided": [vars(one) for one in done.decided], "refused": refused})
+    else:
+        print("\n".join(_told(done)))
+    return ConflictError.exit_code if done.refused else 0
+
+
+def _told(done: Bulk) -> Iterator[str]:
+    if not done.decided and not done.refused:
+        yield "no suggestion that waits is named by the rule"
+    for one in done.decided:
+        made = f", merged as {one.memory_id}" if one.memory_id else ""
+        what = "approved" if one.status == "validated" else one.status
+        yield f"suggestion {one.suggestion_id} {what}{made}; undo: consolidation rollback {one.group_id}"
+    yield from (f"not decided: {why}" for _, why in done.refused)
+
+
+def _summary(suggestion: Suggestion) -> Iterator[str]:
+    alike = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
+    yield f"\n{suggestion.id} ({suggestion.memory_type}{alike})"
+    yield from (f"  - {short(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
+    yield from (f"  differ in {line}" for line in _differences(suggestion))
+    yield f"  = {short(suggestion.content, 2 * _TEXT_WIDTH)}"
+
+
+def _details(suggestion: Suggestion) -> Iterator[str]:
+    alike = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
+    yield f"{suggestion.id} of {suggestion.project}: {suggestion.status} ({suggestion.memory_type}{alike})"
+    yield f"{suggestion.rationale}"
+    for original in suggestion.originals:
+        changed = "" if original.is_current else ", changed since"
+        yield f"\n- {original.id} ({original.kind}, {original.learned_at:%Y-%m-%d}{changed})"
+        yield from (f"  {line}" for line in original.content.splitlines())
+    yield ""
+    yield from (f"differ in {line}" for line in _differences(suggestion))
+    yield "\n= proposed"
+    yield from (f"  {line}" for line in suggestion.content.splitlines())
+    yield from (f"  {line}" for line in (suggestion.lessons_learned or "").splitlines())
+    yield from [f"  keywords: {', '.join(suggestion.keywords)}"] if suggestion.keywords else []
+    yield from [f"  leaves out: {', '.join(suggestion.left_out)}"] if suggestion.left_out else []
+    if suggestion.reviewed_by:
+        said = f": {suggestion.review_note}" if suggestion.review_note else ""
+        yield f"\n{suggestion.status} by {suggestion.reviewed_by}{said}"
+    yield from [f"undo: consolidation rollback {suggestion.group_id}"] if suggestion.group_id else []
+
+
+def _differences(suggestion: Suggestion) -> list[str]:
+    sides = ((found.kind, found.a, found.b) for found in suggestion.conflicts)
+    named = ((kind, *(", ".join(item.text for item in side) for side in (a, b))) for kind, a, b in sides)
+    return list(dict.fromkeys(f"{kind}: {a} / {b}" for kind, a, b in named))
