@@ -27,7 +27,7 @@ def trim_words(text: str, most: int) -> str:
     if len(stripped) <= most:
         return stripped
     head = stripped[: max(most, 1)]
-    if stripped[len(head)].isspace():
+    if stripped[len(head)].isspace() or head[-1].isspace():
         return head.rstrip()
     whole = head.rsplit(maxsplit=1)
     return whole[0].rstrip() if len(whole) > 1 else head.rstrip()

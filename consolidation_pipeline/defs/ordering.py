@@ -3,7 +3,9 @@
 So they need no dependency that would skip the later one when the earlier one fails.
 """
 
-# Summaries need nothing but memories and vectors; merging and patterns come first, and have the budget first.
+# Suggestions need the groups and what was merged of them; patterns come first, and have the budget first.
 AFTER_PATTERNS = {"dagster/priority": "-1"}
+# Summaries need nothing but memories and vectors.
+AFTER_SUGGESTIONS = {"dagster/priority": "-2"}
 # What was made by the run is scored by the run.
-AFTER_SUMMARIES = {"dagster/priority": "-2"}
+AFTER_SUMMARIES = {"dagster/priority": "-3"}

@@ -6,7 +6,7 @@ import dagster as dg
 
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
-from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
+from consolidation_pipeline.defs.ordering import AFTER_SUGGESTIONS
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
@@ -23,7 +23,7 @@ from consolidation_pipeline.store.invariants import find_unfounded_profiles
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("consolidated_memories"),
-    op_tags=AFTER_PATTERNS,
+    op_tags=AFTER_SUGGESTIONS,
 )
 def procedural_profile(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

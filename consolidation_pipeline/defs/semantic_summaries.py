@@ -8,7 +8,7 @@ from consolidation_pipeline.core.compression import TARGET_RATIO
 from consolidation_pipeline.defs.checks import project_check
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
-from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
+from consolidation_pipeline.defs.ordering import AFTER_SUGGESTIONS
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.troubles import describe_troubles
@@ -24,7 +24,7 @@ from consolidation_pipeline.store.invariants import find_misplaced_episodes
     owners=["team:memory"],
     code_version="1",
     metadata=table_metadata("consolidated_memories"),
-    op_tags=AFTER_PATTERNS,
+    op_tags=AFTER_SUGGESTIONS,
 )
 def semantic_summaries(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

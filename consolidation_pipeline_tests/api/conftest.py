@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.service.keys import create_key
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import connect_engine, with_driver
+from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.suggestions import NewSuggestion, append_suggestions
 from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT
 from consolidation_pipeline_tests.conftest import TEMPLATE, _database
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline
@@ -62,6 +65,30 @@ class Served:
 def row(at: int, text: str) -> dict[str, Any]:
     """A memory as an import takes it."""
     return {"id": f"n{at}", "content": text, "created_at": RECENT}
+
+
+def suggest(served: Served, count: int) -> list[str]:
+    """Ids of that many suggestions for ``notes``, the most similar first, each for two memories that are added."""
+    told = [f"The proxy closes idle connections after {30 + at} seconds." for at in range(2 * count)]
+    served.pipeline.add([{**row(at, text), "id": f"alike{at}"} for at, text in enumerate(told)], SLUG)
+    query = "SELECT id, version FROM {s}.task_memories WHERE external_id LIKE 'alike%' ORDER BY external_id"
+    rows = served.pipeline.rows(query)
+    new = [
+        NewSuggestion(
+            cluster_key="4e1c",
+            originals=[tuple(row) for row in rows[2 * at : 2 * at + 2]],
+            fingerprint=f"fingerprint {at}",
+            content=f"The proxy closes idle connections after half a minute ({at}).",
+            lessons_learned=None,
+            keywords=["proxy"],
+            similarity=0.95 - at / 100,
+            rationale="2 memories may say the same (lowest similarity 0.95); number: 30 s / 31 s",
+        )
+        for at in range(count)
+    ]
+    author = Author(served.pipeline.project().id, None, "test")
+    with served.pipeline.engine.begin() as connection:
+        return list(map(str, append_suggestions(connection, author, new, now=datetime.now(UTC))))
 
 
 def _serve(url: str, folder: Path) -> Pipeline:

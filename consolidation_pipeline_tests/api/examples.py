@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served, suggest
 from consolidation_pipeline_tests.service.running import SLUG
 
 LONGEST_TEXT = 150
@@ -40,6 +40,7 @@ class Example:
 
 
 CONSOLIDATION = f"{API}/consolidation"
+SUGGESTIONS = f"{API}/suggestions"
 
 EXAMPLES = [
     Example(
@@ -172,6 +173,25 @@ EXAMPLES = [
         f"{API}/review/dismiss",
         {"ids": ["{entry}"], "reason": "Not how we work any more"},
     ),
+    Example("Suggestions", "Merges that wait for a person", "GET", SUGGESTIONS, query=f"?project={SLUG}&limit=1"),
+    Example("Suggestions", "A merge that waits", "GET", f"{SUGGESTIONS}/{{id}}", path="{suggestion}"),
+    Example(
+        "Suggestions",
+        "Approve a merge",
+        "POST",
+        f"{SUGGESTIONS}/{{id}}/validate",
+        {"content": "What both of them say, in a person's words.", "note": "The newer one holds"},
+        path="{suggestion}",
+    ),
+    Example(
+        "Suggestions",
+        "Reject a merge",
+        "POST",
+        f"{SUGGESTIONS}/{{id}}/reject",
+        {"note": "Two different things"},
+        path="{rejected}",
+    ),
+    Example("Suggestions", "Withdraw a suggestion", "DELETE", f"{SUGGESTIONS}/{{id}}", path="{withdrawn}"),
     Example("Plan, look, undo", "What a run would do", "POST", f"{CONSOLIDATION}/plan", {"project_id": FOREIGN}),
     Example(
         "Plan, look, undo",
@@ -215,7 +235,7 @@ class Answered:
 
 
 def prepare(served: Served) -> dict[str, str]:
-    """What the examples begin with: a job that ran, memories, and an entry that waits for a person."""
+    """What the examples begin with: a job that ran, memories, and what waits for a person."""
     served.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category, confidence) "
         "SELECT id, 'Batch the requests of the search client.', 'h', 'review', 'performance', 0.82 "
@@ -228,7 +248,16 @@ def prepare(served: Served) -> dict[str, str]:
         of=served.pipeline.project().id,
     )
     merged = served.pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
-    return {"merged": str(merged), "job": str(served.job_id), "pinned": pinned, "memory": str(others[0].id)}
+    suggestion, rejected, withdrawn = suggest(served, 3)
+    return {
+        "merged": str(merged),
+        "job": str(served.job_id),
+        "pinned": pinned,
+        "memory": str(others[0].id),
+        "suggestion": suggestion,
+        "rejected": rejected,
+        "withdrawn": withdrawn,
+    }
 
 
 def answer_all(served: Served, examples: Sequence[Example] = EXAMPLES) -> list[Answered]:

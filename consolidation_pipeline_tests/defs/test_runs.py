@@ -114,6 +114,8 @@ def test_materializations_carry_numbers_under_stable_names(
     summarized = {"memories_in", "due", "summaries_created", "chunks", "chunks_failed", "waiting"}
     assert summarized | {"compression_ratio", "compression_target"} <= names["semantic_summaries"]
     assert {"summaries_in", "profiles_created", "profiles_updated"} <= names["procedural_profile"]
+    proposed = {"groups_in", "suggestions_created", "suggestions_waiting", "groups_without_text", "groups_skipped"}
+    assert proposed <= names["consolidation_suggestions"]
     told = {"candidates_in", "entries_promoted", "entries_proposed", "entries_reinforced", "entries_waiting"}
     assert told <= names["playbook_entries"]
     assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]

@@ -40,6 +40,8 @@ def answering(request: Request) -> dict[str, Any]:
     asked = request.body["response_format"]["json_schema"]["name"]
     if asked == "MergeReply":
         return shorter(request)
+    if asked == "SuggestionReply":
+        return {**shorter(request), "lessons_learned": "", "keywords": []}
     return finding(0.9)(request) if asked in ("PatternReply", "PrincipleReply") else telling(request)
 
 
@@ -62,6 +64,7 @@ def test_a_thousand_memories_take_one_call_per_new_group_and_none_the_second_tim
     assert 0 < calls["MergeReply"] <= merge_groups
     assert calls["PatternReply"] == new_patterns == done.patterns.groups > 5
     assert calls["PrincipleReply"] == done.principles.groups
+    assert calls["SuggestionReply"] == done.suggestions.created > 5
     # 50 chunks of 20, reduced in 3 and in 1; then one profile of one summary.
     assert (calls["SummaryReply"], calls["ProfileReply"]) == (54, 1)
     assert all(blocks(request) for request in provider.requests)

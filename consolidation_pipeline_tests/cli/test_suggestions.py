@@ -1,0 +1,94 @@
+"""`suggestions list`, `show`, `approve` and `reject`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.service.by_hand import archive_by_hand
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.suggestions import NewSuggestion, append_suggestions
+from consolidation_pipeline_tests.cli.conftest import Cli
+
+
+@pytest.fixture
+def waiting(consolidated: dict[str, Any], engine: Engine) -> list[str]:
+    """Two suggestions of the project `notes`, for two memories each, the more similar first."""
+    del consolidated
+    with engine.begin() as connection:
+        project = get_project(connection, "notes")
+        query = "SELECT id FROM consolidation.task_memories WHERE NOT is_consolidated ORDER BY id LIMIT 4"
+        ids: list[UUID] = list(connection.scalars(text(query)))
+        new = [
+            NewSuggestion("key", [(id_, 1) for id_ in pair], f"f{at}", f"Text {at}.", "Look.", ["k"], similar, "alike")
+            for at, (pair, similar) in enumerate(((ids[:2], 0.97), (ids[2:], 0.91)))
+        ]
+        made = append_suggestions(connection, Author(project.id, None, "test"), new, now=datetime.now(UTC))
+    return list(map(str, made))
+
+
+def test_what_waits_is_listed_and_shown_with_its_originals(cli: Cli, waiting: list[str]) -> None:
+    listed = cli("suggestions", "list", "notes")
+    assert listed.code == 0
+    assert "notes: 2 pending" in listed.out
+    assert listed.out.index(waiting[0]) < listed.out.index(waiting[1])
+    assert "= Text 0." in listed.out
+    assert "approve ID..." in listed.err
+    answer = cli("suggestions", "list", "--min-similarity", "0.95", "--json").json
+    assert answer["total"] == 1
+    assert answer["suggestions"][0]["id"] == waiting[0]
+    assert len(answer["suggestions"][0]["originals"]) == 2
+    shown = cli("suggestions", "show", waiting[1])
+    assert "pending" in shown.out
+    assert "similarity 0.91" in shown.out
+    assert "Look." in shown.out
+    assert cli("suggestions", "show", waiting[1], "--json").json["content"] == "Text 1."
+    assert "no suggestion is rejected" in cli("suggestions", "list", "notes", "--status", "rejected").out
+
+
+def test_a_decision_is_told_with_its_undo_and_a_second_one_is_a_conflict(cli: Cli, waiting: list[str]) -> None:
+    done = cli("suggestions", "approve", waiting[0], "--content", "My words.", "--note", "fine", "--json").json
+    (decided,) = done["decided"]
+    assert (decided["status"], done["refused"]) == ("validated", [])
+    again = cli("suggestions", "reject", waiting[0])
+    assert again.code == 3
+    assert "not decided: suggestion" in again.out
+    assert "approved by cli" in again.out
+    shown = cli("suggestions", "show", waiting[0])
+    assert f"undo: consolidation rollback {decided['group_id']}" in shown.out
+    assert cli("rollback", decided["group_id"]).code == 0
+    rejected = cli("suggestions", "reject", *waiting)
+    assert (rejected.code, rejected.out.count("rejected; undo: consolidation rollback")) == (0, 2)
+
+
+def test_a_rule_decides_on_all_that_it_names(cli: Cli, engine: Engine, waiting: list[str]) -> None:
+    original = cli("suggestions", "show", waiting[0], "--json").json["originals"][0]["id"]
+    archive_by_hand(engine, [UUID(original)], changed_by="test")
+    answer = cli("suggestions", "approve", "--project", "notes", "--min-similarity", "0.9", "--json")
+    assert answer.code == 3
+    assert [one["suggestion_id"] for one in answer.json["decided"]] == waiting[1:]
+    assert [one["id"] for one in answer.json["refused"]] == waiting[:1]
+    none = cli("suggestions", "reject", "--project", "notes", "--limit", "5")
+    assert (none.code, none.out) == (0, "no suggestion that waits is named by the rule\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "ids of suggestions, or --project"),
+        (("--project", "notes"), "a rule is needed"),
+        (("--min-similarity", "0.9"), "ids of suggestions, or --project"),
+        (("--project", "notes", "--limit", "1", "--content", "x"), "words for one suggestion"),
+        (("00000000-0000-0000-0000-000000000001", "--type", "warning"), "and not both"),
+    ],
+)
+def test_what_is_decided_on_must_be_said(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
+    answer = cli("suggestions", "approve", *arguments)
+    assert answer.code == 2
+    assert said in answer.err

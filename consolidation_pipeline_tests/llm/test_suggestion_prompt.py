@@ -1,0 +1,55 @@
+"""What a model is asked about a merge that a person decides on, and what becomes of its reply."""
+
+from consolidation_pipeline.llm.prompts.suggestion import (
+    Asked,
+    SuggestionReply,
+    find_inventions,
+    suggestion_prompt,
+    word_reply,
+)
+
+ORIGINALS = (
+    Asked("Uploads stop after 30 seconds.", "Send keepalives.", "english"),
+    Asked("Uploads stop after 60 seconds at the gateway.", None, "english"),
+)
+
+
+def reply(content: str, lessons: str = "", keywords: tuple[str, ...] = ()) -> SuggestionReply:
+    return SuggestionReply(content=content, lessons_learned=lessons, keywords=list(keywords))
+
+
+def test_lessons_are_shown_as_such_and_none_is_no_text() -> None:
+    prompt = suggestion_prompt(ORIGINALS)
+    assert prompt.sources == (
+        "Uploads stop after 30 seconds.\n\nLessons learned: Send keepalives.",
+        "Uploads stop after 60 seconds at the gateway.",
+    )
+    assert "at most 45 characters" in prompt.task
+    assert "at most 16 characters" in prompt.task
+
+
+def test_a_reply_is_trimmed_to_the_longest_original() -> None:
+    long = "Uploads stop after 30 seconds, or after 60 seconds at the gateway, says another."
+    worded = word_reply(reply(long, "Send keepalives all the time."), ORIGINALS)
+    assert worded.content == "Uploads stop after 30 seconds, or after 60"
+    assert worded.lessons_learned == "Send keepalives"
+
+
+def test_lessons_that_no_original_has_may_be_as_long_as_the_longest_content() -> None:
+    worded = word_reply(reply("Short.", "x" * 100), ORIGINALS[1:])
+    assert worded.lessons_learned == "x" * 45
+
+
+def test_keywords_are_few_short_and_told_once() -> None:
+    worded = word_reply(reply("A.", "  ", ("a", " a ", "", "b" * 99, *map(str, range(20)))), ORIGINALS)
+    assert worded.lessons_learned is None
+    assert worded.keywords[:2] == ("a", "b" * 60)
+    assert len(worded.keywords) == 10
+
+
+def test_what_stands_in_no_memory_is_refused_in_content_lessons_and_keywords() -> None:
+    prompt = suggestion_prompt(ORIGINALS)
+    assert find_inventions(prompt, reply("Uploads stop after 30 seconds or 60 seconds.")) == []
+    for invented in (reply("45 seconds"), reply("Yes.", "45 seconds"), reply("Yes.", "", ("v2.1.0",))):
+        assert len(find_inventions(prompt, invented)) == 1
+    assert find_inventions(prompt, reply(" ")) == ["it says nothing: write the content"]
