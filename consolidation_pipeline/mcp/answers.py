@@ -177,7 +177,9 @@ class PlanAnswer(Answer):
     knowledge: list[PlannedKnowledge]
     archives: list[PlannedArchive]
     archives_held_back: bool = Field(description="A run would not archive these unasked: they are too many at once.")
-    cost_usd: float | None = Field(description="At most, for merges, patterns and suggestions; null: the price is unknown.")
+    cost_usd: float | None = Field(
+        description="At most, for merges, patterns, suggestions; null: the price is unknown."
+    )
     tokens: int = Field(description="At most, embedding and completions.")
     model_calls: int
 

@@ -152,6 +152,35 @@ def test_the_graph_of_an_older_schema_is_forgotten_and_nothing_else(engine: Engi
     assert (held.version, held.options, held.report) == (1, {}, {})
 
 
+def test_suggestions_that_overlap_before_the_rule_leave_the_oldest_pending(engine: Engine) -> None:
+    suggestion = f"""
+        INSERT INTO {SCHEMA}.consolidation_suggestions
+            (project_id, group_id, suggested_content, original_memory_ids, original_versions, fingerprint, created_at)
+        SELECT id, 'g', 'x', CAST(:ids AS uuid[]), ARRAY[1, 1], :name, now() + :later * interval '1 second'
+        FROM {SCHEMA}.projects
+    """
+    a, b, c = (uuid.uuid4() for _ in range(3))
+    downgrade(engine, "0004")
+    with engine.begin() as connection:
+        plant_project(connection)
+        for later, ids in enumerate(([a, b], [b, c])):
+            connection.execute(text(suggestion), {"ids": ids, "name": str(later), "later": later})
+    upgrade(engine)
+    with engine.begin() as connection:
+        query = f"SELECT status FROM {SCHEMA}.consolidation_suggestions ORDER BY created_at"
+        assert list(connection.scalars(text(query))) == ["pending", "superseded"]
+        held = connection.scalars(text(f"SELECT memory_id FROM {SCHEMA}.suggestion_originals")).all()
+        assert set(held) == {a, b}
+        # One question, superseded and asked again, which the older key does not allow.
+        superseded = f"UPDATE {SCHEMA}.consolidation_suggestions SET status = 'superseded' WHERE fingerprint = '0'"
+        connection.execute(text(superseded))
+        connection.execute(text(suggestion), {"ids": [a, b], "name": "0", "later": 9})
+    downgrade(engine, "0004")
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert sorted(connection.scalars(text(query))) == ["pending", "superseded", "superseded"]
+
+
 def test_deleting_a_project_by_cascade_works_again_after_a_downgrade(engine: Engine) -> None:
     with engine.begin() as connection:
         _plant_garden(connection)

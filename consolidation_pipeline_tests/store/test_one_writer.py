@@ -60,6 +60,7 @@ from consolidation_pipeline.store.relations import NewRelation, append_relations
 from consolidation_pipeline.store.reviewing import lock_reviewed
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
 from consolidation_pipeline.store.search import Filters
+from consolidation_pipeline.store.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
     MODEL,
@@ -164,6 +165,9 @@ class World:
         self.raw = plant_memories(connection, self.project, [new_memory(key, files=("a.py",)) for key in "abcdefgh"])
         vectors = np.stack([unit_vector(n) for n in range(8)])
         save_embeddings(connection, "task_memories", to_ids(self.raw), vectors, MODEL)
+        spare = plant_memories(connection, self.project, [new_memory(key) for key in "yz"])
+        proposed = [self.suggestion(spare), self.suggestion([uuid4()])]  # the second names what is gone
+        suggested = append_suggestions(connection, author(self.project), proposed, now=NOW)[0]
         planted = self.relation(self.raw[3], self.raw[4])
         append_relations(connection, author(self.project), [planted], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
@@ -186,6 +190,9 @@ class World:
             "depth": 3,
             "ids": self.raw,
             "memory_id": self.raw[0],
+            "memory_type": None,
+            "least": None,
+            "suggestion_id": suggested,
             "root": self.raw[0],
             "version": 1,
             "as_of": NOW,
@@ -230,6 +237,7 @@ class World:
             "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
             "append_job": {"project_id": plant_project(connection, "other").id},
             "append_neighbors": {"found": [pair]},
+            "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
             "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
@@ -241,6 +249,10 @@ class World:
             "decide_relations": {
                 "relations": list(load_relations(connection, [planted.id]).values()),
                 "status": "confirmed",
+            },
+            "decide_suggestion": {
+                "suggestion": lock_suggestion(connection, suggested),
+                "decision": {"status": "rejected"},
             },
             "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
@@ -291,6 +303,10 @@ class World:
     def relation(self, a: UUID, b: UUID) -> NewRelation:
         """A relation between two memories, ready to be written."""
         return NewRelation(uuid4(), a, b, describe(CONTRADICTS, 0.1), 0.1, "candidate")
+
+    def suggestion(self, originals: list[UUID]) -> NewSuggestion:
+        """A suggestion to merge these memories, ready to be written."""
+        return NewSuggestion("key", [(id_, 1) for id_ in originals], str(uuid4()), "Text.", None, [], 0.9, "alike")
 
     def pattern(self, sources: list[UUID]) -> DerivedMemory:
         """A pattern of these memories, ready to be written."""
