@@ -92,6 +92,7 @@ PARTS: dict[str, dict[str, str]] = {
     "- write patterns": {"consolidation_pipeline.service.abstracting": "write_derived"},
     "principles": {},
     "playbook_entries": {},
+    "consolidation_suggestions": {},
     "semantic_summaries": {},
     "procedural_profile": {},
     "decay_scores": {},

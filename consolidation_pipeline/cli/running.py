@@ -210,6 +210,7 @@ def run_table(run: dict[str, Any]) -> Any:
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _learned(run["metrics"]),
             "playbook": _promoted(run["metrics"].get("playbook_entries", {})),
+            "suggestions": _suggestions(run),
             "summaries": _summaries(run),
             "archived": archived(run),
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
@@ -238,6 +239,13 @@ def _promoted(done: Mapping[str, Any]) -> str | None:
     """What a run did to the playbook; None where it did nothing."""
     counts = {what: done.get(f"entries_{what}", 0) for what in ("promoted", "proposed", "reinforced", "updated")}
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or None
+
+
+def _suggestions(run: Mapping[str, Any]) -> str | None:
+    """How many merges a run proposed and how many wait for a person; None where none does."""
+    done = run["metrics"].get("consolidation_suggestions", {})
+    made, waiting = done.get("suggestions_created", 0), done.get("suggestions_waiting", 0)
+    return f"{made} created, {waiting} wait: consolidation suggestions list {run['project']}" if waiting else None
 
 
 def _summaries(run: Mapping[str, Any]) -> str | None:

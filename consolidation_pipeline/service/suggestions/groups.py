@@ -21,6 +21,9 @@ from consolidation_pipeline.store.memories import TEXT_COLUMNS, list_unembedded
 from consolidation_pipeline.store.suggestions import load_originals
 from consolidation_pipeline.store.vectors_io import to_uuids
 
+# Every text is compared with every other: 10,000 take 2 seconds, ten times as many would take minutes.
+MOST_BY_WORDS = 10_000
+
 _LESSONS = TEXT_COLUMNS.index("lessons_learned")
 _BY_WORDS = "alike in their words; not compared by meaning, for they have no vectors yet"
 
@@ -81,8 +84,12 @@ def read_groups(clusters: Mapping[str, Sequence[Member]]) -> list[AlikeGroup]:
 
 
 def group_by_words(connection: Connection, ids: Sequence[UUID], *, cross_type: bool) -> list[AlikeGroup]:
-    """Groups of the active ones of these raw memories in which every two have a TF-IDF cosine of ``T_TERMS``."""
-    rows = [row for _, row in sorted(load_originals(connection, ids).items()) if row.is_active]
+    """Groups of the active ones of these raw memories in which every two have a TF-IDF cosine of ``T_TERMS``.
+
+    Of more than ``MOST_BY_WORDS`` the first by id are compared: vectors are on their way.
+    """
+    chosen = sorted(ids)[:MOST_BY_WORDS]
+    rows = [row for _, row in sorted(load_originals(connection, chosen).items()) if row.is_active]
     if len(rows) < 2:
         return []
     pairs = join_terms([_parts(row) for row in rows])
