@@ -66,7 +66,7 @@ class PlannedMerge:
     """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet.
 
     ``held`` are the merged memories that the group has already: the first is extended, it takes in the others.
-    ``texts``: what the merged text is made of; ``verbatim`` is a source that says it word for word. ``method``:
+    ``texts``: what the merged text is made of, by id; ``verbatim`` is a source that says it word for word. ``method``:
     heuristic for the lossless union, llm for a rewritten text, hybrid for the union where the rewritten one was
     refused; ``is_pending``: it was not to be had.
     """
@@ -242,8 +242,8 @@ def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[R
     approved = [row for row in held if APPROVED in row.details]
     told = {row.id for row in approved}
     bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in told}
-    texts = (*(row.content for row in approved), *bodies.values())
-    merged = merge_capped(texts, max_chars=run.options.merge_max_chars)
+    words = [row.content for row in approved]
+    merged = merge_capped([*words, *bodies.values()], max_chars=run.options.merge_max_chars)
     return PlannedMerge(
         id=held[0].id if held else new_id,
         cluster_key=key,
@@ -253,7 +253,7 @@ def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[R
         held=held,
         merged=merged,
         verbatim=next((id_ for id_, body in bodies.items() if body == merged.content), None),
-        texts=texts,
+        texts=(*words, *(bodies[id_] for id_ in sorted(bodies))),
     )
 
 
