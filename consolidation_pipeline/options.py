@@ -134,8 +134,8 @@ class ConsolidationOptions(BaseModel):
 
     llm_model: str | None = Field(
         None,
-        description="litellm model for patterns, principles, summaries, profiles, rewrites and suggestions; none = no "
-        "model, and no suggestions.",
+        description="litellm model for patterns, principles, summaries, profiles, rewrites and suggestions; none = "
+        "extractive, and no suggestions.",
     )
     embedding_model: str = Field("local", min_length=1, description="`local` or a litellm embedding model.")
     budget_usd_per_run: float = Field(1.0, ge=0, description="Most a run may spend, US dollars.")
