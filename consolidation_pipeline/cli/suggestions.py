@@ -90,8 +90,8 @@ def approve(
 
     if (content is not None or lessons is not None) and len(ids or ()) != 1:
         raise UsageError("--content and --lessons are the words for one suggestion: give its id")
+    rule = _choose(ids, _Rule(project, min_similarity, type, limit))
     engine, settings = open_store()
-    rule = _Rule(project, min_similarity, type, limit)
     decide = partial(approve_suggestion, content=content, lessons_learned=lessons, note=note, settings=settings)
     return _decide(engine, ids, rule, decide, as_json=as_json)
 
@@ -110,8 +110,8 @@ def reject(
     """Leave the originals of suggestions as they are, by ids or by rule: not proposed again unless a group changes."""
     from consolidation_pipeline.service.suggestions import reject_suggestion
 
+    rule = _choose(ids, _Rule(project, min_similarity, type, limit))
     engine, _ = open_store()
-    rule = _Rule(project, min_similarity, type, limit)
     return _decide(engine, ids, rule, partial(reject_suggestion, note=note), as_json=as_json)
 
 
@@ -130,16 +130,21 @@ class _Rule:
         return (self.min_similarity, self.type, self.limit) != (None, None, None)
 
 
+def _choose(ids: list[UUID] | None, rule: _Rule) -> _Rule:
+    """The rule, where it is clear what is to be decided on. Raises UsageError."""
+    if bool(ids) == (rule.project is not None) or (ids and rule.names_any):
+        raise UsageError("give the ids of suggestions, or --project with a rule, and not both")
+    if rule.project is not None and not rule.names_any:
+        raise UsageError("a rule is needed beside --project: --min-similarity, --type or --limit")
+    return rule
+
+
 def _decide(
     engine: Engine, ids: list[UUID] | None, rule: _Rule, decide: Callable[..., Decided], *, as_json: bool
 ) -> int:
     from consolidation_pipeline.service.suggestions import decide_each, select_pending
 
-    if bool(ids) == (rule.project is not None) or (ids and rule.names_any):
-        raise UsageError("give the ids of suggestions, or --project with a rule, and not both")
     if rule.project is not None:
-        if not rule.names_any:
-            raise UsageError("a rule is needed beside --project: --min-similarity, --type or --limit")
         least, kind, most = rule.min_similarity, rule.type, rule.limit
         ids = select_pending(engine, rule.project, min_similarity=least, type=kind, limit=most)
     done = decide_each(engine, ids or [], partial(decide, decided_by=who()))

@@ -88,7 +88,7 @@ def test_a_rule_decides_on_all_that_it_names(cli: Cli, engine: Engine, waiting: 
         (("00000000-0000-0000-0000-000000000001", "--type", "warning"), "and not both"),
     ],
 )
-def test_what_is_decided_on_must_be_said(cli: Cli, arguments: tuple[str, ...], said: str) -> None:
-    answer = cli("suggestions", "approve", *arguments)
+def test_what_is_decided_on_must_be_said(command: Cli, arguments: tuple[str, ...], said: str) -> None:
+    answer = command("suggestions", "approve", *arguments)
     assert answer.code == 2
     assert said in answer.err

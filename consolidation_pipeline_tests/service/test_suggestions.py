@@ -80,8 +80,9 @@ class Desk:
 
 
 @pytest.fixture
-def desk(pipeline: Pipeline) -> Desk:
-    return Desk(pipeline)
+def desk(shared: Pipeline) -> Desk:
+    shared.clear()
+    return Desk(shared)
 
 
 # --- approving -----------------------------------------------------------------------------------------------------
@@ -138,9 +139,8 @@ def test_merged_originals_are_united_never_nested(desk: Desk) -> None:
     assert knowledge(desk.pipeline)["task_memories"] == before["task_memories"]
 
 
-def test_words_that_a_person_approved_stand_when_the_memory_grows(pipeline: Pipeline) -> None:
-    desk = Desk(pipeline)
-    lesson = LESSONS[0]
+def test_words_that_a_person_approved_stand_when_the_memory_grows(desk: Desk) -> None:
+    pipeline, lesson = desk.pipeline, LESSONS[0]
     pipeline.add([note("a", lesson), note("b", f"Note to self: {lesson}")])
     ids = [row.id for row in pipeline.rows("SELECT id FROM {s}.task_memories WHERE external_id IN ('a', 'b')")]
     done = desk.approve(desk.suggest(ids), content="Migrations come before the deployment.", lessons_learned="")
