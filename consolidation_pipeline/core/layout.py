@@ -41,18 +41,21 @@ def plane(x: NDArray[np.floating]) -> NDArray[np.float32]:
     return points
 
 
-def map_svg(points: ArrayLike, labels: ArrayLike, *, width: int = 640, height: int = 400) -> str:
+def map_svg(
+    points: ArrayLike, labels: ArrayLike, *, width: int = 640, height: int = 400, total: int | None = None
+) -> str:
     """A self-contained SVG picture of ``points`` (n, 2): groups in colour, lone points (label -1) small and grey.
 
     At most ``MOST_POINTS`` evenly spaced rows are drawn; the caption says how many of how many, and how many groups.
     Colours repeat after ``len(PALETTE)`` groups. Both axes have the same scale. ``width`` and ``height`` in pixels.
+    ``total``: of how many memories the points are a sample, where they are one.
     ValueError: shapes that do not fit each other, or points that are not finite.
     """
     spots, groups = _checked(points, labels)
     drawn = min(len(spots), MOST_POINTS)
     shown = np.arange(drawn) * len(spots) // max(1, drawn)
     placed = _placed(spots[shown], width, height - _CAPTION_HEIGHT)
-    caption = _caption(drawn, groups)
+    caption = _caption(drawn, groups, total or len(spots))
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
@@ -120,9 +123,9 @@ def _dots(placed: NDArray[np.float64], groups: NDArray[np.int64]) -> list[str]:
     return lines
 
 
-def _caption(shown: int, groups: NDArray[np.int64]) -> str:
+def _caption(shown: int, groups: NDArray[np.int64], total: int) -> str:
     grouped = groups[groups >= 0]
     return (
-        f"{shown:,} of {len(groups):,} memories shown; "
+        f"{shown:,} of {total:,} memories shown; "
         f"{len(np.unique(grouped)):,} groups in colour, {len(groups) - len(grouped):,} alone in grey"
     )

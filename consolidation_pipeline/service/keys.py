@@ -132,6 +132,17 @@ def authenticate(engine: Engine, secret: str) -> Principal | None:
         row = keys.find_key(connection, hashed)
     if row is None or not hmac.compare_digest(row.key_hash, hashed):
         return None
+    return _note_use(engine, row)
+
+
+def recognize(engine: Engine, key_id: UUID) -> Principal | None:
+    """Who has this key, of which somebody proved before that it is theirs; None: it was revoked. Notes the use."""
+    with engine.connect() as connection:
+        row = keys.get_key(connection, key_id)
+    return None if row is None else _note_use(engine, row)
+
+
+def _note_use(engine: Engine, row: Row[Any]) -> Principal:
     if row.last_used_at is None or datetime.now(UTC) - row.last_used_at > _TOUCHED_EVERY:
         with engine.begin() as connection:
             keys.touch_key(connection, row.id)

@@ -81,7 +81,7 @@ def is_undoing(connection: Connection, seq: int) -> bool:
 
 
 # Undoing an undoing redoes: a change is undone when the chain of changes that undo it is of odd length.
-_UNDONE = f"""(
+UNDONE = f"""(
     WITH RECURSIVE fate AS (
         SELECT r.id FROM {_CHANGES} r WHERE r.reverts_change_id = c.id
         UNION ALL
@@ -218,7 +218,7 @@ def list_groups(
         text(
             "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, "
             "count(*) AS changes, max(c.changed_at) AS changed_at, min(c.reason) AS reason, "
-            f"max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and({_UNDONE}) AS rolled_back "
+            f"max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and({UNDONE}) AS rolled_back "
             f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC "
             "LIMIT :limit OFFSET :offset"
         ),

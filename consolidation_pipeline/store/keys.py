@@ -32,6 +32,12 @@ def find_key(connection: Connection, key_hash: str) -> Row[Any] | None:
     return connection.execute(query).one_or_none()
 
 
+def get_key(connection: Connection, key_id: UUID) -> Row[Any] | None:
+    """The key with this id, unless it was revoked."""
+    query = _keys().where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
+    return connection.execute(query).one_or_none()
+
+
 def _keys() -> Select[Any]:
     return select(api_keys, projects.c.slug).outerjoin(projects, projects.c.id == api_keys.c.project_id)
 

@@ -262,6 +262,7 @@ class World:
             "find_nearest": {"filters": Filters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},
             "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
             "is_undoing": {"seq": 1},
+            "get_key": {"key_id": uuid4()},
             "load_lexemes": {"query": "merged"},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
