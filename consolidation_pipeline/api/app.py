@@ -1,4 +1,4 @@
-"""The HTTP application: everything under /api/v1, OpenAPI at /docs, health and metrics beside it."""
+"""The HTTP application: everything under /api/v1, OpenAPI at /docs; pages for people, health and metrics beside it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,13 @@ from consolidation_pipeline.api import (
 from consolidation_pipeline.api.access import Authenticate, RecentKeys, check_exposure
 from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.metrics import Metrics
+from consolidation_pipeline.api.pages import history, review, signing_in
+from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
 from consolidation_pipeline.api.tracing import Tracing
 from consolidation_pipeline.mcp.http import build_mcp_app
 from consolidation_pipeline.service import keys
+from consolidation_pipeline.service.sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import CONNECTIONS, Engine
 
@@ -55,6 +58,7 @@ ROUTERS = (
     health.router,
     metrics.router,
 )
+PAGES = (signing_in.router, review.router, project_pages.router, history.router)
 
 _DESCRIPTION = """
 Consolidation of agents' memories: plan it, run it, look at what changed, undo it; search what was learned.
@@ -87,11 +91,12 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
     app.state.plans = BoundedSemaphore(_PLANS)
     app.state.metrics = Metrics()
+    app.state.sessions = Sessions(load_secret(settings.data_dir))
     mcp = build_mcp_app(engine, settings, authenticate, limit=app.state.limiter.take, plans=app.state.plans)
     app.state.running = (mcp.run,)
     # A route and not a mount: that would redirect /mcp to /mcp/.
     app.router.routes.append(Route("/mcp", endpoint=mcp, include_in_schema=False))
-    for router in ROUTERS:
+    for router in (*ROUTERS, *PAGES):
         app.include_router(router)
     handle_errors(app)
     app.add_middleware(Tracing, metrics=app.state.metrics, max_body=settings.api_max_body)

@@ -154,7 +154,7 @@ def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[
 class Chosen:
     """What a reader narrows the ledger down to; None = everything. ``since`` is included, ``until`` is not.
 
-    ``before``: changes older than the one with this seq.
+    ``before``: changes older than the one with this seq. ``ids``: just these changes.
     """
 
     operation: str | None = None
@@ -162,6 +162,8 @@ class Chosen:
     since: datetime | None = None
     until: datetime | None = None
     before: int | None = None
+    group_id: UUID | None = None
+    ids: Sequence[UUID] | None = None
 
 
 _EVERYTHING = Chosen()
@@ -170,7 +172,9 @@ _CHOSEN = (
     "AND (CAST(:job_id AS uuid) IS NULL OR c.job_id = :job_id) "
     "AND (CAST(:since AS timestamptz) IS NULL OR c.changed_at >= :since) "
     "AND (CAST(:until AS timestamptz) IS NULL OR c.changed_at < :until) "
-    "AND (CAST(:before AS bigint) IS NULL OR c.seq < :before)"
+    "AND (CAST(:before AS bigint) IS NULL OR c.seq < :before) "
+    "AND (CAST(:group_id AS uuid) IS NULL OR c.group_id = :group_id) "
+    "AND (CAST(:ids AS uuid[]) IS NULL OR c.id = ANY(CAST(:ids AS uuid[])))"
 )
 
 

@@ -72,12 +72,17 @@ STATUS_WORDS = {
 
 def count(number: int, noun: str) -> str:
     """``1 memory``, ``2,000 memories``."""
-    return f"{number:,} {noun if number == 1 else PLURALS.get(noun, noun + 's')}"
+    return f"{number:,} {plural(number, noun)}"
 
 
 def plural(number: int, noun: str) -> str:
     """``memory`` or ``memories``."""
-    return noun if number == 1 else PLURALS.get(noun, noun + "s")
+    return noun if number == 1 else plural_of(noun)
+
+
+def plural_of(noun: str) -> str:
+    """``memories``."""
+    return PLURALS.get(noun, noun + "s")
 
 
 def day(when: datetime | None) -> str:
@@ -129,7 +134,9 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {function.__name__: function for function in (day, moment, percent, person, spaced, brief, plural)}
+    made.filters |= {
+        function.__name__: function for function in (day, moment, percent, person, spaced, brief, plural, plural_of)
+    }
     made.globals |= {"count": count, "query": query}
     made.globals |= {
         "kind_words": KIND_WORDS,

@@ -80,7 +80,9 @@ class PageRoute(APIRoute):
 
 def show_error(request: Request, status: int, message: str, **more: object) -> Response:
     """A page that says what is wrong. ``more``: what the template ``error.html`` shows beside it."""
-    return render(request, "error.html", status=status, title=_TITLES.get(status, _TITLES[400]), message=message, **more)
+    return render(
+        request, "error.html", status=status, title=_TITLES.get(status, _TITLES[400]), message=message, **more
+    )
 
 
 def _turn_down(request: Request, error: Refused) -> Response:

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline.api.access import Authenticate
+from consolidation_pipeline.api.pages.fields import back_to
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.pages.routing import PageRoute
 from consolidation_pipeline.api.pages.visiting import COOKIE, Filled, check_host, find_token, is_open, sessions_of
@@ -41,7 +42,7 @@ def _show(request: Request, back: str, *, status: int = 200, message: str = "") 
         "login.html",
         status=status,
         message=message,
-        next=_inside(back),
+        next=back_to(back),
         form_token=sessions_of(request).form_token(token),
     )
 
@@ -54,10 +55,12 @@ def log_in(request: Request, form: Filled) -> Response:
     principal = authenticate(request.app.state.engine, form.get("key", "").strip())
     back = form.get("next", "")
     if principal is None:
-        message = "This key is not valid, or it was revoked. Keys begin with cnsl_ and are shown once, when they are made."
+        message = (
+            "This key is not valid, or it was revoked. Keys begin with cnsl_ and are shown once, when they are made."
+        )
         return _show(request, back, status=401, message=message)
     request.state.new_session = sessions_of(request).begin(principal.key_id)
-    return RedirectResponse(_inside(back) or _START, 303)
+    return RedirectResponse(back_to(back, default=_START), 303)
 
 
 @router.post("/logout")
@@ -67,11 +70,6 @@ def log_out(request: Request, form: Filled) -> Response:
     response = RedirectResponse("/login", 303)
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
     return response
-
-
-def _inside(path: str) -> str:
-    """The path, if it is one of this site's: ``//elsewhere`` and ``/\\elsewhere`` are not."""
-    return path if path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable() else ""
 
 
 @router.get("/static/{name}")

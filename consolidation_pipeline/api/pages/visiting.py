@@ -21,7 +21,7 @@ from consolidation_pipeline.service.keys import LOCAL, Principal
 from consolidation_pipeline.service.sessions import LASTS_SECONDS, Sessions
 
 COOKIE = "consolidation_session"
-FORM_TOKEN = "form_token"  # the name of a field, no secret  # noqa: S105
+FORM_TOKEN = "form_token"  # the name of a field, no secret
 _STALE = "this form is from a page that is too old, or from another site: go back, reload the page and try again"
 _MOST_FIELDS = 50
 
@@ -117,7 +117,9 @@ def visiting(role: str) -> Callable[..., Visitor]:
         visitor = Visitor(principal, request, token)
         request.state.visitor = visitor
         if not principal.may(role):
-            raise Refused(403, f"this needs a key of the role {role}; yours is for the role {principal.role}: you can look")
+            raise Refused(
+                403, f"this needs a key of the role {role}; yours is for the role {principal.role}: you can look"
+            )
         return visitor
 
     return check

@@ -1,0 +1,127 @@
+"""What was done to a project, and the undoing of it."""
+
+from __future__ import annotations
+
+from typing import Literal
+from uuid import UUID
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from consolidation_pipeline.api.pages.fields import PageNumber
+from consolidation_pipeline.api.pages.rendering import render
+from consolidation_pipeline.api.pages.routing import PageRoute
+from consolidation_pipeline.api.pages.visiting import Filled, Guest, Host, Visitor
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.browsing import list_runs
+from consolidation_pipeline.service.history import count_groups, describe_job, list_groups
+from consolidation_pipeline.service.rollback import roll_back
+
+router = APIRouter(prefix="/projects/{project}", route_class=PageRoute, include_in_schema=False)
+
+_ON_A_PAGE = 25
+_SHOWN = 20
+
+Operation = Literal[
+    "",
+    "merge",
+    "summarize",
+    "pattern",
+    "principle",
+    "promote",
+    "archive",
+    "restore",
+    "associate",
+    "edit",
+    "review",
+    "rollback",
+    "retention",
+]
+
+
+@router.get("/history")
+def show_history(request: Request, project: str, visitor: Guest, page: PageNumber = 1) -> Response:
+    """The runs of a project, newest first."""
+    slug = visitor.project(project).slug
+    runs = list_runs(visitor.engine, slug, limit=_ON_A_PAGE + 1, offset=(page - 1) * _ON_A_PAGE)
+    more = len(runs) > _ON_A_PAGE
+    return render(request, "history.html", project=slug, tab="history", runs=runs[:_ON_A_PAGE], page=page, more=more)
+
+
+@router.get("/changes")
+def show_changes(
+    request: Request,
+    project: str,
+    visitor: Guest,
+    *,
+    job: UUID | None = None,
+    operation: Operation = "",
+    page: PageNumber = 1,
+) -> Response:
+    """Groups of changes, newest first: all of them, or those of one run."""
+    slug = visitor.project(project).slug
+    chosen = {"job_id": job, "operation": operation or None}
+    if job is not None:
+        visitor.own([job], noun="run")
+    groups = list_groups(visitor.engine, slug, limit=_ON_A_PAGE, offset=(page - 1) * _ON_A_PAGE, **chosen)
+    total = count_groups(visitor.engine, slug, **chosen)
+    return render(
+        request,
+        "changes.html",
+        project=slug,
+        tab="history",
+        run=describe_job(visitor.engine, str(job)) if job else None,
+        groups=groups,
+        total=total,
+        chosen={"job": job, "operation": operation},
+        page=page,
+        pages=-(-total // _ON_A_PAGE),
+    )
+
+
+@router.get("/undo/{id}")
+def ask_undo(request: Request, project: str, id: UUID, visitor: Host) -> Response:
+    """Whether a run or a group of changes is really to be undone."""
+    return _ask(request, visitor, project, id)
+
+
+def _ask(
+    request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
+) -> Response:
+    slug = visitor.project(project).slug
+    visitor.own([id_], noun="change")
+    named = {"job_id": id_} if count_groups(visitor.engine, slug, job_id=id_) else {"group_id": id_}
+    in_the_way = list(map(UUID, error.conflicts)) if error else []
+    return render(
+        request,
+        "undo.html",
+        status=409 if error else 200,
+        project=slug,
+        tab="history",
+        id=id_,
+        is_run="job_id" in named,
+        groups=list_groups(visitor.engine, slug, limit=_SHOWN, **named),
+        total=count_groups(visitor.engine, slug, **named),
+        error=error,
+        in_the_way=list_groups(visitor.engine, slug, limit=_SHOWN, ids=in_the_way) if in_the_way else [],
+    )
+
+
+@router.post("/undo/{id}")
+def undo(request: Request, project: str, id: UUID, visitor: Host, form: Filled) -> Response:
+    """Undo it; what stands in the way is shown, with the offer to undo that too."""
+    slug = visitor.project(project).slug
+    visitor.own([id], noun="change")
+    try:
+        roll_back(
+            visitor.engine,
+            id,
+            settings=visitor.settings,
+            changed_by=visitor.name,
+            reason=form.get("note", "").strip()[:1000] or None,
+            cascade=form.get("cascade") == "yes",
+        )
+    except ConflictError as error:
+        return _ask(request, visitor, project, id, error=error)
+    return RedirectResponse(f"/projects/{slug}/changes", 303)

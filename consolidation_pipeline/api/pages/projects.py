@@ -1,0 +1,150 @@
+"""Pages about projects: which there are, what each has learned, and a picture of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import Response
+
+from consolidation_pipeline.api.pages.fields import Day, PageNumber, Share, TypeChoice, begin_of, end_of
+from consolidation_pipeline.api.pages.rendering import render
+from consolidation_pipeline.api.pages.routing import PageRoute
+from consolidation_pipeline.api.pages.visiting import Guest, Visitor
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.errors import NotFoundError
+from consolidation_pipeline.service.browsing import (
+    KINDS,
+    Shelf,
+    describe_knowledge,
+    draw_map,
+    list_knowledge,
+    list_runs,
+)
+from consolidation_pipeline.service.history import describe_project
+from consolidation_pipeline.service.playbook import read_playbook
+from consolidation_pipeline.service.projects import list_projects
+from consolidation_pipeline.service.suggestions import list_suggestions
+
+router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)
+
+Kind = Literal["principle", "procedural", "pattern", "summary", "merged", "raw"]
+_ON_A_PAGE = 25
+_AT_A_GLANCE = 5
+_PLAYBOOK = 200
+_CONFIDENCES = (0.95, 0.85, 0.75, 0.5)
+
+
+@router.get("")
+def show_projects(request: Request, visitor: Guest) -> Response:
+    """The projects that the visitor may see."""
+    own = visitor.principal.project
+    projects = [project for project in list_projects(visitor.engine) if own in (None, project.slug)]
+    waiting = list_suggestions(visitor.engine, own, limit=1).total
+    return render(request, "projects.html", projects=projects, waiting=waiting)
+
+
+@router.get("/{project}")
+def show_project(request: Request, project: str, visitor: Guest) -> Response:
+    """What the project has learned, at a glance; everything leads further."""
+    slug = visitor.project(project).slug
+    told = describe_project(visitor.engine, slug, settings=visitor.settings)
+    kind = _most_general(told)
+    return render(
+        request,
+        "project.html",
+        project=slug,
+        tab="overview",
+        told=told,
+        playbook=read_playbook(visitor.engine, slug, limit=_AT_A_GLANCE),
+        kind=kind,
+        knowledge=list_knowledge(visitor.engine, slug, Shelf(kind), limit=_AT_A_GLANCE),
+        runs=list_runs(visitor.engine, slug, limit=_AT_A_GLANCE),
+        suggestions=list_suggestions(visitor.engine, slug, limit=1).total,
+    )
+
+
+def _most_general(told: dict[str, Any]) -> str:
+    """The highest kind of knowledge that the project has."""
+    return next((kind for kind in KINDS if told["by_kind"].get(kind)), "raw")
+
+
+@router.get("/{project}/playbook")
+def show_playbook(request: Request, project: str, visitor: Guest) -> Response:
+    """All that agents are told, and what waits to be told them."""
+    slug = visitor.project(project).slug
+    active = read_playbook(visitor.engine, slug, limit=_PLAYBOOK)
+    waiting = read_playbook(visitor.engine, slug, limit=_PLAYBOOK, status="review")
+    return render(request, "playbook.html", project=slug, tab="playbook", playbook=active, waiting=waiting)
+
+
+@router.get("/{project}/knowledge")
+def show_knowledge(
+    request: Request,
+    project: str,
+    visitor: Guest,
+    *,
+    kind: Kind | None = None,
+    type: TypeChoice = "",
+    confidence: Share = None,
+    since: Day = None,
+    until: Day = None,
+    page: PageNumber = 1,
+) -> Response:
+    """The memories of one kind; each opens into what it was made of."""
+    slug = visitor.project(project).slug
+    told = describe_project(visitor.engine, slug, settings=visitor.settings)
+    shown = kind or _most_general(told)
+    shelf = Shelf(shown, type or None, confidence, begin_of(since), end_of(until))
+    found = list_knowledge(visitor.engine, slug, shelf, limit=_ON_A_PAGE, offset=(page - 1) * _ON_A_PAGE)
+    return render(
+        request,
+        "knowledge.html",
+        project=slug,
+        tab="knowledge",
+        counts={**told["by_kind"], "raw": told["active"]},
+        kinds=KINDS,
+        types=MEMORY_TYPES,
+        confidences=_CONFIDENCES,
+        chosen={"kind": shown, "type": type, "confidence": confidence, "since": since, "until": until},
+        knowledge=found,
+        page=page,
+        pages=-(-found.total // _ON_A_PAGE),
+    )
+
+
+@router.get("/{project}/memories/{id}")
+def show_memory(request: Request, project: str, id: UUID, visitor: Guest, page: PageNumber = 1) -> Response:
+    """A memory, what it was made of and what was made of it."""
+    return _show_memory(request, "memory.html", visitor, project, id, page=page)
+
+
+@router.get("/{project}/memories/{id}/sources")
+def show_sources(request: Request, project: str, id: UUID, visitor: Guest, page: PageNumber = 1) -> Response:
+    """What a memory was made of, as a piece of a page: a branch of the tree that is opened."""
+    return _show_memory(request, "sources.html", visitor, project, id, page=page)
+
+
+def _show_memory(request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int) -> Response:
+    slug = visitor.project(project).slug
+    memory = describe_knowledge(visitor.engine, id_)
+    if memory["project"] != slug:
+        raise NotFoundError(f"there is no memory {id_} in project {slug}")
+    first = (page - 1) * _ON_A_PAGE
+    sources = memory["sources"][first : first + _ON_A_PAGE]
+    pages = -(-len(memory["sources"]) // _ON_A_PAGE)
+    return render(
+        request, template, project=slug, tab="knowledge", memory=memory, sources=sources, page=page, pages=pages
+    )
+
+
+@router.get("/{project}/map.svg")
+def show_map(project: str, visitor: Guest) -> Response:
+    """A picture of the project's memories."""
+    picture = draw_map(visitor.engine, visitor.project(project).slug)
+    if picture is None:
+        raise NotFoundError("there is no picture yet: it takes two memories and a run")
+    headers = {"Cache-Control": "private, max-age=60"}
+    return Response(picture, media_type="image/svg+xml", headers=headers)

@@ -1,0 +1,193 @@
+"""The review page: one proposed merge at a time, its originals side by side, and a person's decision on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from consolidation_pipeline.api.pages.fields import At, ProjectChoice, Share, Status, TypeChoice, back_to
+from consolidation_pipeline.api.pages.rendering import render
+from consolidation_pipeline.api.pages.routing import PageRoute, show_error
+from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor
+from consolidation_pipeline.core.differences import Piece, compare_texts, mark_new
+from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.projects import list_projects
+from consolidation_pipeline.service.rollback import roll_back
+from consolidation_pipeline.service.suggestions import (
+    Original,
+    Suggestion,
+    SuggestionPage,
+    approve_suggestion,
+    get_suggestion,
+    list_suggestions,
+    reject_suggestion,
+)
+
+router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=False)
+
+# Suggestions listed beside the one that is shown.
+_LISTED = 10
+_SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
+
+
+@dataclass(frozen=True)
+class Side:
+    """An original with its words marked."""
+
+    original: Original
+    pieces: Sequence[Piece]
+
+
+def compare(suggestion: Suggestion) -> list[Side]:
+    """The originals of a suggestion, each beside the others."""
+    spans: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
+    for one in suggestion.conflicts:
+        for id_, side in ((one.a_id, one.a), (one.b_id, one.b)):
+            spans[id_] += [(literal.start, literal.start + len(literal.text)) for literal in side]
+    texts = [original.content for original in suggestion.originals]
+    marked = compare_texts(texts, [spans[original.id] for original in suggestion.originals])
+    return [Side(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
+
+
+@router.get("")
+def show_queue(
+    request: Request,
+    visitor: Guest,
+    *,
+    project: ProjectChoice = "",
+    status: Status = "pending",
+    type: TypeChoice = "",
+    similarity: Share = None,
+    at: At = 0,
+    done: UUID | None = None,
+) -> Response:
+    """One suggestion of those that were asked for, and a list of its neighbours."""
+    chosen = {"project": project, "status": status, "type": type, "similarity": similarity}
+    slug = visitor.project(project).slug if project else visitor.principal.project
+    page, first, at = _load(visitor, slug, chosen, at)
+    return render(
+        request,
+        "review.html",
+        chosen=chosen,
+        total=page.total,
+        at=at,
+        first=first,
+        listed=page.suggestions,
+        projects=_projects(visitor),
+        types=MEMORY_TYPES,
+        similarities=_SIMILARITIES,
+        done=_find_done(visitor, done),
+        **_shown(page.suggestions[at - first] if page.suggestions else None),
+    )
+
+
+def _load(visitor: Visitor, slug: str | None, chosen: Mapping[str, Any], at: int) -> tuple[SuggestionPage, int, int]:
+    """The stretch of the queue around ``at``, where it begins, and ``at`` itself, which is at most the last one."""
+    first = at - at % _LISTED
+    page = list_suggestions(
+        visitor.engine,
+        slug,
+        status=chosen["status"],
+        type=chosen["type"] or None,
+        min_similarity=chosen["similarity"],
+        limit=_LISTED,
+        offset=first,
+    )
+    if at >= page.total > 0:
+        return _load(visitor, slug, chosen, page.total - 1)
+    return page, first, at if page.total else 0
+
+
+def _projects(visitor: Visitor) -> list[str]:
+    own = visitor.principal.project
+    return [own] if own else [project.slug for project in list_projects(visitor.engine)]
+
+
+def _shown(suggestion: Suggestion | None) -> dict[str, Any]:
+    if suggestion is None:
+        return {"suggestion": None}
+    texts = [original.content for original in suggestion.originals]
+    return {
+        "suggestion": suggestion,
+        "sides": compare(suggestion),
+        "proposed": mark_new(suggestion.content, texts),
+        "lessons": mark_new(suggestion.lessons_learned or "", texts),
+    }
+
+
+def _find_done(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
+    """What was decided just now, to be told and undone."""
+    return None if id_ is None else _find(visitor, id_)
+
+
+def _find(visitor: Visitor, id_: UUID) -> Suggestion:
+    suggestion = get_suggestion(visitor.engine, id_)
+    visitor.own_project(suggestion.project, noun="suggestion", id_=id_)
+    return suggestion
+
+
+@router.get("/{id}")
+def show_one(request: Request, id: UUID, visitor: Guest, done: UUID | None = None) -> Response:
+    """One suggestion by itself."""
+    return render(request, "suggestion.html", done=_find_done(visitor, done), **_shown(_find(visitor, id)))
+
+
+@router.post("/{id}/approve")
+def approve(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
+    """Merge the originals, with the text as it was proposed or edited."""
+    suggestion = _find(visitor, id)
+
+    def merge() -> None:
+        approve_suggestion(
+            visitor.engine,
+            id,
+            content=_edited(form, "content", suggestion.content),
+            lessons_learned=_edited(form, "lessons_learned", suggestion.lessons_learned or ""),
+            note=form.get("note", "").strip() or None,
+            decided_by=visitor.name,
+            settings=visitor.settings,
+        )
+
+    return _decide(request, id, form, merge)
+
+
+def _edited(form: Form, field: str, proposed: str) -> str | None:
+    """The field, unless it says what was proposed."""
+    given = form.get(field)
+    return None if given is None or given.strip() == proposed.replace("\r\n", "\n").strip() else given.strip()
+
+
+@router.post("/{id}/reject")
+def reject(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
+    """Keep the originals apart."""
+    _find(visitor, id)
+    note = form.get("note", "").strip() or None
+    return _decide(request, id, form, lambda: reject_suggestion(visitor.engine, id, note=note, decided_by=visitor.name))
+
+
+@router.post("/{id}/undo")
+def undo(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
+    """Take the decision back: the suggestion waits again."""
+    group = _find(visitor, id).group_id
+    if group is None:
+        raise ConflictError("there is no decision on this suggestion that could be undone")
+    return _decide(
+        request, id, form, lambda: roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
+    )
+
+
+def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
+    """Carry out a decision and go back to the queue; what stands in the way is told on a page of its own."""
+    back = back_to(form.get("back", ""), default="/review")
+    try:
+        decision()
+    except ConflictError as error:
+        return show_error(request, 409, str(error), back=back)
+    return RedirectResponse(f"{back}{'&' if '?' in back else '?'}done={id_}", 303)
