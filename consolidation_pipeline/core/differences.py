@@ -27,12 +27,15 @@ class Piece:
     conflicts: bool = False
 
 
-def compare_texts(texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = ()) -> list[tuple[Piece, ...]]:
+def compare_texts(
+    texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = (), clauses: Sequence[Iterable[Span]] = ()
+) -> list[tuple[Piece, ...]]:
     """Each text as pieces, in order and complete; ``differs`` marks the words that are not in all of them.
 
     The first text is aligned with each other one: of the first a word differs when one of the others lacks it there, of
     another one when the first lacks it. Letter case counts for nothing. ``conflicts``: for each text the spans (start,
-    end) of its literals that stand against another's. Beyond ``MOST_TOKENS`` tokens, words are compared as a set.
+    end) of its literals that stand against another's; ``clauses``: of its clauses that do, of which only the words that
+    differ are marked so, if any does. Beyond ``MOST_TOKENS`` tokens, words are compared as a set.
     """
     marks = [bytearray(len(text)) for text in texts]
     for at in range(1, len(texts)):
@@ -41,6 +44,9 @@ def compare_texts(texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = ()
     for mark, spans in zip(marks, conflicts, strict=False):
         for span in spans:
             _mark(mark, span, _CONFLICTS)
+    for mark, spans in zip(marks, clauses, strict=False):
+        for span in spans:
+            _mark_clause(mark, span)
     return [_pieces(text, mark) for text, mark in zip(texts, marks, strict=True)]
 
 
@@ -93,6 +99,12 @@ def _words(tokens: Iterable[str]) -> Iterable[str]:
 def _mark(mark: bytearray, span: Span, flag: int) -> None:
     start, end = max(span[0], 0), min(span[1], len(mark))
     mark[start:end] = bytes(value | flag for value in mark[start:end])
+
+
+def _mark_clause(mark: bytearray, span: Span) -> None:
+    apart = [at for at in range(*span) if mark[at] & _DIFFERS]
+    for at in apart or range(*span):
+        mark[at] |= _CONFLICTS
 
 
 def _pieces(text: str, mark: bytearray) -> tuple[Piece, ...]:

@@ -8,14 +8,14 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.layout import MOST_POINTS, map_svg, plane
-from consolidation_pipeline.service.history import list_jobs
+from consolidation_pipeline.service.history import count_groups, list_groups, list_jobs
 from consolidation_pipeline.service.lineage import trace_memory
 from consolidation_pipeline.service.remembering import get_memory
-from consolidation_pipeline.store.browsing import Shelf, count_shelf, list_shelf, load_fates, load_places
+from consolidation_pipeline.store.browsing import Shelf, count_shelf, list_shelf, load_fates, load_places, load_subjects
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 
-__all__ = ["KINDS", "Page", "Shelf", "describe_knowledge", "draw_map", "list_knowledge", "list_runs"]
+__all__ = ["KINDS", "Page", "Shelf", "describe_knowledge", "draw_map", "list_knowledge", "list_runs", "list_steps"]
 
 # From the most general to what agents wrote.
 KINDS = ("principle", "procedural", "pattern", "summary", "merged", "raw")
@@ -68,6 +68,18 @@ def list_runs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list
     with engine.connect() as connection:
         fates = load_fates(connection, [job["id"] for job in jobs])
     return [{**job, "undone": fates.get(job["id"])} for job in jobs]
+
+
+def list_steps(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> Page:
+    """Groups of changes as ``history.list_groups`` has them, each with ``about``: a memory that it made or changed.
+
+    ``about`` has ``id`` and ``content``; None where that is gone. Raises NotFoundError: no such project.
+    """
+    groups = list_groups(engine, slug, limit=limit, offset=offset, **chosen)
+    with engine.connect() as connection:
+        subjects = load_subjects(connection, [group["group_id"] for group in groups])
+    rows = [{**group, "about": subjects.get(group["group_id"])} for group in groups]
+    return Page(count_groups(engine, slug, **chosen), rows)
 
 
 def draw_map(engine: Engine, slug: str) -> str | None:

@@ -114,3 +114,21 @@ def load_fates(connection: Connection, job_ids: Sequence[UUID]) -> dict[UUID, bo
         FROM unnest(CAST(:jobs AS uuid[])) AS j(id) WHERE EXISTS (SELECT FROM {changes} c WHERE c.job_id = j.id)
     """
     return {row[0]: row[1] for row in connection.execute(text(query), {"jobs": list(job_ids)})}
+
+
+def load_subjects(connection: Connection, group_ids: Sequence[UUID]) -> dict[UUID, Row[Any]]:
+    """What groups of changes were about, by group: ``id`` and ``content`` of the memory or playbook entry they made.
+
+    Where they made none, of one that they changed. What is gone, by an undoing, is left out.
+    """
+    query = f"""
+        SELECT DISTINCT ON (c.group_id) c.group_id, c.entity_id AS id,
+            coalesce(d.content, p.content, r.execution_summary) AS content
+        FROM {SCHEMA}.consolidation_changes c
+            LEFT JOIN {SCHEMA}.task_memories r ON r.id = c.entity_id
+            LEFT JOIN {SCHEMA}.consolidated_memories d ON d.id = c.entity_id
+            LEFT JOIN {SCHEMA}.playbook_entries p ON p.id = c.entity_id
+        WHERE c.group_id = ANY(:groups) AND num_nonnulls(r.id, d.id, p.id) > 0
+        ORDER BY c.group_id, r.id IS NOT NULL, c.seq
+    """
+    return {row.group_id: row for row in connection.execute(text(query), {"groups": list(group_ids)})}

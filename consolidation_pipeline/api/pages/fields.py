@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from consolidation_pipeline.api.models.fields import check_text
 from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.store.schema import OPERATIONS
 
 _REFERENCE = 100
 
@@ -24,8 +25,15 @@ def _check_type(value: str) -> str:
     return value
 
 
+def _check_operation(value: str) -> str:
+    if value and value not in OPERATIONS:
+        raise ValueError(f"must be one of {', '.join(OPERATIONS)}")
+    return value
+
+
 ProjectChoice = Annotated[str, AfterValidator(check_text), Query(max_length=_REFERENCE)]
 TypeChoice = Annotated[str, AfterValidator(_check_type), Query(max_length=_REFERENCE)]
+OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_length=_REFERENCE)]
 Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
 At = Annotated[int, Query(ge=0, le=2**31 - 1)]
 PageNumber = Annotated[int, Query(ge=1, le=10**7)]

@@ -2,42 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Literal
 from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from consolidation_pipeline.api.pages.fields import PageNumber
+from consolidation_pipeline.api.pages.fields import OperationChoice, PageNumber
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.pages.routing import PageRoute
 from consolidation_pipeline.api.pages.visiting import Filled, Guest, Host, Visitor
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.service.browsing import list_runs
-from consolidation_pipeline.service.history import count_groups, describe_job, list_groups
+from consolidation_pipeline.service.browsing import list_runs, list_steps
+from consolidation_pipeline.service.history import describe_job
 from consolidation_pipeline.service.rollback import roll_back
 
 router = APIRouter(prefix="/projects/{project}", route_class=PageRoute, include_in_schema=False)
 
 _ON_A_PAGE = 25
 _SHOWN = 20
-
-Operation = Literal[
-    "",
-    "merge",
-    "summarize",
-    "pattern",
-    "principle",
-    "promote",
-    "archive",
-    "restore",
-    "associate",
-    "edit",
-    "review",
-    "rollback",
-    "retention",
-]
 
 
 @router.get("/history")
@@ -56,7 +39,7 @@ def show_changes(
     visitor: Guest,
     *,
     job: UUID | None = None,
-    operation: Operation = "",
+    operation: OperationChoice = "",
     page: PageNumber = 1,
 ) -> Response:
     """Groups of changes, newest first: all of them, or those of one run."""
@@ -64,19 +47,17 @@ def show_changes(
     chosen = {"job_id": job, "operation": operation or None}
     if job is not None:
         visitor.own([job], noun="run")
-    groups = list_groups(visitor.engine, slug, limit=_ON_A_PAGE, offset=(page - 1) * _ON_A_PAGE, **chosen)
-    total = count_groups(visitor.engine, slug, **chosen)
+    steps = list_steps(visitor.engine, slug, limit=_ON_A_PAGE, offset=(page - 1) * _ON_A_PAGE, **chosen)
     return render(
         request,
         "changes.html",
         project=slug,
         tab="history",
         run=describe_job(visitor.engine, str(job)) if job else None,
-        groups=groups,
-        total=total,
+        steps=steps,
         chosen={"job": job, "operation": operation},
         page=page,
-        pages=-(-total // _ON_A_PAGE),
+        pages=-(-steps.total // _ON_A_PAGE),
     )
 
 
@@ -91,7 +72,8 @@ def _ask(
 ) -> Response:
     slug = visitor.project(project).slug
     visitor.own([id_], noun="change")
-    named = {"job_id": id_} if count_groups(visitor.engine, slug, job_id=id_) else {"group_id": id_}
+    steps = list_steps(visitor.engine, slug, limit=_SHOWN, job_id=id_)
+    is_run = steps.total > 0
     in_the_way = list(map(UUID, error.conflicts)) if error else []
     return render(
         request,
@@ -100,11 +82,10 @@ def _ask(
         project=slug,
         tab="history",
         id=id_,
-        is_run="job_id" in named,
-        groups=list_groups(visitor.engine, slug, limit=_SHOWN, **named),
-        total=count_groups(visitor.engine, slug, **named),
+        is_run=is_run,
+        steps=steps if is_run else list_steps(visitor.engine, slug, limit=_SHOWN, group_id=id_),
         error=error,
-        in_the_way=list_groups(visitor.engine, slug, limit=_SHOWN, ids=in_the_way) if in_the_way else [],
+        in_the_way=list_steps(visitor.engine, slug, limit=_SHOWN, ids=in_the_way).rows if in_the_way else [],
     )
 
 

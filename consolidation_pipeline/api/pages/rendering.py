@@ -118,6 +118,11 @@ def brief(text: str, most: int = 160) -> str:
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
 
+def opening(text: str, most: int = 320) -> str:
+    """The beginning of a text, line by line."""
+    return text if len(text) <= most else text[: most - 1].rsplit(None, 1)[0] + "…"
+
+
 def query(given: Iterable[tuple[str, Any]] | dict[str, Any], **other: Any) -> str:
     """``?a=1&b=2`` of what is not empty, with other values for some."""
     chosen = {**dict(given), **other}
@@ -135,7 +140,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {
-        function.__name__: function for function in (day, moment, percent, person, spaced, brief, plural, plural_of)
+        function.__name__: function
+        for function in (day, moment, percent, person, spaced, brief, opening, plural, plural_of)
     }
     made.globals |= {"count": count, "query": query}
     made.globals |= {

@@ -34,6 +34,8 @@ router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=Fa
 
 # Suggestions listed beside the one that is shown.
 _LISTED = 10
+# A disagreement of this kind is one of whole clauses.
+POLARITY = "polarity"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
 
 
@@ -47,12 +49,14 @@ class Side:
 
 def compare(suggestion: Suggestion) -> list[Side]:
     """The originals of a suggestion, each beside the others."""
-    spans: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
+    facts: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
+    clauses: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
     for one in suggestion.conflicts:
+        spans = clauses if one.kind == POLARITY else facts
         for id_, side in ((one.a_id, one.a), (one.b_id, one.b)):
             spans[id_] += [(literal.start, literal.start + len(literal.text)) for literal in side]
     texts = [original.content for original in suggestion.originals]
-    marked = compare_texts(texts, [spans[original.id] for original in suggestion.originals])
+    marked = compare_texts(texts, list(facts.values()), list(clauses.values()))
     return [Side(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
 
 

@@ -64,7 +64,7 @@ def log_in(request: Request, form: Filled) -> Response:
 
 
 @router.post("/logout")
-def log_out(request: Request, form: Filled) -> Response:
+def log_out(form: Filled) -> Response:
     """End the browser's session."""
     del form  # its token is all that counts
     response = RedirectResponse("/login", 303)
