@@ -64,12 +64,13 @@ def show_changes(
 @router.get("/undo/{id}")
 def ask_undo(request: Request, project: str, id: UUID, visitor: Host) -> Response:
     """Whether a run or a group of changes is really to be undone."""
-    return _ask(request, visitor, project, id)
+    return show_undo(request, visitor, project, id)
 
 
-def _ask(
+def show_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
+    """The question whether to undo it; with ``error``, what stood in the way when it was tried."""
     slug = visitor.project(project).slug
     visitor.own([id_], noun="change")
     steps = list_steps(visitor.engine, slug, limit=_SHOWN, job_id=id_)
@@ -104,5 +105,5 @@ def undo(request: Request, project: str, id: UUID, visitor: Host, form: Filled) 
             cascade=form.get("cascade") == "yes",
         )
     except ConflictError as error:
-        return _ask(request, visitor, project, id, error=error)
+        return show_undo(request, visitor, project, id, error=error)
     return RedirectResponse(f"/projects/{slug}/changes", 303)

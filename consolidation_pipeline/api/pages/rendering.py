@@ -139,10 +139,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {
-        function.__name__: function
-        for function in (day, moment, percent, person, spaced, brief, opening, plural, plural_of)
-    }
+    filters = (day, moment, percent, person, spaced, brief, opening, plural, plural_of)
+    made.filters |= {function.__name__: function for function in filters}
     made.globals |= {"count": count, "query": query}
     made.globals |= {
         "kind_words": KIND_WORDS,

@@ -12,7 +12,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline.api.pages.fields import At, ProjectChoice, Share, Status, TypeChoice, back_to
-from consolidation_pipeline.api.pages.rendering import render
+from consolidation_pipeline.api.pages.history import show_undo
+from consolidation_pipeline.api.pages.rendering import STATUS_WORDS, moment, person, render
 from consolidation_pipeline.api.pages.routing import PageRoute, show_error
 from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor
 from consolidation_pipeline.core.differences import Piece, compare_texts, mark_new
@@ -34,6 +35,7 @@ router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=Fa
 
 # Suggestions listed beside the one that is shown.
 _LISTED = 10
+_QUEUE = "/review"
 # A disagreement of this kind is one of whole clauses.
 POLARITY = "polarity"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
@@ -179,19 +181,41 @@ def reject(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
 @router.post("/{id}/undo")
 def undo(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
     """Take the decision back: the suggestion waits again."""
-    group = _find(visitor, id).group_id
+    suggestion = _find(visitor, id)
+    group = suggestion.group_id
     if group is None:
-        raise ConflictError("there is no decision on this suggestion that could be undone")
-    return _decide(
-        request, id, form, lambda: roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
-    )
+        raise ConflictError("There is no decision on this suggestion that could be undone. Nothing was changed.")
+    try:
+        roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
+    except ConflictError as error:
+        return show_undo(request, visitor, suggestion.project, group, error=error)
+    return _go_back(form, id)
 
 
 def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
     """Carry out a decision and go back to the queue; what stands in the way is told on a page of its own."""
-    back = back_to(form.get("back", ""), default="/review")
     try:
         decision()
     except ConflictError as error:
-        return show_error(request, 409, str(error), back=back)
+        back = back_to(form.get("back", ""), default=_QUEUE)
+        return show_error(request, 409, _explain(request, id_, error), back=back)
+    return _go_back(form, id_)
+
+
+def _explain(request: Request, id_: UUID, error: ConflictError) -> str:
+    """Why a decision came too late, in words without ids."""
+    now = get_suggestion(request.app.state.engine, id_)
+    if now.status == "superseded":
+        return (
+            "One of these memories was changed, archived or merged since the suggestion was made, so nothing was "
+            "merged. If they are still alike, the next run proposes them anew."
+        )
+    if now.status != "pending":
+        done = f"{STATUS_WORDS[now.status]} by {person(now.reviewed_by)}, {moment(now.reviewed_at)}"
+        return f"This suggestion was {done}. Your decision changed nothing."
+    return f"{error}. Nothing was changed."
+
+
+def _go_back(form: Form, id_: UUID) -> Response:
+    back = back_to(form.get("back", ""), default=_QUEUE)
     return RedirectResponse(f"{back}{'&' if '?' in back else '?'}done={id_}", 303)
