@@ -97,13 +97,17 @@ def _words(tokens: Iterable[str]) -> Iterable[str]:
 
 
 def _mark(mark: bytearray, span: Span, flag: int) -> None:
-    start, end = max(span[0], 0), min(span[1], len(mark))
-    mark[start:end] = bytes(value | flag for value in mark[start:end])
+    for at in _inside(mark, span):
+        mark[at] |= flag
+
+
+def _inside(mark: bytearray, span: Span) -> range:
+    return range(max(span[0], 0), min(span[1], len(mark)))
 
 
 def _mark_clause(mark: bytearray, span: Span) -> None:
-    apart = [at for at in range(*span) if mark[at] & _DIFFERS]
-    for at in apart or range(*span):
+    inside = _inside(mark, span)
+    for at in [at for at in inside if mark[at] & _DIFFERS] or inside:
         mark[at] |= _CONFLICTS
 
 

@@ -33,13 +33,18 @@ class Browser:
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
         """One command and its result."""
+        said = self._ask(method, parameters)
+        assert "error" not in said, said
+        result: dict[str, Any] = said["result"]
+        return result
+
+    def _ask(self, method: str, parameters: dict[str, Any]) -> dict[str, Any]:
         id_ = next(self._ids)
         self._socket.send(json.dumps({"id": id_, "method": method, "params": parameters}))
         while (said := json.loads(self._socket.recv(timeout=_WAIT_SECONDS))).get("id") != id_:
             self._listen(said)
-        assert "error" not in said, said
-        result: dict[str, Any] = said["result"]
-        return result
+        answer: dict[str, Any] = said
+        return answer
 
     def _listen(self, event: dict[str, Any]) -> None:
         """Note errors of scripts, and what the browser refused, such as for the Content-Security-Policy."""
@@ -63,8 +68,9 @@ class Browser:
 
     def _holds(self, condition: str) -> bool:
         script = f"document.readyState === 'complete' && Boolean({condition})"
-        result = self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        return result["result"].get("value") is True
+        said = self._ask("Runtime.evaluate", {"expression": script, "returnByValue": True})
+        # Between two pages there is none to ask.
+        return "result" in said and said["result"]["result"].get("value") is True
 
     def open(self, url: str) -> None:
         """Go to a page and wait until it is there."""
@@ -78,7 +84,8 @@ class Browser:
 
     def press(self, key: str) -> None:
         """Press one key."""
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, text=key)
+        text = {"text": key} if len(key) == 1 else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
         self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     def write(self, text: str) -> None:

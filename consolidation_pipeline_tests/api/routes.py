@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from httpx import Response
 from starlette.testclient import TestClient
 
+from consolidation_pipeline.api.pages.routing import PageRoute
 from consolidation_pipeline.service.keys import ROLES
 from consolidation_pipeline_tests.api.conftest import Served
 from consolidation_pipeline_tests.service.running import SLUG
@@ -47,10 +48,20 @@ def walk(app: FastAPI, served: Served) -> list[Route]:
     found = []
     for context in iter_route_contexts(app.routes):
         route = context.original_route
-        if isinstance(route, APIRoute):
+        if isinstance(route, APIRoute) and not isinstance(route, PageRoute):
             path = str(context.path)
             for method in sorted(route.methods):
                 found.append(Route(method, path, _role(route), _body(schema, path, method, served)))
+    return found
+
+
+def walk_pages(app: FastAPI) -> list[Route]:
+    """All pages for people, and the role that each needs."""
+    found = []
+    for context in iter_route_contexts(app.routes):
+        route = context.original_route
+        if isinstance(route, PageRoute):
+            found += [Route(method, str(context.path), _role(route), None) for method in sorted(route.methods)]
     return found
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Literal
 
 from fastapi import Query
-from pydantic import AfterValidator, BeforeValidator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from consolidation_pipeline.api.models.fields import check_text
 from consolidation_pipeline.core.memories import MEMORY_TYPES
@@ -37,7 +37,7 @@ OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_len
 Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
 At = Annotated[int, Query(ge=0, le=2**31 - 1)]
 PageNumber = Annotated[int, Query(ge=1, le=10**7)]
-Share = Annotated[float | None, BeforeValidator(_or_none), Query(ge=0, le=1)]
+Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_or_none), Query()]
 Day = Annotated[date | None, BeforeValidator(_or_none), Query()]
 
 

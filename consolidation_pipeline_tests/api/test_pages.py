@@ -1,0 +1,158 @@
+"""What the pages show, and what their forms do, in a browser that knows no scripts."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from consolidation_pipeline.api.pages.rendering import CONFLICT_WORDS, KIND_WORDS, OPERATION_WORDS, STATUS_WORDS
+from consolidation_pipeline.core.literals import KINDS
+from consolidation_pipeline.core.memories import LEVELS
+from consolidation_pipeline.service.by_hand import archive_by_hand
+from consolidation_pipeline.service.importing import ensure_project
+from consolidation_pipeline.service.suggestions import get_suggestion
+from consolidation_pipeline.store.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
+from consolidation_pipeline_tests.api.conftest import Served
+from consolidation_pipeline_tests.api.reviewing import SHOP, Person, ask
+from consolidation_pipeline_tests.service.running import SLUG
+
+
+@pytest.fixture(scope="module")
+def asked(served: Served) -> list[UUID]:
+    """Suggestions in the project ``shop``."""
+    return ask(served.pipeline, count=6)
+
+
+@pytest.fixture
+def anna(served: Served, asked: list[UUID]) -> Person:
+    """Somebody who may decide."""
+    del asked
+    person = Person(served.client(None))
+    person.log_in(served.key("admin"))
+    return person
+
+
+def status(served: Served, id_: UUID) -> str:
+    return get_suggestion(served.pipeline.engine, id_).status
+
+
+def merged_of(served: Served) -> UUID:
+    """The merged memory that the run made."""
+    query = "SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged' AND project_id = :of AND retired_at IS NULL"
+    found: UUID = served.pipeline.value(query, of=served.pipeline.project().id)
+    return found
+
+
+def test_there_are_words_for_everything_that_the_store_names() -> None:
+    assert set(OPERATION_WORDS) == set(OPERATIONS)
+    assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_WORDS)
+    assert {*KINDS, "polarity"} <= set(CONFLICT_WORDS)
+    assert {*LEVELS, "playbook"} == set(KIND_WORDS)
+
+
+def test_a_suggestion_is_shown_with_what_speaks_against_it_and_no_id_in_its_words(anna: Person) -> None:
+    page = anna.see("/review").text
+    for said in ("Do these 2 say the same?", "Look twice:", "different numbers", "1</strong> of 6 waiting"):
+        assert said in page
+    assert '<mark class="conflict">30 minutes</mark>' in page
+    assert '<mark class="conflict">35 minutes</mark>' in page
+    assert '<mark class="new">or</mark>' in page
+    assert "2</strong> of 6 waiting" in anna.see("/review?at=1").text
+    assert "No suggestion is waiting for this choice" in anna.see("/review?similarity=1").text
+
+
+def test_approving_with_other_words_merges_and_undoing_brings_all_of_it_back(
+    served: Served, anna: Person, asked: list[UUID]
+) -> None:
+    path = f"/review/{asked[0]}"
+    done = anna.send(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", back="/review?project=shop")
+    assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={asked[0]}")
+    told = anna.see(done.headers["location"]).text
+    assert "<strong>Merged.</strong> 2 memories became one." in told
+    decided = get_suggestion(served.pipeline.engine, asked[0])
+    assert decided.status == "validated"
+    assert decided.reviewed_by == "web:admin of all projects"
+    merged = anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").text
+    assert "Wait half\nan hour." in merged
+    assert "Made of <small>2</small>" in merged
+    assert "<strong>Undone.</strong>" in anna.see(anna.send(f"{path}/undo").headers["location"]).text
+    assert status(served, asked[0]) == "pending"
+    assert anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").status_code == 404
+
+
+def test_who_comes_second_is_told_who_was_quicker(served: Served, anna: Person, asked: list[UUID]) -> None:
+    assert anna.send(f"/review/{asked[1]}/reject", note="not the same").status_code == 303
+    late = anna.send(f"/review/{asked[1]}/approve", back="/review?at=1")
+    assert late.status_code == 409
+    assert "This suggestion was rejected by admin of all projects" in late.text
+    assert 'href="/review?at=1"' in late.text
+    assert str(asked[1]) not in late.text
+    assert "“not the same”" in anna.see(f"/review/{asked[1]}").text
+    assert status(served, asked[1]) == "rejected"
+
+
+def test_an_original_that_was_archived_since_stands_in_the_way(served: Served, anna: Person, asked: list[UUID]) -> None:
+    original = get_suggestion(served.pipeline.engine, asked[2]).originals[0]
+    archive_by_hand(served.pipeline.engine, [original.id], changed_by="test")
+    assert "changed since this was proposed" in anna.see(f"/review/{asked[2]}").text
+    late = anna.send(f"/review/{asked[2]}/approve")
+    assert late.status_code == 409
+    assert "changed, archived or merged since" in late.text
+    assert status(served, asked[2]) == "superseded"
+
+
+def test_a_text_that_is_blank_is_refused_and_decides_nothing(served: Served, anna: Person, asked: list[UUID]) -> None:
+    assert anna.send(f"/review/{asked[3]}/approve", content="   ").status_code == 400
+    assert status(served, asked[3]) == "pending"
+
+
+def test_a_project_shows_what_it_learned_down_to_what_agents_wrote(served: Served, anna: Person) -> None:
+    page = anna.see(f"/projects/{SLUG}").text
+    for said in ("Playbook", "Map", "History", "Knowledge", "memories merged", "Undo this run"):
+        assert said in page
+    assert anna.see(f"/projects/{SLUG}/map.svg").text.startswith("<svg")
+    merged = merged_of(served)
+    for path in (f"/projects/{SLUG}/memories/{merged}", f"/projects/{SLUG}/memories/{merged}/sources"):
+        assert "otherwise the first jobs fail on missing columns" in anna.see(path).text
+    assert "<html" not in anna.see(f"/projects/{SLUG}/memories/{merged}/sources").text
+
+
+def test_knowledge_is_narrowed_down_and_paged(served: Served, anna: Person) -> None:
+    at = f"/projects/{SHOP}/knowledge?kind=raw"
+    assert "Nothing matches" in anna.see(f"{at}&type=decision").text
+    assert "Nothing matches" in anna.see(f"{at}&until=2001-01-01").text
+    served.pipeline.add([{"id": f"more-{n}", "content": f"Lesson {n} of many"} for n in range(30)], SHOP)
+    first, second = anna.see(at).text, anna.see(f"{at}&page=2").text
+    assert "Page 1 of 2" in first
+    assert first.count('class="node"') == 25
+    assert second.count('class="node"') < 25
+    assert anna.see(f"{at}&page=99").status_code == 200
+
+
+def test_a_run_is_undone_after_a_question_and_what_stands_on_it_is_shown_first(served: Served, anna: Person) -> None:
+    merged = merged_of(served)
+    archive_by_hand(served.pipeline.engine, [merged], changed_by="cli:tom")
+    at = f"/projects/{SLUG}/undo/{served.job_id}"
+    assert "Undo this run?" in anna.see(at).text
+    refused = anna.send(at, on=at)
+    assert refused.status_code == 409
+    assert "later changes rest on this" in refused.text
+    assert "Archived" in refused.text
+    assert anna.send(at, on=at, cascade="yes").headers["location"] == f"/projects/{SLUG}/changes"
+    assert anna.see(f"/projects/{SLUG}/memories/{merged}").status_code == 404
+    assert ">undone<" in anna.see(f"/projects/{SLUG}/history").text
+    assert "Undo the undoing" in anna.see(f"/projects/{SLUG}/changes").text
+    again = anna.send(at, on=at)
+    assert again.status_code == 409
+    assert "was rolled back before" in again.text
+
+
+def test_empty_states_say_what_to_do(served: Served, anna: Person) -> None:
+    ensure_project(served.pipeline.engine, "new")
+    assert "consolidation import memories.jsonl --project new" in anna.see("/projects/new").text
+    assert "Not run yet" in anna.see("/projects/new/history").text
+    assert "No principles yet" in anna.see("/projects/new/knowledge?kind=principle").text
+    assert "llm_model=" not in anna.see("/review").text
+    assert "None expired" in anna.see("/review?status=expired").text
+    assert anna.see("/projects/new/map.svg").status_code == 404
