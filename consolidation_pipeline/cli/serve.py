@@ -26,7 +26,7 @@ def serve(
         int | None, typer.Option(min=1, max=65535, help="Port to listen on; else CONSOLIDATION_API_PORT.")
     ] = None,
 ) -> None:
-    """Serve the HTTP API until it is asked to end; requests under way are finished first."""
+    """Serve the HTTP API and the pages for people until it is asked to end; requests under way are finished first."""
     engine, settings = open_store()
     given = {"api_host": host, "api_port": port}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value is not None})
@@ -61,6 +61,7 @@ def _announce(engine: Engine, settings: Settings) -> None:
 
     host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
     note(f"http://{host}:{settings.api_port}/docs")
+    note(f"http://{host}:{settings.api_port}/review for people")
     if settings.api_auth == "off":
         note("keys are off: whoever is on this machine may do everything")
     elif all(key.revoked_at for key in list_keys(engine)):

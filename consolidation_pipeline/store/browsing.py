@@ -65,11 +65,15 @@ def count_shelf(connection: Connection, project_id: UUID, shelf: Shelf) -> int:
 
 # Raw memories that are active, and merged ones: what the groups of the newest run are made of.
 _UNITS = f"""
-    SELECT id, embedding, embedding_model FROM {SCHEMA}.task_memories
-    WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated AND embedding IS NOT NULL
+    SELECT id, embedding_model, embedding_dim FROM {SCHEMA}.task_memories
+    WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated AND embedding_dim IS NOT NULL
     UNION ALL
-    SELECT id, embedding, embedding_model FROM {SCHEMA}.consolidated_memories
-    WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND embedding IS NOT NULL"""
+    SELECT id, embedding_model, embedding_dim FROM {SCHEMA}.consolidated_memories
+    WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND embedding_dim IS NOT NULL"""
+_VECTORS = f"""
+    SELECT id, embedding FROM {SCHEMA}.task_memories WHERE id = ANY(%(ids)s)
+    UNION ALL
+    SELECT id, embedding FROM {SCHEMA}.consolidated_memories WHERE id = ANY(%(ids)s) ORDER BY id"""
 
 
 @dataclass(frozen=True)
@@ -86,16 +90,17 @@ def load_places(connection: Connection, project_id: UUID, *, limit: int) -> Plac
 
     Ids are hashes, so that the first ones by id are a fair sample.
     """
-    query = f"""SELECT embedding_model, vector_dims(embedding), count(*) FROM ({_UNITS}) u
+    query = f"""SELECT embedding_model, embedding_dim, count(*) FROM ({_UNITS}) u
         GROUP BY 1, 2 ORDER BY 3 DESC, 1 LIMIT 1"""
     found = connection.execute(text(query), {"project": project_id}).one_or_none()
     if found is None:
         return None
     model, dimension, total = found
-    chosen = f"""SELECT id, embedding FROM ({_UNITS.replace(":project", "%(project)s")}) u
-        WHERE embedding_model = %(model)s AND vector_dims(embedding) = %(dimension)s ORDER BY id LIMIT %(limit)s"""
-    given = {"project": project_id, "model": model, "dimension": dimension, "limit": limit}
-    ids, vectors = load_vectors(connection, chosen, given, dimension=dimension)
+    query = f"""SELECT id FROM ({_UNITS}) u
+        WHERE embedding_model = :model AND embedding_dim = :dimension ORDER BY id LIMIT :limit"""
+    named = {"project": project_id, "model": model, "dimension": dimension, "limit": limit}
+    chosen = list(connection.scalars(text(query), named))
+    ids, vectors = load_vectors(connection, _VECTORS, {"ids": chosen}, dimension=dimension)
     return Places(vectors, _load_topics(connection, project_id, to_uuids(ids)), total)
 
 

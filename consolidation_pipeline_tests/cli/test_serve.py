@@ -24,13 +24,14 @@ def test_it_serves_until_it_is_asked_to_end(settings: Settings) -> None:
     command = [sys.executable, "-c", start, "serve", "--port", str(port)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
-        said = [process.stderr.readline() for _ in range(2)]
+        said = [process.stderr.readline() for _ in range(3)]
         assert _wait_until_ready(f"http://127.0.0.1:{port}/health/ready")
         process.send_signal(signal.SIGTERM)
         rest = process.stderr.read()
     assert process.returncode == 0, rest
     assert said == [
         f"http://127.0.0.1:{port}/docs\n",
+        f"http://127.0.0.1:{port}/review for people\n",
         "there is no key yet: consolidation keys create --role admin\n",
     ]
     assert "method=GET path=/health/ready status=200" in rest

@@ -40,6 +40,7 @@ from consolidation_pipeline.service.summaries import summarize_memories
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.abstractions import load_held
 from consolidation_pipeline.store.archiving import Mark
+from consolidation_pipeline.store.browsing import Shelf
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
@@ -224,6 +225,9 @@ class World:
             "reason": "test",
             "operation": "edit",
             "reference": self.project.slug,
+            "shelf": Shelf("raw"),
+            "job_ids": [self.job],
+            "group_ids": [uuid4()],
         }
         outgrown, successor, judged = (pattern.id for pattern in patterns)
         held = {row.id: row for row in load_held(connection, self.project.id, "pattern")}

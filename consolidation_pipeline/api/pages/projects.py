@@ -59,7 +59,7 @@ def show_project(request: Request, project: str, visitor: Guest) -> Response:
         tab="overview",
         told=told,
         playbook=read_playbook(visitor.engine, slug, limit=_AT_A_GLANCE),
-        waiting=read_playbook(visitor.engine, slug, limit=_AT_A_GLANCE, status="review"),
+        waiting=read_playbook(visitor.engine, slug, limit=3, status="review"),
         kind=kind,
         knowledge=list_knowledge(visitor.engine, slug, Shelf(kind), limit=_AT_A_GLANCE),
         runs=list_runs(visitor.engine, slug, limit=_AT_A_GLANCE),
