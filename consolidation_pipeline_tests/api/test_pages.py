@@ -96,14 +96,17 @@ def test_an_original_that_was_archived_since_stands_in_the_way(served: Served, a
     original = get_suggestion(served.pipeline.engine, asked[2]).originals[0]
     archive_by_hand(served.pipeline.engine, [original.id], changed_by="test")
     assert "changed since this was proposed" in anna.see(f"/review/{asked[2]}").text
-    late = anna.send(f"/review/{asked[2]}/approve")
+    late = anna.send(f"/review/{asked[2]}/approve", content="Words that took an hour.")
     assert late.status_code == 409
+    assert "Words that took an hour.</textarea>" in late.text
     assert "changed, archived or merged since" in late.text
     assert status(served, asked[2]) == "superseded"
 
 
 def test_a_text_that_is_blank_is_refused_and_decides_nothing(served: Served, anna: Person, asked: list[UUID]) -> None:
-    assert anna.send(f"/review/{asked[3]}/approve", content="   ").status_code == 400
+    refused = anna.send(f"/review/{asked[3]}/approve", content="   ")
+    assert refused.status_code == 400
+    assert "Back to the queue" in refused.text
     assert status(served, asked[3]) == "pending"
 
 
@@ -119,6 +122,9 @@ def test_a_project_shows_what_it_learned_down_to_what_agents_wrote(served: Serve
 
 
 def test_knowledge_is_narrowed_down_and_paged(served: Served, anna: Person) -> None:
+    at = f"/projects/{SLUG}/knowledge?kind=merged"
+    assert anna.see(f"{at}&confidence=0.95").text.count('class="node"') == 1
+    assert "Nothing matches" in anna.see(f"{at}&confidence=0.96").text
     at = f"/projects/{SHOP}/knowledge?kind=raw"
     assert "Nothing matches" in anna.see(f"{at}&type=decision").text
     assert "Nothing matches" in anna.see(f"{at}&until=2001-01-01").text

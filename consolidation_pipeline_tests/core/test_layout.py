@@ -129,3 +129,7 @@ def luminance(color: str) -> float:
 def test_colours_stand_out_on_light_and_dark_pages(color):
     assert 1.05 / (luminance(color) + 0.05) >= 3.0
     assert (luminance(color) + 0.05) / (luminance("#15171C") + 0.05) >= 3.0
+
+
+def test_the_caption_of_a_sample_says_of_how_many_memories_it_is_one() -> None:
+    assert "2 of 48,123 memories shown" in map_svg([[0.0, 0.0], [1.0, 1.0]], [-1, -1], total=48_123)

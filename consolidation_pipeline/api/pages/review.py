@@ -14,11 +14,11 @@ from starlette.responses import RedirectResponse, Response
 from consolidation_pipeline.api.pages.fields import At, ProjectChoice, Share, Status, TypeChoice, back_to
 from consolidation_pipeline.api.pages.history import show_undo
 from consolidation_pipeline.api.pages.rendering import STATUS_WORDS, moment, person, render
-from consolidation_pipeline.api.pages.routing import PageRoute, show_error
+from consolidation_pipeline.api.pages.routing import PageRoute, show_error, tell
 from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor
 from consolidation_pipeline.core.differences import Piece, compare_texts, mark_new
 from consolidation_pipeline.core.memories import MEMORY_TYPES
-from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
 from consolidation_pipeline.service.projects import list_projects
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.service.suggestions import (
@@ -129,8 +129,11 @@ def _shown(suggestion: Suggestion | None) -> dict[str, Any]:
 
 
 def _find_done(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
-    """What was decided just now, to be told and undone."""
-    return None if id_ is None else _find(visitor, id_)
+    """What was decided just now, to be told and undone; None: nothing, or it is gone since."""
+    try:
+        return None if id_ is None else _find(visitor, id_)
+    except NotFoundError:
+        return None
 
 
 def _find(visitor: Visitor, id_: UUID) -> Suggestion:
@@ -193,12 +196,15 @@ def undo(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
 
 
 def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
-    """Carry out a decision and go back to the queue; what stands in the way is told on a page of its own."""
+    """Carry out a decision and go back to the queue; or tell what stands in the way, and keep what was typed."""
     try:
         decision()
-    except ConflictError as error:
+    except ConsolidationError as error:
+        status, message = tell(error)
+        if isinstance(error, ConflictError):
+            message = _explain(request, id_, error)
         back = back_to(form.get("back", ""), default=_QUEUE)
-        return show_error(request, 409, _explain(request, id_, error), back=back)
+        return show_error(request, status, message, back=back, kept=form.get("content", ""))
     return _go_back(form, id_)
 
 

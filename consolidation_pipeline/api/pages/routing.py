@@ -65,7 +65,7 @@ class PageRoute(APIRoute):
             except Refused as error:
                 response = _turn_down(request, error)
             except (errors.ConsolidationError, RequestValidationError, HTTPException) as error:
-                response = show_error(request, *_tell(error))
+                response = show_error(request, *tell(error))
             except Exception as error:
                 logger.error("request_id=%s failed", request.state.request_id, exc_info=error)
                 status = 503 if is_unavailable(error) else 500
@@ -96,7 +96,8 @@ def _turn_down(request: Request, error: Refused) -> Response:
     return response
 
 
-def _tell(error: Exception) -> tuple[int, str]:
+def tell(error: Exception) -> tuple[int, str]:
+    """Status and words of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
     if isinstance(error, RequestValidationError):

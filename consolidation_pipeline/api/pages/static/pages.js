@@ -38,7 +38,8 @@ const edit = document.getElementById("edit");
 edit?.addEventListener("toggle", () => {
   if (!edit.open) return;
   const field = edit.querySelector("textarea");
-  field.focus();
+  field.focus({ preventScroll: true });
+  field.scrollIntoView({ block: "center" });
   field.setSelectionRange(field.value.length, field.value.length);
 });
 
