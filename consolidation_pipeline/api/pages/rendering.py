@@ -87,12 +87,12 @@ def plural_of(noun: str) -> str:
 
 def day(when: datetime | None) -> str:
     """``21 Nov 2026``."""
-    return "" if when is None else f"{when.astimezone(UTC):%-d %b %Y}"
+    return "" if when is None else f"{when.astimezone(UTC).day} {when.astimezone(UTC):%b %Y}"
 
 
 def moment(when: datetime | None) -> str:
     """``21 Nov 2026, 14:05 UTC``."""
-    return "" if when is None else f"{when.astimezone(UTC):%-d %b %Y, %H:%M} UTC"
+    return "" if when is None else f"{day(when)}, {when.astimezone(UTC):%H:%M} UTC"
 
 
 def percent(share: float | None) -> str:
