@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from hashlib import sha256
 from ipaddress import ip_address
-from typing import Annotated
+from threading import Lock
+from typing import Annotated, Generic, TypeVar
 from uuid import UUID
 
 from fastapi import Depends, Security
@@ -30,37 +31,42 @@ from consolidation_pipeline.store.projects import Project
 Authenticate = Callable[[Engine, str], Principal | None]
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
-# A key that was revoked opens nothing after so long.
+# A key that was revoked opens nothing after so long, and a search goes by a project's options of then.
 _VALID_SECONDS = 1.0
 _REMEMBERED = 1_000
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
 
 
-class RecentKeys:
-    """Keys that were valid within the last second, so that a busy caller's is not looked up for each request."""
+T = TypeVar("T")
+
+
+class Recent(Generic[T]):
+    """What was looked up within the last second, so that a busy caller's requests do not each ask for the same."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._known: OrderedDict[bytes, tuple[float, Principal]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
+        self._lock = Lock()
 
-    def find(self, secret: str) -> Principal | None:
-        """Whose key it is, if that is known."""
-        since, principal = self._known.get(_digest(secret), (-math.inf, None))
-        return principal if self._clock() - since < _VALID_SECONDS else None
+    def find(self, name: str) -> T | None:
+        """What the name stood for, if that is known."""
+        since, found = self._known.get(_digest(name), (-math.inf, None))
+        return found if self._clock() - since < _VALID_SECONDS else None
 
-    def keep(self, secret: str, principal: Principal | None) -> Principal | None:
-        """Remember a valid key; hands it back."""
-        if principal is not None:
-            self._known[_digest(secret)] = (self._clock(), principal)
-            self._known.move_to_end(_digest(secret))
-            if len(self._known) > _REMEMBERED:
-                self._known.popitem(last=False)
-        return principal
+    def keep(self, name: str, found: T | None) -> T | None:
+        """Remember it, unless there is nothing; hands it back."""
+        if found is not None:
+            with self._lock:
+                self._known.pop(_digest(name), None)
+                self._known[_digest(name)] = (self._clock(), found)
+                if len(self._known) > _REMEMBERED:
+                    self._known.popitem(last=False)
+        return found
 
 
-def _digest(secret: str) -> bytes:
-    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+def _digest(name: str) -> bytes:
+    return sha256(name.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True)
@@ -87,21 +93,23 @@ class Caller:
         """The name that stands in the ledger for what is done here."""
         return f"api:{self.principal.name}"
 
-    def project(self, reference: str) -> Project:
-        """The project with this slug or id.
+    def project(self, reference: str, *, recent: bool = False) -> Project:
+        """The project with this slug or id; with ``recent``, as it was within the last second.
 
         Raises:
             NotFoundError: there is none. Refused (403): it is not the key's, which does not learn whether it exists.
         """
         own = self.principal.project_id
+        known: Recent[Project] = self.request.app.state.recent_projects
         try:
-            project = find_project(self.engine, reference)
+            project = (known.find(reference) if recent else None) or find_project(self.engine, reference)
         except NotFoundError:
             if own is not None:
                 raise self._foreign() from None
             raise
         if not self.principal.sees(project.id):
             raise self._foreign()
+        known.keep(reference, project)
         self.note(project=project.slug)
         return project
 
@@ -160,7 +168,7 @@ async def _identify(request: Request, secret: str | None) -> Principal:
         if not is_loopback(request.url.hostname or ""):  # a web page that points its own name at this machine
             raise Refused(403, "without keys this API answers to its loopback address only")
         return LOCAL
-    recent: RecentKeys = request.app.state.recent
+    recent: Recent[Principal] = request.app.state.recent_keys
     principal = recent.find(secret) if secret else None
     if secret and principal is None:
         authenticate: Authenticate = request.app.state.authenticate

@@ -24,7 +24,7 @@ from consolidation_pipeline.api import (
     searching,
     suggestions,
 )
-from consolidation_pipeline.api.access import Authenticate, RecentKeys, check_exposure
+from consolidation_pipeline.api.access import Authenticate, Recent, check_exposure
 from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.pages import history, review, signing_in
@@ -33,15 +33,16 @@ from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
 from consolidation_pipeline.api.tracing import Tracing
 from consolidation_pipeline.mcp.http import build_mcp_app
 from consolidation_pipeline.service import keys
+from consolidation_pipeline.service.keys import Principal
 from consolidation_pipeline.service.sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import CONNECTIONS, Engine
+from consolidation_pipeline.store.projects import Project
 
 # Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
 # the pool has connections, a request waits for a thread, where nothing is held and nothing times out, and none waits
-# for a connection while it holds one. A search is mostly waiting for the database and takes some 10 ms of the
-# processor, so 12 threads keep one core busy, which is what one Python process can use; more searches a second need
-# more processes.
+# for a connection while it holds one. A search takes some 6 ms of the processor here and as many in the
+# database, so 12 threads keep one core busy, which is what one Python process can use.
 THREADS = CONNECTIONS - 3
 # A plan takes seconds, and much memory where a project is large.
 _PLANS = 2
@@ -87,7 +88,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         generate_unique_id_function=lambda route: route.name,
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
-    app.state.recent = RecentKeys()
+    app.state.recent_keys, app.state.recent_projects = Recent[Principal](), Recent[Project]()
     app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
     app.state.plans = BoundedSemaphore(_PLANS)
     app.state.metrics = Metrics()

@@ -36,7 +36,7 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
 
     Raw memories that no merged memory stands for are found too; `abstraction_levels` leaves them out.
     """
-    project = caller.project(body.project_id)
+    project = caller.project(body.project_id, recent=True)
     found = search_project(caller.engine, project, body.to_query(), settings=caller.settings)
     reply = SearchReply(
         project=found.project,
@@ -86,7 +86,7 @@ def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
 @router.post("/consolidated-context", summary="What to know before a task", responses=declare(404))
 def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
     """What a project knows about a task, each fact once, within a budget of tokens. It counts as used once."""
-    project = caller.project(body.project_id)
+    project = caller.project(body.project_id, recent=True)
     told = build_context(
         caller.engine, project.slug, body.task_description, settings=caller.settings, token_budget=body.token_budget
     )

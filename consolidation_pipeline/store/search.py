@@ -183,21 +183,31 @@ def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[s
 
     A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
     """
-    steps = " UNION ALL ".join(
-        f"""SELECT language FROM (WITH RECURSIVE step AS (
-            (SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language LIMIT 1)
-            UNION ALL
-            SELECT (SELECT language FROM {table} WHERE project_id = %(project)s AND language > step.language
-                ORDER BY language LIMIT 1) FROM step WHERE step.language IS NOT NULL)
-            SELECT language FROM step WHERE language IS NOT NULL) steps"""
-        for table in _TABLES.values()
-    )
-    words = (
-        "SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)) "
-        f"FROM (SELECT DISTINCT language FROM ({steps}) all_steps) languages ORDER BY 1"
-    )
-    rows = fetch(connection, words, {"project": project_id, "query": query})
+    bound = {"project": project_id, "query": query}
+    rows = fetch(connection, _LEXEMES.format(_ENDS), bound)
+    if len(rows) > 1:  # there may be more between the first language and the last
+        rows = fetch(connection, _LEXEMES.format(_STEPS), bound)
     return {language: lexemes for language, lexemes in rows if lexemes}
+
+
+_LEXEMES = """
+    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
+    FROM (SELECT DISTINCT language FROM ({}) found) languages ORDER BY 1
+"""
+_ENDS = " UNION ALL ".join(
+    f"(SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language {way} LIMIT 1)"
+    for table in _TABLES.values()
+    for way in ("ASC", "DESC")
+)
+_STEPS = " UNION ALL ".join(
+    f"""SELECT language FROM (WITH RECURSIVE step AS (
+        (SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language LIMIT 1)
+        UNION ALL
+        SELECT (SELECT language FROM {table} WHERE project_id = %(project)s AND language > step.language
+            ORDER BY language LIMIT 1) FROM step WHERE step.language IS NOT NULL)
+        SELECT language FROM step WHERE language IS NOT NULL) steps"""
+    for table in _TABLES.values()
+)
 
 
 def matching_query(filters: Filters, languages: int) -> str:

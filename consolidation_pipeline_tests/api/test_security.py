@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from consolidation_pipeline.api import access
-from consolidation_pipeline.service.keys import LOCAL, ROLES, revoke_key
+from consolidation_pipeline.service.keys import LOCAL, ROLES, Principal, revoke_key
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
 from consolidation_pipeline_tests.service.dumps import checksums
@@ -124,7 +124,7 @@ def _without_ids(text: str) -> str:
 
 def test_a_valid_key_is_remembered_for_a_second() -> None:
     now = 100.0
-    recent = access.RecentKeys(lambda: now)
+    recent = access.Recent[Principal](lambda: now)
     assert recent.keep("one", None) is None
     assert recent.find("one") is None
     assert recent.keep("one", LOCAL) == recent.find("one") == LOCAL
