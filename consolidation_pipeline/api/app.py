@@ -36,7 +36,7 @@ from consolidation_pipeline.service import keys
 from consolidation_pipeline.service.keys import Principal
 from consolidation_pipeline.service.sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import CONNECTIONS, Engine
+from consolidation_pipeline.store.engine import CONNECTIONS, Engine, ask_seldom
 from consolidation_pipeline.store.projects import Project
 
 # Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
@@ -78,6 +78,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         UsageError: keys are off, and the host is not a loopback address.
     """
     check_exposure(settings)
+    ask_seldom(engine)
     app = FastAPI(
         title="consolidation",
         version=version("consolidation-pipeline"),

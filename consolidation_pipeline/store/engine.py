@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from functools import cache, partial
 from typing import Any
+from weakref import WeakSet
 
 from alembic import command
 from alembic.config import Config
@@ -33,6 +35,7 @@ __all__ = [
     "Connection",
     "Engine",
     "Row",
+    "ask_seldom",
     "check_schema",
     "connect_engine",
     "dagster_url",
@@ -50,9 +53,10 @@ _OLDEST_VECTOR = (0, 8)
 
 # Most that one process opens, and keeps; the server has 100 for all.
 CONNECTIONS = 15
-# Seconds of rest after which a connection is asked whether it is alive: a request takes several, one after the other.
+# Seconds of rest after which `ask_seldom` has a connection asked whether it is alive.
 _ASKED_AFTER = 1.0
 _RESTS_SINCE = "rests_since"
+_ASKED_SELDOM: WeakSet[Engine] = WeakSet()
 
 
 def with_driver(url: str, driver: str) -> str:
@@ -121,15 +125,24 @@ def _note_rest(connection: Any, record: ConnectionPoolEntry) -> None:
 
 
 def _check_alive(engine: Engine, connection: Any, record: ConnectionPoolEntry, handle: Any) -> None:
-    """Have the pool replace a connection that died at rest; one that was in use a moment ago is not asked."""
+    """Have the pool replace a connection that died at rest; a new one is not asked."""
     del handle
     now = time.monotonic()
-    if now - record.info.get(_RESTS_SINCE, now) < _ASKED_AFTER:
+    rested = now - record.info.get(_RESTS_SINCE, math.inf)
+    if rested < 0 or (engine in _ASKED_SELDOM and rested < _ASKED_AFTER):
         return
     try:
         engine.dialect.do_ping(connection)
     except Exception as error:
         raise InvalidatePoolError from error
+
+
+def ask_seldom(engine: Engine) -> None:
+    """For a server of many short requests: a connection that was in use within the last second is not asked.
+
+    Where the database dropped all connections, the first request may fail then, and the pool is made anew.
+    """
+    _ASKED_SELDOM.add(engine)
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:

@@ -176,7 +176,7 @@ KINDS: dict[str, Behaviour] = {
 }
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     rounds=st.lists(
         st.tuples(st.integers(1, 3 * BATCH_TEXTS), st.lists(st.sampled_from(list(KINDS)), max_size=6)),

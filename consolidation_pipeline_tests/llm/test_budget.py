@@ -231,7 +231,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(runs=RUNS, calls_in_budget=st.integers(1, 6))
 def test_whatever_the_provider_does_and_whenever_the_process_dies_the_budget_holds(
     engine: Engine, runs: list[tuple[list[int], list[str], bool]], calls_in_budget: int

@@ -94,7 +94,7 @@ def test_a_project_without_memories_has_no_groups(pipeline: Pipeline) -> None:
     assert done.clusters.map_svg is None
 
 
-@settings(deadline=None, max_examples=6)
+@settings(deadline=None, max_examples=4)
 @given(data=st.data())
 def test_the_order_and_the_batches_of_the_input_change_nothing(shared: Pipeline, data: st.DataObject) -> None:
     states: list[dict[str, list[str]]] = []
@@ -157,7 +157,7 @@ def run_in_batches(pipeline: Pipeline, batches: list[list[tuple[str, str]]], **o
     return done
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(batches=BATCHES, cross_type=st.booleans())
 def test_merged_memories_hold_only_what_may_merge_and_leave_nothing_that_could(
     shared: Pipeline, batches: list[list[tuple[str, str]]], cross_type: bool

@@ -303,7 +303,7 @@ def forget_graph(pipeline: Pipeline, run: ProjectRun) -> None:
     pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL WHERE project_id = :p", p=run.project.id)
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(options=st.sampled_from([OPTIONS, AUTOMATIC]), steps=STEPS)
 def test_a_graph_that_grew_is_the_graph_built_at_once(
     shared: Pipeline, options: dict[str, Any], steps: list[tuple[str, Any]]

@@ -20,11 +20,8 @@ KEYS = (
 
 # (phase, commit since it began, side of the commit). Every phase ends with the commit that records it.
 POINTS = (
-    ("embedding_matrix", 2, "before"),
     ("embedding_matrix", 2, "after"),
-    ("embedding_matrix", 4, "after"),
     ("embedding_matrix", 7, "before"),
-    ("similarity_graph", 1, "before"),
     ("similarity_graph", 1, "after"),
     ("clusters", 1, "before"),
     ("clusters", 1, "after"),
@@ -36,13 +33,10 @@ POINTS = (
     ("patterns", 2, "before"),
     ("patterns", 2, "after"),
     ("principles", 1, "after"),
-    ("playbook_entries", 1, "before"),
+    ("consolidation_suggestions", 1, "before"),
     ("playbook_entries", 1, "after"),
-    ("semantic_summaries", 1, "before"),
     ("semantic_summaries", 1, "after"),
-    ("procedural_profile", 1, "before"),
     ("procedural_profile", 1, "after"),
-    ("decay_scores", 1, "before"),
     ("decay_scores", 1, "after"),
     ("consolidation_report", 1, "before"),
     ("consolidation_report", 1, "after"),

@@ -76,7 +76,7 @@ def test_the_sample_is_learned_from_as_its_plan_says(pipeline: Pipeline) -> None
     assert plan(pipeline).knowledge == []
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), size=st.sampled_from([2, 3]))
 def test_whatever_comes_a_run_learns_what_a_plan_said_just_before(
     shared: Pipeline, seed: int, nights: int, size: int

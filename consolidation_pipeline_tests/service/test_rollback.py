@@ -261,7 +261,7 @@ WORDINGS = st.sampled_from(
 HISTORIES = st.lists(st.lists(WORDINGS, min_size=1, max_size=4), min_size=1, max_size=3)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=6)
 @given(history=HISTORIES, data=st.data())
 def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
     shared: Pipeline, history: list[list[str]], data: st.DataObject
@@ -281,7 +281,7 @@ def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
         assert broken_rules(shared) == []
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=6)
 @given(history=HISTORIES, data=st.data())
 def test_any_cascade_and_its_redo_leave_a_consistent_project(
     shared: Pipeline, history: list[list[str]], data: st.DataObject

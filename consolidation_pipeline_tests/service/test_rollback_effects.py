@@ -153,7 +153,7 @@ def four(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], 
     return shared, [row.group_id for row in rows], raw, [knowledge(shared)]
 
 
-@settings(deadline=None, max_examples=8)
+@settings(deadline=None, max_examples=5)
 @given(data=st.data())
 def test_independent_groups_of_a_job_are_undone_in_any_order(
     four: tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]], data: st.DataObject

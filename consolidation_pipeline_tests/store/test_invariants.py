@@ -44,7 +44,20 @@ ENTRY = (
 )
 RELATIONS, RELATION = f"{SCHEMA}.memory_relations", "project_id, a_id, b_id, relation_type, confidence, status"
 FORGOTTEN = "archive_reason = 'forgotten' WHERE id = :o"
+SUGGESTION = (
+    f"INSERT INTO {SCHEMA}.consolidation_suggestions (project_id, group_id, suggested_content, original_memory_ids, "
+    f"original_versions, fingerprint, status, result_memory_id) SELECT project_id, 'g', 'Do.', ARRAY[id], '{{{{1}}}}', "
+    f"gen_random_uuid()::text, {{}} FROM {RAW}"
+)
 VIOLATIONS: list[tuple[str, str, str]] = [
+    (
+        "find_misheld_originals",
+        SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a",
+        "{a} 2",
+    ),
+    ("find_unfounded_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
+    ("find_unfounded_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
+    ("find_unfounded_approvals", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
     ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
     (
         "find_unembedded",
