@@ -114,8 +114,9 @@ class Garden:
                 "group_id": "g",
                 "suggested_content": "s",
                 "fingerprint": str(next(self.fresh)),
-                "original_memory_ids": self.raw,
-                "original_versions": [1, 1, 1, 1],
+                # Of its own: no memory may be in two pending suggestions, which is checked when a transaction ends.
+                "original_memory_ids": [next(self.fresh), next(self.fresh)],
+                "original_versions": [1, 1],
             },
         }[table]
         self._insert(table, values)
