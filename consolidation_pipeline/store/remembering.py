@@ -8,6 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select, text
 
+from consolidation_pipeline.store.changes import UNDONE
 from consolidation_pipeline.store.lineage import find_memories
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, memory_files, task_memories
 
@@ -45,7 +46,7 @@ def list_feedback(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]
             c.changed_by, c.changed_at, c.group_id
         FROM {SCHEMA}.consolidation_changes c
         WHERE c.entity_id = :id AND c.operation = 'edit' AND starts_with(c.reason, '{FEEDBACK}')
-            AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolidation_changes r WHERE r.reverts_change_id = c.id)
+            AND NOT {UNDONE}
         ORDER BY c.seq DESC
     """
     return connection.execute(text(query), {"id": memory_id}).all()

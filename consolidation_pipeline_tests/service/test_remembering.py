@@ -140,8 +140,10 @@ def test_feedback_moves_importance_alone_and_can_be_undone(empty: Pipeline) -> N
     said = after["feedback_given"][0]
     assert (said["words"], said["importance"], said["changed_by"]) == ("helpful: it saved an hour", 0.6, "bot")
     assert said["group_id"] == done["group_id"]
-    empty.roll_back(done["group_id"])
+    undone = empty.roll_back(done["group_id"])
     assert get_memory(empty.engine, id_) == before
+    empty.roll_back(undone.rollback_id)
+    assert get_memory(empty.engine, id_)["feedback_given"] == after["feedback_given"]
 
 
 def test_a_run_is_undone_with_what_was_said_of_its_memories_or_not_at_all(empty: Pipeline) -> None:
