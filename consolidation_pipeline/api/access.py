@@ -22,13 +22,11 @@ from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.problems import Refused
 from consolidation_pipeline.api.tracing import told
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.keys import LOCAL, Principal
+from consolidation_pipeline.service.keys import LOCAL, Authenticate, Principal
 from consolidation_pipeline.service.ownership import find_owners, find_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
-
-Authenticate = Callable[[Engine, str], Principal | None]
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
 # A key that was revoked opens nothing after so long, and a search goes by a project's options of then.
@@ -57,9 +55,10 @@ class Recent(Generic[T]):
     def keep(self, name: str, found: T | None) -> T | None:
         """Remember it, unless there is nothing; hands it back."""
         if found is not None:
+            key = _digest(name)
             with self._lock:
-                self._known.pop(_digest(name), None)
-                self._known[_digest(name)] = (self._clock(), found)
+                self._known.pop(key, None)
+                self._known[key] = (self._clock(), found)
                 if len(self._known) > _REMEMBERED:
                     self._known.popitem(last=False)
         return found
@@ -151,15 +150,20 @@ def require(role: str) -> Callable[..., Awaitable[Caller]]:
         header: Annotated[str | None, Security(_header)],
     ) -> Caller:
         principal = await _identify(request, bearer.credentials if bearer else header)
-        told(request)["key"] = principal.key_id or principal.name
-        limiter: Limiter = request.app.state.limiter
-        if wait := limiter.take(str(principal.key_id)):
-            raise Refused(429, f"too many requests: try again in {wait} s", headers={"Retry-After": str(wait)})
+        admit(request, principal)
         if not principal.may(role):
             raise Refused(403, f"this needs the role {role}; the key is for the role {principal.role}")
         return Caller(principal, request)
 
     return check
+
+
+def admit(request: Request, principal: Principal) -> None:
+    """Note whose request it is, and count it. Raises Refused (429): the key has made too many."""
+    told(request)["key"] = principal.key_id or principal.name
+    limiter: Limiter = request.app.state.limiter
+    if wait := limiter.take(str(principal.key_id)):
+        raise Refused(429, f"too many requests: try again in {wait} s", headers={"Retry-After": str(wait)})
 
 
 async def _identify(request: Request, secret: str | None) -> Principal:

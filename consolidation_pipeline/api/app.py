@@ -24,16 +24,17 @@ from consolidation_pipeline.api import (
     searching,
     suggestions,
 )
-from consolidation_pipeline.api.access import Authenticate, Recent, check_exposure
+from consolidation_pipeline.api.access import Recent, check_exposure
 from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.pages import history, review, signing_in
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
 from consolidation_pipeline.api.tracing import Tracing
+from consolidation_pipeline.mcp.door import PLANS
 from consolidation_pipeline.mcp.http import build_mcp_app
 from consolidation_pipeline.service import keys
-from consolidation_pipeline.service.keys import Principal
+from consolidation_pipeline.service.keys import Authenticate, Principal
 from consolidation_pipeline.service.sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import CONNECTIONS, Engine, ask_seldom
@@ -44,8 +45,6 @@ from consolidation_pipeline.store.projects import Project
 # for a connection while it holds one. A search takes some 6 ms of the processor here and as many in the
 # database, so 12 threads keep one core busy, which is what one Python process can use.
 THREADS = CONNECTIONS - 3
-# A plan takes seconds, and much memory where a project is large.
-_PLANS = 2
 
 ROUTERS = (
     consolidation.router,
@@ -91,7 +90,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
     app.state.recent_keys, app.state.recent_projects = Recent[Principal](), Recent[Project]()
     app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
-    app.state.plans = BoundedSemaphore(_PLANS)
+    app.state.plans = BoundedSemaphore(PLANS)
     app.state.metrics = Metrics()
     app.state.sessions = Sessions(load_secret(settings.data_dir))
     mcp = build_mcp_app(engine, settings, authenticate, limit=app.state.limiter.take, plans=app.state.plans)

@@ -148,11 +148,16 @@ def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
     return {status: {"model": Problem, "description": _TITLES[status]} for status in sorted({*everywhere, *statuses})}
 
 
+def classify(error: errors.ConsolidationError) -> tuple[int, str, str]:
+    """Status, word and message of one of our errors, by the table."""
+    status, word = next(TOLD[kind] for kind in type(error).__mro__ if kind in TOLD)
+    return status, word, UNAVAILABLE if isinstance(error, errors.StoreError) else str(error)
+
+
 def tell_error(request: Request, error: Exception) -> Response:
     """One of our errors, told by the table."""
     assert isinstance(error, errors.ConsolidationError)
-    status, word = next(TOLD[kind] for kind in type(error).__mro__ if kind in TOLD)
-    told = UNAVAILABLE if isinstance(error, errors.StoreError) else str(error)
+    status, word, told = classify(error)
     more: dict[str, Any] = {"conflicts": list(error.conflicts)} if isinstance(error, errors.ConflictError) else {}
     return problem(request, status, told, error=word, **more)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 # Where the HTTP app leaves who is calling, in the scope of a request.
 PRINCIPAL = "consolidation.principal"
-# A plan takes seconds, and much memory where a project is large.
-_PLANS = 2
+# So many at once: a plan takes seconds, and much memory where a project is large.
+PLANS = 2
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Door:
     settings: Settings
     runs: Runs
     local: Principal | None = None
-    plans: Semaphore = field(default_factory=lambda: Semaphore(_PLANS))
+    plans: Semaphore = field(default_factory=lambda: Semaphore(PLANS))
 
     @cached_property
     def engine(self) -> Engine:

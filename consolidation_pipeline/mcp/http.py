@@ -21,11 +21,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from consolidation_pipeline.mcp.door import PRINCIPAL, Door
 from consolidation_pipeline.mcp.running import RequestedRuns
 from consolidation_pipeline.mcp.server import build_server
-from consolidation_pipeline.service.keys import LOCAL, ROLES, Principal
+from consolidation_pipeline.service.keys import LOCAL, ROLES, Authenticate, Principal
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
-
-Authenticate = Callable[[Engine, str], Principal | None]
 
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}

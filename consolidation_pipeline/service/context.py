@@ -23,7 +23,7 @@ from consolidation_pipeline.core.context import (
 from consolidation_pipeline.core.memories import LEVELS
 from consolidation_pipeline.core.tokens import estimate_tokens
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.searching import MAX_LIMIT, Hit, SearchQuery, count_hits, search
+from consolidation_pipeline.service.searching import MAX_LIMIT, Hit, SearchQuery, count_hits, search_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.context import (
     RestingEntry,
@@ -154,18 +154,19 @@ def to_document(context: Context) -> str:
 
 
 def _find(engine: Engine, slug: str, task: str, settings: Settings) -> _Found:
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
     query = SearchQuery(task, limit=MAX_LIMIT, kinds=[kind for kind in KINDS if kind != ENTRY])
-    results = search(engine, slug, query, settings=settings, count_use=False)
+    results = search_project(engine, project, query, settings=settings, count_use=False)
     best = max((hit.relevance_score for hit in results.results), default=0.0)
     hits = {hit.id: hit for hit in results.results if _is_relevant(hit, best, task)}
     with engine.connect() as connection:
-        project = get_project(connection, slug).id
         made_from = load_leaves(connection, list(hits))
         leaves = {id_: made_from.get(id_, frozenset((id_,))) for id_ in hits}
-        entries = load_resting_entries(connection, project, list(frozenset().union(*leaves.values())))
-        chapters = count_categories(connection, project)
-        waiting = sum(count_waiting(connection, project).values())
-        is_consolidated = has_knowledge(connection, project)
+        entries = load_resting_entries(connection, project.id, list(frozenset().union(*leaves.values())))
+        chapters = count_categories(connection, project.id)
+        waiting = sum(count_waiting(connection, project.id).values())
+        is_consolidated = has_knowledge(connection, project.id)
     pieces = [Piece(hit.id, hit.kind, hit.content, hit.relevance_score, leaves[hit.id]) for hit in hits.values()]
     pieces += [_piece(entry, pieces) for entry in entries]
     return _Found(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import hmac
 import re
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
 from uuid import UUID
@@ -28,7 +29,6 @@ PREFIX = "cnsl_"
 _BYTES = 32
 _SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
 _LONGEST_NAME = 200
-_TOUCHED_EVERY = timedelta(minutes=1)
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,9 @@ class Principal:
 
 
 LOCAL = Principal("admin")
+
+# Whose key a secret is; None: it is no valid one.
+Authenticate = Callable[[Engine, str], Principal | None]
 
 
 def create_key(
@@ -143,7 +146,7 @@ def recognize(engine: Engine, key_id: UUID) -> Principal | None:
 
 
 def _note_use(engine: Engine, row: Row[Any]) -> Principal:
-    if row.last_used_at is None or datetime.now(UTC) - row.last_used_at > _TOUCHED_EVERY:
+    if row.last_used_at is None or datetime.now(UTC) - row.last_used_at > keys.TOUCHED_EVERY:
         with engine.begin() as connection:
             keys.touch_key(connection, row.id)
     return Principal(row.role, row.project_id, row.slug, row.id, row.name)

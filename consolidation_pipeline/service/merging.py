@@ -137,17 +137,17 @@ def merge_clusters(run: ProjectRun) -> Merging:
 
 def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None) -> _Batch:
     """Write a batch; it is planned anew where somebody changed one of its memories meanwhile, say by feedback."""
-    for attempt in range(_ATTEMPTS):
+    left = _ATTEMPTS
+    while True:
+        left -= 1
         try:
             with run.engine.begin() as connection:
                 write_merged(connection, run.author, batch.rows, now=run.now)
-        except ConflictError:
-            if attempt == _ATTEMPTS - 1:
-                raise
-            batch = _plan_batch(run, batch.groups, rewriter)
-        else:
             return batch
-    raise AssertionError("unreachable: the last attempt returns or raises")
+        except ConflictError:
+            if not left:
+                raise
+        batch = _plan_batch(run, batch.groups, rewriter)
 
 
 def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:

@@ -97,16 +97,18 @@ def embed_query(
     A paid model is not asked where there is nothing to compare with.
     """
     embedder = open_embedder(engine, project, options, uuid4(), patience=PATIENCE)
+    if not is_local(embedder.name):
+        with engine.connect() as connection:
+            missing = explain_missing(connection, project, embedder.name)
+        if missing:
+            return embedder.name, None, missing
     try:
-        if not is_local(embedder.name):
-            with engine.connect() as connection:
-                check_vectors(connection, project, embedder.name)
         return embedder.name, _OF_ENGINE.setdefault(engine, QueryVectors()).embed(embedder, text), None
     except (BudgetExhaustedError, EmbeddingError, LLMError) as error:
         return embedder.name, None, str(error)
 
 
-def check_vectors(connection: Connection, project: Project, model: str) -> None:
-    """Raises EmbeddingError where no memory of the project has a vector of the model."""
-    if not load_vector_length(connection, project.id, model):
-        raise EmbeddingError(f"no memory has a vector of {model} yet, a run gives it one")
+def explain_missing(connection: Connection, project: Project, model: str) -> str | None:
+    """That no memory of the project has a vector of the model; None where one has."""
+    has_vectors = load_vector_length(connection, project.id, model) > 0
+    return None if has_vectors else f"no memory has a vector of {model} yet, a run gives it one"

@@ -12,10 +12,10 @@ from uuid import UUID
 from consolidation_pipeline.core.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.ranking import bm25
-from consolidation_pipeline.errors import EmbeddingError, UsageError
+from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.fusing import CANDIDATES, FUSIONS, Legs, fuse
-from consolidation_pipeline.service.query_vectors import check_vectors, embed_query
+from consolidation_pipeline.service.query_vectors import embed_query, explain_missing
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Connection, Engine
@@ -125,8 +125,8 @@ def search_project(
     vector, note = _embed(engine, project, options, wanted) if filters.kinds else (None, None)
     with open_snapshot(engine) as connection:
         legs = _search_legs(connection, project.id, query, filters=filters, text=wanted, vector=vector)
-        if vector and not legs.similar:
-            note = _explain_silence(connection, project, vector[0])
+        if vector and not legs.similar and (missing := explain_missing(connection, project, vector[0])):
+            note = _BY_WORDS.format(missing)
         ranked = fuse(legs, query.fusion)
         hits = _describe(connection, ranked[: query.limit], legs, query=query, note=note)
     if count_use:
@@ -187,15 +187,6 @@ def _embed(
         return None, "the query is blank"
     model, vector, missing = embed_query(engine, project, options, text)
     return (None, _BY_WORDS.format(missing)) if vector is None else ((model, vector), None)
-
-
-def _explain_silence(connection: Connection, project: Project, model: str) -> str | None:
-    """Why nothing was found by meaning, unless nothing is near."""
-    try:
-        check_vectors(connection, project, model)
-    except EmbeddingError as error:
-        return _BY_WORDS.format(error)
-    return None
 
 
 def _search_legs(

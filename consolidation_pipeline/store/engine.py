@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import time
 from functools import cache, partial
@@ -127,9 +126,8 @@ def _note_rest(connection: Any, record: ConnectionPoolEntry) -> None:
 def _check_alive(engine: Engine, connection: Any, record: ConnectionPoolEntry, handle: Any) -> None:
     """Have the pool replace a connection that died at rest; a new one is not asked."""
     del handle
-    now = time.monotonic()
-    rested = now - record.info.get(_RESTS_SINCE, math.inf)
-    if rested < 0 or (engine in _ASKED_SELDOM and rested < _ASKED_AFTER):
+    since = record.info.get(_RESTS_SINCE)
+    if since is None or (engine in _ASKED_SELDOM and time.monotonic() - since < _ASKED_AFTER):
         return
     try:
         engine.dialect.do_ping(connection)

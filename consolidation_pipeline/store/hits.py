@@ -15,8 +15,8 @@ from consolidation_pipeline.core.memories import LEVELS, embedding_text
 from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import consolidated_memories, memory_lineage, task_memories
+from consolidation_pipeline.store.search import TABLES
 
-_TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
 _COUNTERS = {"task_memories": "reused_count", "consolidated_memories": "reuse_count"}
 
 # Longer than any search between two others, shorter than the second after which Postgres looks for deadlocks. The disk
@@ -101,9 +101,9 @@ def _reuse(table: str, skip: str = "") -> str:
         WITH haste AS MATERIALIZED (
             SELECT set_config('lock_timeout', '{_LOCK_PATIENCE}', true), set_config('synchronous_commit', 'off', true)),
         returned AS MATERIALIZED (
-            SELECT t.id FROM {_TABLES[table]} t CROSS JOIN haste WHERE t.id = ANY(%(ids)s) ORDER BY t.id
+            SELECT t.id FROM {TABLES[table]} t CROSS JOIN haste WHERE t.id = ANY(%(ids)s) ORDER BY t.id
             FOR NO KEY UPDATE OF t{skip})
-        UPDATE {_TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + 1,
+        UPDATE {TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + 1,
             last_accessed_at = greatest(last_accessed_at, now())
         FROM returned WHERE t.id = returned.id RETURNING t.id
     """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, insert, select, text, update
 from consolidation_pipeline.store.schema import SCHEMA, api_keys, projects
 
 # Often enough to see which keys nobody uses any more, and no write per request.
-_TOUCHED_EVERY = "1 minute"
+TOUCHED_EVERY = timedelta(minutes=1)
 
 
 def append_key(connection: Connection, *, key_hash: str, role: str, project_id: UUID | None, name: str) -> UUID:
@@ -46,9 +47,9 @@ def touch_key(connection: Connection, key_id: UUID) -> bool:
     """Note that a key is used now, at most once a minute; whether it was noted."""
     query = f"""
         UPDATE {SCHEMA}.api_keys SET last_used_at = now()
-        WHERE id = :key AND (last_used_at IS NULL OR last_used_at <= now() - interval '{_TOUCHED_EVERY}')
+        WHERE id = :key AND (last_used_at IS NULL OR last_used_at <= now() - CAST(:every AS interval))
     """
-    return bool(connection.execute(text(query), {"key": key_id}).rowcount)
+    return bool(connection.execute(text(query), {"key": key_id, "every": TOUCHED_EVERY}).rowcount)
 
 
 def revoke_key(connection: Connection, key_id: UUID) -> bool:

@@ -14,13 +14,15 @@ run computes anew (relevance, graph version) are left out of images.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 from sqlalchemy import Connection, Table, text
+from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.schema import (
@@ -283,6 +285,22 @@ def _lock_rows(connection: Connection, table: Table) -> None:
         "WHERE t.version IS DISTINCT FROM s.expected",
         f"of {table.name} changed meanwhile",
     )
+
+
+@contextmanager
+def checked_at_once(connection: Connection, noun: str) -> Iterator[None]:
+    """Do all of what is written inside or nothing; keys that are checked at commit are checked at its end.
+
+    Raises:
+        ConflictError: another ``noun`` has the key, or a row refers to one that is gone; nothing is written then.
+    """
+    try:
+        with connection.begin_nested():
+            yield
+            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
+            connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
+    except IntegrityError as error:
+        raise ConflictError(f"another {noun} stands in the way: {str(error.orig).strip()}") from error
 
 
 def refuse(connection: Connection, query: str, what: str, **parameters: Any) -> None:

@@ -6,14 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from uuid import UUID
 
 from sqlalchemy import Connection, Table, text
-from sqlalchemy.exc import IntegrityError
 
-from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.ledger import (
     CACHES,
     LEDGERED,
     MOVES_IN_GRAPH,
     Author,
+    checked_at_once,
     forget_comparisons,
     lineage_insert,
     mark_summarized,
@@ -43,14 +42,8 @@ def revert_changes(
     """
     recorded = {"group_id": group_id, "reason": reason, "scope": scope}
     done = {"restored": 0, "deleted": 0, "recreated": 0}
-    try:
-        with connection.begin_nested():
-            _revert_waves(connection, author, changes, recorded, done=done)
-            # What still refers to a row that is gone now must come to light here, not at commit.
-            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-            connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
-    except IntegrityError as error:
-        raise ConflictError(f"another row stands in the way: {str(error.orig).strip()}") from error
+    with checked_at_once(connection, "row"):
+        _revert_waves(connection, author, changes, recorded, done=done)
     return done
 
 

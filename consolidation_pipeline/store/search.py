@@ -23,7 +23,7 @@ from consolidation_pipeline.store.schema import KINDS, consolidated_memories, ta
 from consolidation_pipeline.store.search_indexes import Index
 from consolidation_pipeline.store.vectors_io import Vectors, vector_text
 
-_TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
+TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
 # Bytes of a text: Postgres knows them without reading it, and they measure its length as well as words do.
 _SIZE = {
     "task_memories": " + ".join(f"coalesce(octet_length({column}), 0)" for column in TEXT_COLUMNS),
@@ -108,7 +108,7 @@ def open_snapshot(engine: Engine) -> Iterator[Connection]:
 
 def load_vector_length(connection: Connection, project_id: UUID, model: str) -> int:
     """Length of the project's vectors of ``model``; 0 when it has none, archived memories among them."""
-    for table in _TABLES.values():
+    for table in TABLES.values():
         query = (
             f"SELECT embedding_dim FROM {table} WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1"
         )
@@ -130,7 +130,7 @@ def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
         distance = indexed[table].distance(wanted) if table in indexed else f"embedding <=> {wanted}"
         nearest.append(
             f"(SELECT id, {_KIND[table]} AS kind, '{table}' AS held_in, embedding "
-            f"FROM {_TABLES[table]} WHERE {filters.where(table)} "
+            f"FROM {TABLES[table]} WHERE {filters.where(table)} "
             "AND embedding_model = %(model)s AND embedding_dim = %(dimension)s "
             f"ORDER BY {distance}, id LIMIT %(limit)s)"
         )
@@ -196,7 +196,7 @@ _LEXEMES = """
 """
 _ENDS = " UNION ALL ".join(
     f"(SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language {way} LIMIT 1)"
-    for table in _TABLES.values()
+    for table in TABLES.values()
     for way in ("ASC", "DESC")
 )
 _STEPS = " UNION ALL ".join(
@@ -206,7 +206,7 @@ _STEPS = " UNION ALL ".join(
         SELECT (SELECT language FROM {table} WHERE project_id = %(project)s AND language > step.language
             ORDER BY language LIMIT 1) FROM step WHERE step.language IS NOT NULL)
         SELECT language FROM step WHERE language IS NOT NULL) steps"""
-    for table in _TABLES.values()
+    for table in TABLES.values()
 )
 
 
@@ -218,7 +218,7 @@ def matching_query(filters: Filters, languages: int) -> str:
     """
     found = [
         f"(SELECT id, {_KIND[table]} AS kind, {_SIZE[table]} AS size, content_tsv, "
-        f"ts_rank(content_tsv, CAST(%(words{at})s AS tsquery), 1) AS rank FROM {_TABLES[table]} "
+        f"ts_rank(content_tsv, CAST(%(words{at})s AS tsquery), 1) AS rank FROM {TABLES[table]} "
         f"WHERE {filters.where(table)} AND language = CAST(%(language{at})s AS regconfig) "
         f"AND content_tsv @@ CAST(%(words{at})s AS tsquery) ORDER BY rank DESC, id LIMIT %(pool)s)"
         for table in filters.tables

@@ -9,10 +9,8 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
-from sqlalchemy.exc import IntegrityError
 
-from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.ledger import Author, Change, checked_at_once, insert_rows, update_rows
 from consolidation_pipeline.store.memories import TEXT_COLUMNS, lock_rows
 from consolidation_pipeline.store.schema import SCHEMA, consolidation_suggestions
 
@@ -114,13 +112,8 @@ def append_suggestions(
         ConflictError: one asks what was asked before, or shares a memory with a pending one; none is written then.
     """
     changes = [Change(uuid4(), uuid4(), _columns(one, now), None, one.rationale) for one in suggestions]
-    try:
-        with connection.begin_nested():
-            insert_rows(connection, author, consolidation_suggestions, changes, operation="review")
-            connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
-            connection.execute(text("SET CONSTRAINTS ALL DEFERRED"))
-    except IntegrityError as error:
-        raise ConflictError(f"another suggestion stands in the way: {str(error.orig).strip()}") from error
+    with checked_at_once(connection, "suggestion"):
+        insert_rows(connection, author, consolidation_suggestions, changes, operation="review")
     return [change.entity_id for change in changes]
 
 

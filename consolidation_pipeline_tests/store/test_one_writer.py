@@ -244,6 +244,7 @@ class World:
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
+            "checked_at_once": {"noun": "row"},
             "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
             "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
             "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},

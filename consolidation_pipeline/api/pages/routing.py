@@ -16,7 +16,7 @@ from starlette.responses import RedirectResponse, Response
 from consolidation_pipeline import errors
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.pages.visiting import keep_session
-from consolidation_pipeline.api.problems import TOLD, UNAVAILABLE, Refused
+from consolidation_pipeline.api.problems import UNAVAILABLE, Refused, classify
 from consolidation_pipeline.store.engine import is_unavailable
 
 logger = logging.getLogger("consolidation_pipeline.api")
@@ -96,12 +96,12 @@ def _turn_down(request: Request, error: Refused) -> Response:
     return response
 
 
-def tell(error: Exception) -> tuple[int, str]:
+def tell(error: errors.ConsolidationError | RequestValidationError | HTTPException) -> tuple[int, str]:
     """Status and words of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
     if isinstance(error, RequestValidationError):
         where = {f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()}
         return 422, "; ".join(sorted(where))
-    status = next(TOLD[kind][0] for kind in type(error).__mro__ if kind in TOLD)
-    return status, UNAVAILABLE if isinstance(error, errors.StoreError) else str(error)
+    status, _, message = classify(error)
+    return status, message

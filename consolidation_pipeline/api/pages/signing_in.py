@@ -10,11 +10,11 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from consolidation_pipeline.api.access import Authenticate
 from consolidation_pipeline.api.pages.fields import back_to
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.pages.routing import PageRoute
 from consolidation_pipeline.api.pages.visiting import COOKIE, Filled, check_host, find_token, is_open, sessions_of
+from consolidation_pipeline.service.keys import Authenticate
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 

@@ -12,10 +12,8 @@ from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consolidation_pipeline.api.access import Caller, is_loopback
-from consolidation_pipeline.api.limits import Limiter
+from consolidation_pipeline.api.access import Caller, admit, is_loopback
 from consolidation_pipeline.api.problems import Refused
-from consolidation_pipeline.api.tracing import told
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.keys import LOCAL, Principal
 from consolidation_pipeline.service.sessions import LASTS_SECONDS, Sessions
@@ -110,10 +108,7 @@ def visiting(role: str) -> Callable[..., Visitor]:
     def check(request: Request) -> Visitor:
         token = find_token(request)
         principal = _identify(request, token)
-        told(request)["key"] = principal.key_id or principal.name
-        limiter: Limiter = request.app.state.limiter
-        if wait := limiter.take(str(principal.key_id)):
-            raise Refused(429, f"too many requests: try again in {wait} s", headers={"Retry-After": str(wait)})
+        admit(request, principal)
         visitor = Visitor(principal, request, token)
         request.state.visitor = visitor
         if not principal.may(role):
