@@ -77,10 +77,10 @@ def ask(port: int, key: str, held: local, due: float, body: bytes) -> tuple[floa
     return (time.perf_counter() - due) * 1000, reply.status
 
 
-def measure(port: int, key: str, slugs: Sequence[str], rate: int, seconds: int) -> tuple[float, Counter[int], Any]:
-    """Replies a second, how many of each status, and the latencies in milliseconds."""
-    source, held = random.Random(SEED + rate), local()
-    bodies = [
+def draw_bodies(slugs: Sequence[str], rate: int, seconds: int) -> list[bytes]:
+    """As many searches as are sent."""
+    source = random.Random(SEED + rate)
+    return [
         json.dumps(
             {
                 "project_id": source.choice(slugs),
@@ -90,6 +90,11 @@ def measure(port: int, key: str, slugs: Sequence[str], rate: int, seconds: int) 
         ).encode()
         for _ in range(rate * seconds)
     ]
+
+
+def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float, Counter[int], list[float]]:
+    """Send ``rate`` a second: replies a second, how many of each status, and the latencies in milliseconds."""
+    held = local()
     began = time.perf_counter() + 0.2
     with ThreadPoolExecutor(CLIENTS) as pool:
         answers = list(pool.map(lambda at: ask(port, key, held, began + at / rate, bodies[at]), range(len(bodies))))
@@ -112,9 +117,9 @@ def main() -> None:
     _, key = create_key(engine, role="reader")
     print("| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
     with serving() as port:
-        measure(port, key, slugs, 20, 3)
+        send(port, key, draw_bodies(slugs, 20, 3), 20)
         for rate in [int(argument) for argument in sys.argv[1:]] or [50, 100, 200]:
-            answered, statuses, latencies = measure(port, key, slugs, rate, SECONDS)
+            answered, statuses, latencies = send(port, key, draw_bodies(slugs, rate, SECONDS), rate)
             told = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
             columns = " | ".join(f"{one:.1f}" for one in np.percentile(latencies, [50, 95, 99]))
             print(f"| {rate} | {answered:.0f} | {told} | {columns} |", flush=True)
