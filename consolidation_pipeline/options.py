@@ -6,10 +6,12 @@ A project's ``config`` column holds what differs from the defaults; a job row ho
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from itertools import pairwise
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from cronsim import CronSim, CronSimError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from consolidation_pipeline.errors import InvalidOptionError
 
@@ -146,6 +148,15 @@ class ConsolidationOptions(BaseModel):
         description="Most a day may cost, US dollars.",
     )
     budget_tokens_per_run: int = Field(2_000_000, ge=0, description="Most tokens a run may use.")
+
+    @field_validator("schedule")
+    @classmethod
+    def _comes(cls, schedule: str) -> str:
+        try:
+            CronSim(schedule, datetime(2026, 1, 1))
+        except CronSimError as error:
+            raise ValueError(str(error)) from None
+        return schedule
 
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> ConsolidationOptions:

@@ -10,11 +10,12 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
 from consolidation_pipeline.service.requesting import RequestedJob
 from consolidation_pipeline.service.runs import JOB_PHASES
-from consolidation_pipeline.service.triggering import Decision
+from consolidation_pipeline.service.triggering import Decision, tell_skipped
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import list_projects
 
 # `consolidation dev` starts everything running; otherwise a person switches each on in the UI.
+_RUNS_AT_ONCE = 500  # ids in a query
 RUNNING = os.environ.get("CONSOLIDATION_AUTOMATION") == "running"
 SENSOR_STATUS = dg.DefaultSensorStatus.RUNNING if RUNNING else dg.DefaultSensorStatus.STOPPED
 SCHEDULE_STATUS = dg.DefaultScheduleStatus.RUNNING if RUNNING else dg.DefaultScheduleStatus.STOPPED
@@ -55,6 +56,16 @@ def pending_requests(pending: Sequence[RequestedJob]) -> list[dg.RunRequest]:
     ]
 
 
+def find_runs(instance: dg.DagsterInstance, jobs: Sequence[UUID]) -> dict[UUID, dg.DagsterRun]:
+    """The newest run of each of the jobs that has one, whoever launched it."""
+    found: dict[UUID, dg.DagsterRun] = {}
+    for start in range(0, len(jobs), _RUNS_AT_ONCE):
+        ids = [str(job) for job in jobs[start : start + _RUNS_AT_ONCE]]
+        for run in instance.get_runs(dg.RunsFilter(tags={JOB_TAG: ids})):  # newest first
+            found.setdefault(UUID(run.tags[JOB_TAG]), run)
+    return found
+
+
 def _tags(job_id: UUID, timeout_seconds: int, trigger_type: str, triggered_by: str) -> dict[str, str]:
     return {
         JOB_TAG: str(job_id),
@@ -64,8 +75,12 @@ def _tags(job_id: UUID, timeout_seconds: int, trigger_type: str, triggered_by: s
     }
 
 
-def say_why_not(decision: Decision) -> str:
-    """Reasons, at most ten, why no project was due."""
-    shown = [f"{slug}: {reason}" for slug, reason in list(decision.skipped.items())[:10]]
-    more = len(decision.skipped) - len(shown)
-    return "; ".join([*shown, f"and {more} more"] if more > 0 else shown) or "there are no projects"
+def say_why(decision: Decision) -> str:
+    """What a tick asked for and why, and why not for the others: at most ten of each, what is unusual first."""
+    asked = [f"{request.slug}: {request.reason}" for request in decision.requests]
+    return "; ".join([*_first_ten(asked), *_first_ten(tell_skipped(decision))]) or "there are no projects"
+
+
+def _first_ten(told: Sequence[str]) -> list[str]:
+    more = len(told) - 10
+    return [*told[:10], f"and {more} more"] if more > 0 else list(told)

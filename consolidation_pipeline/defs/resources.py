@@ -49,7 +49,8 @@ class ProjectRuns:
         return self._open[slug]
 
     def _requested(self) -> UUID | None:
-        job_id = self._run.tags.get(JOB_TAG)
+        # Who executes a run anew in the UI asks for a job of its own; the tags come with it.
+        job_id = self._run.tags.get(JOB_TAG) if self._run.parent_run_id is None else None
         return None if job_id is None else UUID(job_id)
 
     def close(self) -> None:

@@ -2,8 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.core.triggers import NIGHTLY_HOUR
-from consolidation_pipeline.defs.automation import SCHEDULE_STATUS, partition_requests, run_requests, say_why_not
+from consolidation_pipeline.defs.automation import SCHEDULE_STATUS, partition_requests, run_requests, say_why
 from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.service.triggering import (
@@ -18,23 +17,34 @@ from consolidation_pipeline.store.engine import Engine
 
 
 def _launch(
-    context: dg.ScheduleEvaluationContext, store: Engine, due: IsDue, *, job: str, triggered_by: str
+    context: dg.ScheduleEvaluationContext,
+    store: Engine,
+    due: IsDue,
+    *,
+    job: str,
+    triggered_by: str,
+    by_cron: bool = False,
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    decision = request_jobs(store, due, job=job, trigger_type="scheduled", triggered_by=triggered_by)
+    decision = request_jobs(store, due, job=job, trigger_type="scheduled", triggered_by=triggered_by, by_cron=by_cron)
+    context.log.info(say_why(decision))
     if not decision.requests:
-        return dg.SkipReason(say_why_not(decision))
+        return dg.SkipReason(say_why(decision))
     # A schedule cannot return partition requests, and a run for a partition that is not there would be refused.
     for request in partition_requests(store, context.instance):
         context.instance.add_dynamic_partitions(projects.name or "", list(request.partition_keys))
     return run_requests(decision, trigger_type="scheduled", triggered_by=triggered_by)
 
 
-@dg.schedule(job=consolidate, cron_schedule=f"0 {NIGHTLY_HOUR} * * *", default_status=SCHEDULE_STATUS)
+@dg.schedule(job=consolidate, cron_schedule="*/15 * * * *", default_status=SCHEDULE_STATUS)
 def nightly_consolidation(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Every night: projects with anything new, or with more active memories than their threshold."""
-    return _launch(context, store, is_due_tonight, job="consolidate", triggered_by="nightly_consolidation")
+    """When their option schedule comes, at 02:00 UTC unless set: projects with anything new, or with more active
+    memories than their threshold. What was missed while nothing ran is made up for.
+    """
+    return _launch(
+        context, store, is_due_tonight, job="consolidate", triggered_by="nightly_consolidation", by_cron=True
+    )
 
 
 @dg.schedule(job=decay, cron_schedule="0 4 * * *", default_status=SCHEDULE_STATUS)

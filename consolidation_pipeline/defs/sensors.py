@@ -1,21 +1,23 @@
 """Sensors: projects become partitions, memories and people ask for runs, job rows follow them, events go out."""
 
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
 import dagster as dg
 
 from consolidation_pipeline.defs.automation import (
     SENSOR_STATUS,
+    find_runs,
     partition_requests,
     pending_requests,
     run_requests,
-    say_why_not,
+    say_why,
 )
 from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, summarize
-from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.service.events import deliver
-from consolidation_pipeline.service.recovery import finish_dead_jobs
-from consolidation_pipeline.service.requesting import find_unlaunched
+from consolidation_pipeline.service.recovery import finish_dead_jobs, list_abandoned
+from consolidation_pipeline.service.requesting import find_unlaunched, request_retries
 from consolidation_pipeline.service.triggering import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
@@ -23,6 +25,7 @@ from consolidation_pipeline.store.engine import Engine
 # A tick may take a minute; a try that was begun may take a quarter of that.
 _DELIVERY_SECONDS = 20.0
 
+_WAITS = {dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.QUEUED}
 _ENDED = {
     dg.DagsterRunStatus.SUCCESS: "completed",
     dg.DagsterRunStatus.FAILURE: "failed",
@@ -65,14 +68,20 @@ def unsummarized_memories_sensor(
 def requested_jobs_sensor(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> dg.SensorResult | dg.SkipReason:
-    """Jobs that were asked for over HTTP, MCP or the command line are launched, and those whose run was lost again."""
+    """Jobs that were asked for over HTTP, MCP or the command line are launched, those whose run was lost once more, and
+    those of sensors and schedules that failed up to twice again.
+    """
 
-    def has_run(job_id: UUID) -> bool:
-        return bool(context.instance.get_runs(dg.RunsFilter(tags={JOB_TAG: str(job_id)}), limit=1))
+    def find_launched(jobs: Sequence[UUID]) -> set[UUID]:
+        # A run that was made and never launched is asked for again: under its run key Dagster launches that one.
+        runs = find_runs(context.instance, jobs)
+        return {job for job, run in runs.items() if run.status is not dg.DagsterRunStatus.NOT_STARTED}
 
-    waiting = find_unlaunched(store, has_run)
+    retries = request_retries(store, datetime.now(UTC))
+    waiting = [*find_unlaunched(store, find_launched), *retries]
     if not waiting:
-        return dg.SkipReason("no pending job waits for a run")
+        return dg.SkipReason("no pending job waits for a run, and no failed one is to be tried again now")
+    context.log.info(f"{len(waiting)} jobs launched, {len(retries)} of them in place of one that failed")
     return dg.SensorResult(
         run_requests=pending_requests(waiting),
         dynamic_partitions_requests=partition_requests(store, context.instance),
@@ -83,8 +92,9 @@ def _ask(
     context: dg.SensorEvaluationContext, store: Engine, due: IsDue, *, job: str, triggered_by: str
 ) -> dg.SensorResult | dg.SkipReason:
     decision = request_jobs(store, due, job=job, trigger_type="threshold", triggered_by=triggered_by)
+    context.log.info(say_why(decision))
     if not decision.requests:
-        return dg.SkipReason(say_why_not(decision))
+        return dg.SkipReason(say_why(decision))
     return dg.SensorResult(
         run_requests=run_requests(decision, trigger_type="threshold", triggered_by=triggered_by),
         dynamic_partitions_requests=partition_requests(store, context.instance),
@@ -106,11 +116,13 @@ def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
 def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]) -> dg.SkipReason:
     """Job rows tell the truth whatever way their run ended: killed processes, cancelled and lost runs included."""
 
-    def ended(run_id: str | None, job_id: str) -> str | None:
-        runs = context.instance.get_runs(
-            dg.RunsFilter(run_ids=[run_id]) if run_id else dg.RunsFilter(tags={JOB_TAG: job_id}), limit=1
-        )
-        return _ENDED.get(runs[0].status) if runs else None
+    def find_ended(jobs: Mapping[UUID, str | None]) -> dict[UUID, str]:
+        runs = find_runs(context.instance, list(jobs))
+        return {job: _ENDED[run.status] for job, run in runs.items() if run.status in _ENDED}
 
-    marked = finish_dead_jobs(store, ended)
-    return dg.SkipReason(f"marked as ended: {', '.join(marked)}" if marked else "every job row is true")
+    marked = finish_dead_jobs(store, find_ended)
+    void = [run for run in find_runs(context.instance, list_abandoned(store)).values() if run.status in _WAITS]
+    for run in void:
+        context.instance.report_run_canceled(run, "its job was cancelled before it began")
+    told = (("jobs marked as ended", marked), ("runs cancelled with their jobs", [run.run_id for run in void]))
+    return dg.SkipReason("; ".join(f"{what}: {', '.join(ids)}" for what, ids in told if ids) or "every job row is true")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.triggers import is_due, next_night
+from consolidation_pipeline.core.triggers import is_due, next_instant
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.recovery import settle_dead_jobs
 from consolidation_pipeline.service.report import describe_counts
@@ -200,7 +200,7 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
     with engine.connect() as connection:
         project = get_project(connection, slug)
         counts = count_project(connection, project.id)
-        backlog = next(found for found in list_backlogs(connection) if found.slug == slug)
+        (backlog,) = list_backlogs(connection, project_id=project.id)
     options = effective_options(project, settings)
     due = is_due(backlog.new, threshold=options.new_threshold)
     return {
@@ -209,7 +209,7 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         **describe_counts(counts),
         "last_run": last[0] if last else None,
         "next_run": {
-            "at": next_night(datetime.now(UTC)),
+            "at": next_instant(options.schedule, datetime.now(UTC)),
             "schedule": options.schedule,
             "new_memories": backlog.new,
             "due": bool(due),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
 
 from consolidation_pipeline.store import jobs
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.engine import Engine, Row
 from consolidation_pipeline.store.projects import Project
 
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
+
+FindEnded = Callable[[Mapping[UUID, str | None]], Mapping[UUID, str]]
+
+_ABANDONED_FOR = timedelta(days=7)
 
 
 def settle_dead_jobs(engine: Engine, project: Project) -> bool:
@@ -20,25 +27,30 @@ def settle_dead_jobs(engine: Engine, project: Project) -> bool:
         return jobs.finish_job(connection, live.id, "failed", error=DIED)
 
 
-def finish_dead_jobs(engine: Engine, ended: Callable[[str | None, str], str | None]) -> list[str]:
+def finish_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
     """Mark every live job whose process died or whose run ended without it; returns their ids.
 
-    ``ended(run_id, job_id)``: the final status of the job's Dagster run, None while it may still work.
+    ``find_ended``: of live jobs, id and Dagster run where it is known, the final status of their runs, by job; without
+    those that may still work and those that have no run.
     """
-    marked = []
     with engine.connect() as connection:
-        live = jobs.list_live_jobs(connection)
-    for job in live:
-        with engine.begin() as connection:
-            if jobs.is_project_busy(connection, job.project_id):
-                continue
-            status = ended(job.dagster_run_id, str(job.id))
-            if status is None and job.status == "running":
-                status = "failed"
-            # A run that succeeded ends its own row; one that never opened the project did not do the job.
-            error = DIED if job.status == "running" else "its run ended before it opened the project"
-            if status is not None and jobs.finish_job(
-                connection, job.id, "failed" if status == "completed" else status, error=error
-            ):
-                marked.append(str(job.id))
-    return marked
+        free = [job for job in jobs.list_live_jobs(connection) if not job.busy]
+    ended = find_ended({job.id: job.dagster_run_id for job in free}) if free else {}
+    over = [job for job in free if job.id in ended or job.status == "running"]
+    return [str(job.id) for job in over if _finish(engine, job, ended.get(job.id, "failed"))]
+
+
+def _finish(engine: Engine, job: Row[Any], status: str) -> bool:
+    """End a job that nobody held a moment ago. False: somebody holds the project now, or ended the job."""
+    # A run that succeeded ends its own row; one that never opened the project did not do the job.
+    error = DIED if job.status == "running" else "its run ended before it opened the project"
+    with engine.begin() as connection:
+        if jobs.is_project_busy(connection, job.project_id):
+            return False
+        return jobs.finish_job(connection, job.id, "failed" if status == "completed" else status, error=error)
+
+
+def list_abandoned(engine: Engine) -> list[UUID]:
+    """Jobs that were cancelled in the last week before anybody began them: a run that still waits for one is void."""
+    with engine.connect() as connection:
+        return list(jobs.list_unopened(connection, datetime.now(UTC) - _ABANDONED_FOR))

@@ -5,18 +5,27 @@ This is the one place where pending jobs are made, for people, agents, threshold
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.core.triggers import may_retry
+from consolidation_pipeline.errors import ConflictError, InvalidOptionError, NotFoundError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.recovery import settle_dead_jobs
-from consolidation_pipeline.service.runs import CANCELLED_BY, check_phases, check_runnable, read_scope, scope_of
+from consolidation_pipeline.service.runs import (
+    CANCELLED_BY,
+    JOB_PHASES,
+    check_phases,
+    check_runnable,
+    read_scope,
+    scope_of,
+)
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.engine import Connection, Engine, Row
+from consolidation_pipeline.store.jobs import NewJob
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.schema import TRIGGER_TYPES
 
@@ -107,25 +116,53 @@ def pend_job(
     triggered_by: str,
 ) -> tuple[Row[Any], bool]:
     """The project's live job, made now where there is none, and whether it was made now."""
-    live = jobs.find_live_job(connection, project_id)
-    while live is None:
-        snapshot = options.model_dump(mode="json")
-        try:
-            job_id = jobs.append_job(
-                connection,
-                project_id,
-                trigger_type=trigger_type,
-                triggered_by=triggered_by,
-                options=snapshot,
-                scope=scope,
-            )
-        except ConflictError:  # another request was quicker
-            live = jobs.find_live_job(connection, project_id)
-        else:
-            made = jobs.get_job(connection, job_id)
-            assert made is not None
-            return made, True
-    return live, False
+    wanted = make_request(project_id, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
+    while True:  # the live job that was in the way may end before it is read
+        made = pend_jobs(connection, [wanted])
+        if (live := jobs.find_live_job(connection, project_id)) is not None:
+            return live, made.get(project_id) == live.id
+
+
+def make_request(
+    project_id: UUID, scope: Mapping[str, Any], options: ConsolidationOptions, *, trigger_type: str, triggered_by: str
+) -> NewJob:
+    """What ``pend_jobs`` takes."""
+    whole = JOB_PHASES[read_scope(scope)[0]]
+    return NewJob(project_id, trigger_type, triggered_by, options.model_dump(mode="json"), scope, whole)
+
+
+def pend_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
+    """Pending jobs for many projects in one statement, project -> job, without those that have a live job."""
+    return jobs.append_jobs(connection, wanted) if wanted else {}
+
+
+def request_retries(engine: Engine, now: datetime) -> list[RequestedJob]:
+    """Pending jobs in place of those of schedules and thresholds that failed and have waited long enough; see
+    ``core.triggers.may_retry``. What failed for a person is theirs to try again.
+    """
+    with engine.begin() as connection:
+        failed = [row for row in jobs.list_failing_jobs(connection, JOB_PHASES) if _is_retried(row, now)]
+        wanted = [request for row in failed if (request := _request_again(row)) is not None]
+        made = set(pend_jobs(connection, wanted).values())
+        live = jobs.list_pending_jobs(connection) if made else []
+    return [_describe(row, row.slug) for row in live if row.id in made]
+
+
+def _is_retried(row: Row[Any], now: datetime) -> bool:
+    """Whether automation owes the job another attempt now."""
+    if row.trigger_type == "manual" or row.asked_since or not row.consolidation_enabled:
+        return False
+    return bool(may_retry(row.retry_count, row.completed_at, now, most=row.max_retries))
+
+
+def _request_again(row: Row[Any]) -> NewJob | None:
+    try:
+        options = parse_options(row.scope.get("options", {}), base=parse_options(row.config))
+    except InvalidOptionError:  # the tick of its own trigger says so
+        return None
+    return make_request(
+        row.project_id, row.scope, options, trigger_type=row.trigger_type, triggered_by=row.triggered_by
+    )
 
 
 def _estimate(connection: Connection, row: Row[Any]) -> float | None:
@@ -161,11 +198,11 @@ def list_pending(engine: Engine) -> list[RequestedJob]:
         return [_describe(row, row.slug) for row in jobs.list_pending_jobs(connection)]
 
 
-def find_unlaunched(engine: Engine, has_run: Callable[[UUID], bool]) -> list[RequestedJob]:
+def find_unlaunched(engine: Engine, find_launched: Callable[[Sequence[UUID]], Collection[UUID]]) -> list[RequestedJob]:
     """The pending jobs that wait for somebody to launch them, oldest first: none of a project that is held now.
 
-    Triggers and plans launch their jobs themselves: those are here only when that was lost. ``has_run(job_id)``:
-    whether a run was launched for the job, by whomever.
+    Triggers and plans launch their jobs themselves: those are here only when that was lost. ``find_launched``: those of
+    the jobs for which there is a run, whoever launched it.
     """
     lost = datetime.now(UTC) - LOST_AFTER
     with engine.connect() as connection:
@@ -173,7 +210,8 @@ def find_unlaunched(engine: Engine, has_run: Callable[[UUID], bool]) -> list[Req
     waiting = [
         row for row in rows if row.created_at < lost or (row.trigger_type == "manual" and "plan" not in row.scope)
     ]
-    return [_describe(row, row.slug) for row in waiting if not has_run(row.id)]
+    launched = find_launched([row.id for row in waiting]) if waiting else ()
+    return [_describe(row, row.slug) for row in waiting if row.id not in launched]
 
 
 def is_pending(engine: Engine, job_id: UUID) -> bool:

@@ -289,9 +289,16 @@ def open_run(
         with engine.begin() as connection:
             if requested is not None:
                 refuse_cancelled(connection, requested, "nothing was run")
+                _refuse_done(connection, requested)
             _settle_live_job(connection, project, planned)
             job_id, options, plan = _begin_job(
-                connection, project, options, trigger_type=trigger_type, triggered_by=triggered_by, run_id=run_id
+                connection,
+                project,
+                options,
+                scope=scope_of(job if job in JOB_PHASES else "consolidate", planned),
+                trigger_type=trigger_type,
+                triggered_by=triggered_by,
+                run_id=run_id,
             )
             counts = _count_raw(connection, project)
         now = datetime.now(UTC)
@@ -365,6 +372,13 @@ def refuse_cancelled(connection: Connection, job_id: UUID, consequence: str) -> 
         raise JobCancelledError(f"job {job_id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
 
 
+def _refuse_done(connection: Connection, job_id: UUID) -> None:
+    """A job that was launched twice, as its first launch was thought lost, is done once."""
+    job = jobs.get_job(connection, job_id)
+    if job is not None and job.status in ("completed", "failed"):
+        raise ConflictError(f"job {job_id} is {job.status} already: nothing was run", (str(job_id),))
+
+
 def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:
     """The project's options; models set in the environment are the default for all projects."""
     named = {"llm_model": settings.llm_model, "embedding_model": settings.embedding_model}
@@ -389,13 +403,14 @@ def _begin_job(
     project: Project,
     options: ConsolidationOptions,
     *,
+    scope: Mapping[str, Any],
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
 ) -> tuple[UUID, ConsolidationOptions, Decisions | None]:
-    """Claim the pending job, or make one: its options and the plan it is to carry out, if any."""
+    """Claim the pending job, or make one of ``scope``: its options and the plan it is to carry out, if any."""
     pending = jobs.find_live_job(connection, project.id)
-    scope = {} if pending is None else pending.scope
+    scope = scope if pending is None else pending.scope
     options = parse_options(scope.get("options", {}), base=options)
     snapshot = options.model_dump(mode="json")
     job_id: UUID
@@ -403,7 +418,13 @@ def _begin_job(
         job_id = pending.id
     else:
         job_id = jobs.append_job(
-            connection, project.id, trigger_type=trigger_type, triggered_by=triggered_by, options=snapshot
+            connection,
+            project.id,
+            trigger_type=trigger_type,
+            triggered_by=triggered_by,
+            options=snapshot,
+            scope=scope,
+            phases=JOB_PHASES[read_scope(scope)[0]],
         )
     if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
         raise ConflictError(f"job {job_id} was ended while the run began", (str(job_id),))

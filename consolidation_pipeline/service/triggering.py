@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.compression import is_summary_due
-from consolidation_pipeline.core.triggers import Due, is_due, is_nightly_due
+from consolidation_pipeline.core.triggers import (
+    MAX_ATTEMPTS,
+    Due,
+    Standing,
+    is_due,
+    is_nightly_due,
+    last_instant,
+    may_ask,
+)
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
-from consolidation_pipeline.service.requesting import pend_job
+from consolidation_pipeline.service.requesting import make_request, pend_jobs
 from consolidation_pipeline.service.runs import JOB_PHASES, scope_of
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.engine import Engine, Row
+from consolidation_pipeline.store.jobs import list_failing_jobs
+from consolidation_pipeline.store.projects import Project, list_projects
 from consolidation_pipeline.store.statistics import Backlog, list_backlogs
+
+_NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A pending job to launch: its id is the run key, so that asking twice launches one run."""
+    """A pending job to launch, made for just this: nobody else launches it before ``requesting.LOST_AFTER``."""
 
     slug: str
     job_id: UUID
@@ -31,10 +44,19 @@ class JobRequest:
 
 @dataclass(frozen=True)
 class Decision:
-    """What a trigger decided: jobs to launch, and for the other projects why not."""
+    """What a trigger decided: jobs to launch, and for the other projects why not; ``held``: those of them with enough
+    memories.
+    """
 
     requests: list[JobRequest]
     skipped: dict[str, str]
+    held: set[str] = field(default_factory=set)
+
+
+def tell_skipped(decision: Decision) -> list[str]:
+    """Why the other projects got no job, those first that have enough memories for one."""
+    slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.held, slug))
+    return [f"{slug}: {decision.skipped[slug]}" for slug in slugs]
 
 
 def is_threshold_due(backlog: Backlog, options: ConsolidationOptions) -> Due:
@@ -82,57 +104,81 @@ def request_jobs(
     job: str,
     trigger_type: str,
     triggered_by: str,
+    by_cron: bool = False,
+    now: datetime | None = None,
 ) -> Decision:
-    """Make a pending ``job`` (a name of ``JOB_PHASES``) for every project that is due.
+    """Make a pending ``job`` (a name of ``JOB_PHASES``) for every project that is due and has no live job.
 
-    A pending one is asked for again, for its first request may have been lost; while another is live there is none.
+    ``by_cron``: projects are asked by their own option ``schedule``: once each time it came, for what was there then.
+    Four statements at most, however many projects there are.
     """
-    with engine.connect() as connection:
-        backlogs = list_backlogs(connection)
-    decision = Decision([], {})
-    for backlog in backlogs:
-        outcome = _decide(engine, backlog, due, job, trigger_type, triggered_by)
-        if isinstance(outcome, JobRequest):
-            decision.requests.append(outcome)
+    now = now or datetime.now(UTC)
+    scope, decision = scope_of(job, JOB_PHASES[job]), Decision([], {})
+    chosen: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
+    for backlog, stands in _load_standings(engine, job, now, by_cron=by_cron):
+        options, verdict = _judge(backlog, due)
+        allowed = may_ask(stands, now, scheduled=trigger_type == "scheduled") if verdict else verdict
+        if options is not None and allowed:
+            chosen[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
+            continue
+        decision.skipped[backlog.slug] = allowed.reason
+        if verdict:
+            decision.held.add(backlog.slug)
+    wanted = [
+        make_request(id_, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
+        for id_, (_, options, _) in chosen.items()
+    ]
+    with engine.begin() as connection:
+        made = pend_jobs(connection, wanted)
+    for id_, (backlog, options, reason) in chosen.items():
+        if id_ in made:
+            decision.requests.append(JobRequest(backlog.slug, made[id_], options.timeout_seconds, reason))
         else:
-            decision.skipped[backlog.slug] = outcome
+            decision.skipped[backlog.slug] = "another job was asked for in the same moment"
     return decision
 
 
-def _decide(
-    engine: Engine, backlog: Backlog, due: IsDue, job: str, trigger_type: str, triggered_by: str
-) -> JobRequest | str:
-    """The job to launch for one project, or why there is none; one project's bad options do not stop the others."""
+def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, Standing]]:
+    with engine.connect() as connection:
+        nights = find_nights(list_projects(connection), now) if by_cron else {}
+        backlogs = list_backlogs(connection, job=job, as_of=nights)
+        failing = {row.project_id: row for row in list_failing_jobs(connection, {job: JOB_PHASES[job]})}
+    return [(found, _stand(found, failing.get(found.project_id), nights.get(found.project_id))) for found in backlogs]
+
+
+def find_nights(projects: Iterable[Project], now: datetime) -> dict[UUID, datetime]:
+    """When the ``schedule`` of each project came last; one whose options are wrong is left out."""
+    came: dict[str, datetime] = {}
+    nights = {}
+    for project in projects:
+        try:
+            cron = parse_options(project.config).schedule
+        except InvalidOptionError:
+            continue
+        if cron not in came:
+            came[cron] = last_instant(cron, now) or _NEVER
+        nights[project.id] = came[cron]
+    return nights
+
+
+def _stand(backlog: Backlog, failed: Row[Any] | None, came_at: datetime | None) -> Standing:
+    return Standing(
+        live=None if backlog.live_job is None else f"job {backlog.live_job} is {backlog.live_status}",
+        failures=0 if failed is None else failed.retry_count,
+        failed_at=None if failed is None else failed.completed_at,
+        most=MAX_ATTEMPTS if failed is None else failed.max_retries,
+        asked_at=backlog.asked_at,
+        cancelled_at=backlog.cancelled_at,
+        came_at=came_at,
+    )
+
+
+def _judge(backlog: Backlog, due: IsDue) -> tuple[ConsolidationOptions | None, Due]:
+    """The options of one project, and whether enough waits for a job; its bad options do not stop the others."""
     if not backlog.consolidation_enabled:
-        return "consolidation is disabled"
+        return None, Due(False, "consolidation is disabled")
     try:
         options = parse_options(backlog.config)
     except InvalidOptionError as error:
-        return str(error)
-    verdict = due(backlog, options)
-    if not verdict:
-        return verdict.reason
-    job_id, why_not = _pend(engine, backlog.slug, options, job, trigger_type, triggered_by)
-    if job_id is None:
-        return why_not
-    return JobRequest(backlog.slug, job_id, options.timeout_seconds, verdict.reason)
-
-
-def _pend(
-    engine: Engine, slug: str, options: ConsolidationOptions, job: str, trigger_type: str, triggered_by: str
-) -> tuple[UUID | None, str]:
-    """The project's pending ``job``, made when there is none; or None and why not."""
-    scope = scope_of(job, JOB_PHASES[job])
-    with engine.begin() as connection:
-        project = get_project(connection, slug)
-        live, created = pend_job(
-            connection,
-            project.id,
-            scope=scope,
-            options=options,
-            trigger_type=trigger_type,
-            triggered_by=triggered_by,
-        )
-    if not created and (live.status != "pending" or live.scope != scope):
-        return None, f"job {live.id} is {live.status}"
-    return live.id, ""
+        return None, Due(False, str(error))
+    return options, due(backlog, options)

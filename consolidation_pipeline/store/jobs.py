@@ -6,6 +6,8 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +18,9 @@ from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.store.schema import LIVE_JOB_STATUSES, SCHEMA, consolidation_jobs, projects
 
 _JOBS = f"{SCHEMA}.consolidation_jobs"
+# Of a row of jobs: the job that it names, and whether it is all of that job and not some phases of it or a plan.
+JOB_NAME = "coalesce({}.scope ->> 'job', 'consolidate')"
+WHOLE_JOB = "NOT {}.scope ?| ARRAY['phases', 'plan']"
 # What a job spent by now; who ends it may not be who ran it.
 _SPENT = f"""(SELECT jsonb_build_object('cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
     'tokens', coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint,
@@ -71,6 +76,36 @@ def is_project_busy(connection: Connection, project_id: UUID) -> bool:
     return bool(connection.execute(text(query), {"project": project_id}).scalar())
 
 
+@dataclass(frozen=True)
+class NewJob:
+    """A job to make. ``phases``: those of the whole job that its ``scope`` names, by which a success is known."""
+
+    project_id: UUID
+    trigger_type: str
+    triggered_by: str
+    options: Mapping[str, Any]
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    phases: Sequence[str] = ()
+
+
+def append_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
+    """New pending jobs: project -> job. A project that has a pending or running job gets none and is left out.
+
+    Each takes over how often the same job has failed in a row.
+    """
+    query = f"""
+        INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope, retry_count)
+        SELECT w.project_id, w.trigger_type, w.triggered_by, w.options, w.scope, coalesce(f.retry_count, 0)
+        FROM jsonb_to_recordset(CAST(:wanted AS jsonb))
+            AS w(project_id uuid, trigger_type text, triggered_by text, options jsonb, scope jsonb, phases jsonb)
+            LEFT JOIN LATERAL ({_newest_failure("w.project_id", JOB_NAME.format("w"), "w.phases")}) f
+            ON {WHOLE_JOB.format("w")} AND jsonb_array_length(w.phases) > 0
+        ON CONFLICT (project_id) WHERE status IN ('pending', 'running') DO NOTHING RETURNING project_id, id
+    """
+    values = json.dumps([vars(job) for job in wanted], default=str)
+    return {row.project_id: row.id for row in connection.execute(text(query), {"wanted": values})}
+
+
 def append_job(
     connection: Connection,
     project_id: UUID,
@@ -79,24 +114,53 @@ def append_job(
     triggered_by: str,
     options: Mapping[str, Any],
     scope: Mapping[str, Any] | None = None,
+    phases: Sequence[str] = (),
 ) -> UUID:
-    """A new pending job.
+    """A new pending job; see ``NewJob``.
 
     Raises:
         ConflictError: the project has a pending or running job; ``conflicts`` holds its id.
     """
-    query = f"""
-        INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope)
-        VALUES (:project, :trigger, :by, CAST(:options AS jsonb), CAST(:scope AS jsonb))
-        ON CONFLICT (project_id) WHERE status IN ('pending', 'running') DO NOTHING RETURNING id
-    """
-    values = {"project": project_id, "trigger": trigger_type, "by": triggered_by}
-    values |= {"options": json.dumps(dict(options)), "scope": json.dumps(dict(scope or {}))}
+    wanted = NewJob(project_id, trigger_type, triggered_by, options, scope or {}, phases)
     # Where the job that was in the way has ended by the time it is looked for, there is room for a new one.
-    while (job_id := connection.execute(text(query), values).scalar()) is None:
+    while (job_id := append_jobs(connection, [wanted]).get(project_id)) is None:
         if (live := find_live_job(connection, project_id)) is not None:
             raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),))
-    return UUID(str(job_id))
+    return job_id
+
+
+def list_failing_jobs(
+    connection: Connection, phases: Mapping[str, Sequence[str]], project_id: UUID | None = None
+) -> Sequence[Row[Any]]:
+    """Of each project and job the newest failure, where nothing did the job since, with ``slug``, ``job``, ``dead``.
+
+    ``phases``: what each job consists of; whatever completed all of them did the job. ``asked_since``: a newer job of
+    this name is there, whatever became of it. A run of some phases or of a plan is no attempt at the job.
+    """
+    query = f"""
+        SELECT f.*, p.slug, p.config, p.consolidation_enabled, w.job, f.retry_count >= f.max_retries AS dead,
+            EXISTS (SELECT FROM {_JOBS} n WHERE n.project_id = p.id AND n.created_at > f.created_at
+                AND {WHOLE_JOB.format("n")} AND {JOB_NAME.format("n")} = w.job) AS asked_since
+        FROM {SCHEMA}.projects p, jsonb_each(CAST(:phases AS jsonb)) AS w(job, phases),
+            LATERAL ({_newest_failure("p.id", "w.job", "w.phases")}) f
+        WHERE p.id IN (SELECT project_id FROM {_JOBS} WHERE status = 'failed' AND retry_count > 0)
+            AND (CAST(:project AS uuid) IS NULL OR p.id = :project)
+        ORDER BY p.slug, w.job
+    """
+    given = {job: list(names) for job, names in phases.items()}
+    return connection.execute(text(query), {"phases": json.dumps(given), "project": project_id}).all()
+
+
+def _newest_failure(project: str, job: str, phases: str) -> str:
+    return f"""
+        SELECT * FROM (
+            SELECT * FROM {_JOBS} j WHERE j.project_id = {project} AND j.status = 'failed' AND j.retry_count > 0
+                AND {WHOLE_JOB.format("j")} AND {JOB_NAME.format("j")} = {job}
+            ORDER BY j.created_at DESC LIMIT 1) newest
+        WHERE NOT EXISTS (SELECT FROM {_JOBS} done WHERE done.project_id = {project}
+            AND done.created_at > newest.created_at
+            AND done.phases_completed @> ARRAY(SELECT jsonb_array_elements_text({phases})))
+    """
 
 
 def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
@@ -108,20 +172,28 @@ def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
 
 
 def list_live_jobs(connection: Connection) -> Sequence[Row[Any]]:
-    """Pending and running jobs of all projects."""
-    jobs = consolidation_jobs
-    return connection.execute(select(jobs).where(jobs.c.status.in_(LIVE_JOB_STATUSES)).order_by(jobs.c.id)).all()
+    """Pending and running jobs of all projects, oldest first, with ``slug``, ``consolidation_enabled`` and ``busy``:
+    whether the project is held.
+    """
+    query = f"""
+        WITH held AS ({_HELD})
+        SELECT j.*, p.slug, p.consolidation_enabled, {_LOCK.format("j.project_id")} IN (SELECT key FROM held) AS busy
+        FROM {_JOBS} j JOIN {SCHEMA}.projects p ON p.id = j.project_id
+        WHERE j.status IN ('pending', 'running') ORDER BY j.created_at, j.id
+    """
+    return connection.execute(text(query)).all()
 
 
 def list_pending_jobs(connection: Connection) -> Sequence[Row[Any]]:
-    """Pending jobs of enabled projects, oldest first, with ``slug`` and ``busy``: whether the project is held."""
-    query = f"""
-        WITH held AS ({_HELD})
-        SELECT j.*, p.slug, {_LOCK.format("j.project_id")} IN (SELECT key FROM held) AS busy
-        FROM {_JOBS} j JOIN {SCHEMA}.projects p ON p.id = j.project_id
-        WHERE j.status = 'pending' AND p.consolidation_enabled ORDER BY j.created_at, j.id
-    """
-    return connection.execute(text(query)).all()
+    """The pending ones of enabled projects among ``list_live_jobs``."""
+    return [job for job in list_live_jobs(connection) if job.status == "pending" and job.consolidation_enabled]
+
+
+def list_unopened(connection: Connection, since: datetime) -> Sequence[UUID]:
+    """Jobs that were cancelled ``since`` then before anybody began them."""
+    jobs = consolidation_jobs.c
+    query = select(jobs.id).where(jobs.status == "cancelled", jobs.started_at.is_(None), jobs.completed_at >= since)
+    return connection.execute(query).scalars().all()
 
 
 def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
@@ -207,12 +279,14 @@ def finish_job(
     metrics: Mapping[str, Any] | None = None,
 ) -> bool:
     """pending or running -> ``status``, with what it spent; writes the event too. False when it had ended before."""
+    counts = WHOLE_JOB.format("consolidation_jobs")  # a run of some phases or of a plan is no attempt at the job
     row = connection.execute(
         text(
             f"UPDATE {_JOBS} SET status = :status, completed_at = now(), "
             "duration_seconds = extract(epoch FROM now() - coalesce(started_at, now())), "
             "progress = CASE WHEN :status = 'completed' THEN 1 ELSE progress END, "
             "error_message = coalesce(error_message, :error), "
+            f"retry_count = retry_count + CAST(:status = 'failed' AND {counts} AS integer), "
             f"metrics = metrics || CAST(:metrics AS jsonb) || {_SPENT} "
             "WHERE id = :job AND status IN ('pending', 'running') RETURNING project_id, metrics"
         ),

@@ -532,8 +532,13 @@ consolidation_jobs = Table(
     _column("memories_promoted", Integer, "Entries promoted to the playbook.", server_default=text("0")),
     _column("summaries_created", Integer, "Summaries made.", server_default=text("0")),
     _optional("dagster_run_id", Text, "Run that executes the job."),
-    _column("retry_count", Integer, "Attempts after the first.", server_default=text("0")),
-    _column("max_retries", Integer, "Attempts allowed after the first.", server_default=text("3")),
+    _column(
+        "retry_count",
+        Integer,
+        "Failures of this job in a row, its own included; a success starts anew.",
+        server_default=text("0"),
+    ),
+    _column("max_retries", Integer, "Failures in a row after which sensors leave it alone.", server_default=text("3")),
     _optional("error_message", Text, "Why it failed."),
     _column("triggered_by", Text, "Person, sensor or schedule.", server_default=text("'system'")),
     _time("created_at", "When it was asked for."),
@@ -551,6 +556,12 @@ consolidation_jobs = Table(
     ),
     Index("consolidation_jobs_project_id_created_at_idx", "project_id", "created_at"),
     Index("consolidation_jobs_dagster_run_id_idx", "dagster_run_id"),
+    Index(
+        "consolidation_jobs_failed_idx",
+        "project_id",
+        "created_at",
+        postgresql_where=text("status = 'failed' AND retry_count > 0"),
+    ),
     comment="One row per run and project.",
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,6 +12,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.compression import SESSION_IDLE
+from consolidation_pipeline.store.jobs import JOB_NAME, WHOLE_JOB
 from consolidation_pipeline.store.schema import JOB_STATUSES, SCHEMA
 from consolidation_pipeline.store.summaries import WAITS
 
@@ -142,9 +144,11 @@ class Backlog:
     """What the triggers look at. ``new``: active memories that no merging has seen; ``last_job_at``: its last start.
 
     ``unsummarized``: memories without a summary that came since one was last tried, whatever came of that;
-    ``session_ended``: one ended in which some of them were written.
+    ``session_ended``: one ended in which some of them were written. ``live_job``: the pending or running one, with its
+    status. ``asked_at``: when the job in question was last asked for, and ``cancelled_at``: when that was cancelled.
     """
 
+    project_id: UUID
     slug: str
     consolidation_enabled: bool
     config: Mapping[str, Any]
@@ -154,25 +158,39 @@ class Backlog:
     last_job_at: datetime | None
     unsummarized: int
     session_ended: bool
+    live_job: UUID | None
+    live_status: str | None
+    asked_at: datetime | None
+    cancelled_at: datetime | None
 
 
-def list_backlogs(connection: Connection) -> list[Backlog]:
-    """Every project with its active memories, those that came since its last job, its merged ones, and what waits for a
-    summary.
+def list_backlogs(
+    connection: Connection,
+    *,
+    job: str = "consolidate",
+    as_of: Mapping[UUID, datetime] | None = None,
+    project_id: UUID | None = None,
+) -> list[Backlog]:
+    """Every project, or one, with its active memories, those that came since its last job, its merged ones, what waits
+    for a summary, and when ``job`` was asked for. Memories of a project that came after its ``as_of`` do not count.
 
     A memory without a vector is new whenever it was stored: its import may have begun before the job and ended after.
     """
+    name, whole = JOB_NAME.format("j"), WHOLE_JOB.format("j")
     rows = connection.execute(
         text(
             f"""
-            WITH last AS (
+            WITH chosen AS (
+                SELECT p.*, coalesce((CAST(:as_of AS jsonb) ->> p.id::text)::timestamptz, 'infinity') AS as_of
+                FROM {SCHEMA}.projects p WHERE CAST(:project AS uuid) IS NULL OR p.id = :project),
+            last AS (
                 SELECT project_id, max(started_at) AS at FROM {SCHEMA}.consolidation_jobs
                 WHERE 'merged_memories' = ANY(phases_completed) GROUP BY project_id),
             raw AS (
                 SELECT m.project_id, count(*) AS active,
                     count(*) FILTER (WHERE last.at IS NULL OR m.created_at > last.at OR m.embedding IS NULL) AS new
-                FROM {SCHEMA}.task_memories m LEFT JOIN last USING (project_id)
-                WHERE NOT m.is_archived AND NOT m.is_consolidated GROUP BY m.project_id),
+                FROM {SCHEMA}.task_memories m JOIN chosen p ON p.id = m.project_id LEFT JOIN last USING (project_id)
+                WHERE NOT m.is_archived AND NOT m.is_consolidated AND m.created_at <= p.as_of GROUP BY m.project_id),
             merged AS (
                 SELECT project_id, count(*) AS merged FROM {SCHEMA}.consolidated_memories
                 WHERE kind = 'merged' AND retired_at IS NULL GROUP BY project_id),
@@ -182,19 +200,32 @@ def list_backlogs(connection: Connection) -> list[Backlog]:
             sessions AS (
                 SELECT t.project_id, count(*) AS waiting,
                     t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
-                FROM {SCHEMA}.task_memories t LEFT JOIN tried USING (project_id)
+                FROM {SCHEMA}.task_memories t JOIN chosen p ON p.id = t.project_id LEFT JOIN tried USING (project_id)
                 WHERE {WAITS} AND (tried.at IS NULL OR t.created_at > tried.at) GROUP BY t.project_id, t.session_id),
             unsummarized AS (
                 SELECT project_id, sum(waiting)::integer AS waiting, bool_or(ended) AS ended FROM sessions
                 GROUP BY project_id)
-            SELECT p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
-                coalesce(merged.merged, 0), last.at, coalesce(u.waiting, 0), coalesce(u.ended, false)
-            FROM {SCHEMA}.projects p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id
+            SELECT p.id, p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
+                coalesce(merged.merged, 0), last.at, coalesce(u.waiting, 0), coalesce(u.ended, false),
+                live.id, live.status, asked.created_at,
+                CASE WHEN asked.status = 'cancelled' THEN asked.completed_at END
+            FROM chosen p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id
                 LEFT JOIN merged ON merged.project_id = p.id LEFT JOIN unsummarized u ON u.project_id = p.id
+                LEFT JOIN {SCHEMA}.consolidation_jobs live
+                    ON live.project_id = p.id AND live.status IN ('pending', 'running')
+                LEFT JOIN LATERAL (
+                    SELECT status, created_at, completed_at FROM {SCHEMA}.consolidation_jobs j
+                    WHERE j.project_id = p.id AND {name} = :job AND {whole} ORDER BY j.created_at DESC LIMIT 1) asked
+                    ON true
             ORDER BY p.slug
             """
         ),
-        {"idle": SESSION_IDLE},
+        {
+            "idle": SESSION_IDLE,
+            "job": job,
+            "as_of": json.dumps({str(id_): at.isoformat() for id_, at in (as_of or {}).items()}),
+            "project": project_id,
+        },
     )
     return [Backlog(*row) for row in rows]
 

@@ -173,8 +173,8 @@ def test_memories_without_a_summary_ask_for_one_job(
 ) -> None:
     sample("alpha", 60)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
-    ticks = [unsummarized_memories_sensor(context), unsummarized_memories_sensor(context)]
-    (request,) = {request.run_key: request for tick in ticks for request in tick.run_requests}.values()
+    (request,) = unsummarized_memories_sensor(context).run_requests
+    assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
     result = materialize(instance, "alpha", job="summarize", **request.tags)
     assert job_rows(engine) == [("completed", "threshold", list(JOB_PHASES["summarize"]), result.run_id)]
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
@@ -257,6 +257,8 @@ def test_a_job_with_a_run_is_not_launched_again_and_a_cancelled_one_does_not_run
     tags = {JOB_TAG: str(asked.job_id)}
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
     run = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags)
+    assert requested_jobs_sensor(context).run_requests  # made and never launched: under its run key that one is
+    instance.report_run_canceling(run)
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
     instance.delete_run(run.run_id)
     assert requested_jobs_sensor(context).run_requests
@@ -271,6 +273,9 @@ def test_the_night_takes_projects_with_anything_new(
 ) -> None:
     sample("alpha", 5)
     context = dg.build_schedule_context(instance=instance, resources={"store": engine})
+    assert "nothing new" in nightly_consolidation(context).skip_message  # it came after the night
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE consolidation.task_memories SET created_at = created_at - interval '1 day'"))
     (request,) = nightly_consolidation(context)
     assert request.partition_key == "alpha"
     assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]

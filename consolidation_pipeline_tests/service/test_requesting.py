@@ -38,7 +38,7 @@ def ask(pipeline: Pipeline, slug: str = SLUG, **what: object) -> RequestedJob:
 
 
 def unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
-    return [found.job_id for found in find_unlaunched(pipeline.engine, lambda job_id: job_id in launched)]
+    return [found.job_id for found in find_unlaunched(pipeline.engine, lambda _: launched)]
 
 
 def test_a_job_is_asked_for_and_the_run_that_comes_does_it(pipeline: Pipeline) -> None:
