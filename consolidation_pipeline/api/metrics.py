@@ -31,6 +31,9 @@ class Metrics:
         )
         self._up = Gauge("consolidation_database_up", "1 = the database answers.", registry=self.registry)
         self._jobs = Gauge("consolidation_jobs", "Jobs by status.", ["status"], registry=self.registry)
+        self._dead = Gauge(
+            "consolidation_jobs_dead", "Jobs that failed too often to be tried by sensors.", registry=self.registry
+        )
         self._events = Gauge("consolidation_events_waiting", "Events not delivered yet.", registry=self.registry)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
@@ -48,6 +51,7 @@ class Metrics:
             self._up.set(0)
         else:
             self._up.set(1)
+            self._dead.set(work.jobs_dead)
             self._events.set(work.events_waiting)
             for status, count in work.jobs.items():
                 self._jobs.labels(status).set(count)

@@ -42,6 +42,10 @@ def status(
         "began": found["started_at"],
         "ended": found["completed_at"],
         "error": found["error_message"],
+        "failures": f"{found['retry_count']} in a row of at most {found['max_retries']}"
+        if found["retry_count"]
+        else None,
+        "dead": "its schedule tries it again, or `consolidation run`" if found["dead"] else None,
     }
     console().print(facts(f"job {found['job_id']} of {found['project']}: {found['status']}", rows))
 
@@ -84,7 +88,8 @@ def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     for job in jobs:
         error = short(job["error_message"] or "", _TEXT_WIDTH)
         told = f"by {job['triggered_by']}" + (f": {error}" if error else "")
-        what = (f"{job['created_at']:%Y-%m-%d %H:%M}", job["status"], str(job["memories_merged"]))
+        status = "dead" if job["dead"] else job["status"]
+        what = (f"{job['created_at']:%Y-%m-%d %H:%M}", status, str(job["memories_merged"]))
         table.add_row(f"{job['id']}\n  {told}", *what)
     return table
 
@@ -127,7 +132,8 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
         "needs review": found["needs_review"],
         "spent on models": f"${found['cost_usd']:.4f} ({found['tokens']} tokens)",
         "last run": f"{last['status']}, {say(last['created_at'])}" if last else "never",
-        "next run": f"cron {following['schedule']} UTC; {following['reason']}" if found["enabled"] else "disabled",
+        "failing": [job["told"] for job in found["failing"]] or None,
+        "next run": f"{say(following['at'])}; {following['reason']}" if found["enabled"] else "disabled",
     }
     console().print(facts(project, rows))
 

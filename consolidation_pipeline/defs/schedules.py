@@ -13,6 +13,7 @@ from consolidation_pipeline.service.triggering import (
     may_forget,
     request_jobs,
 )
+from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 
 
@@ -25,7 +26,15 @@ def _launch(
     triggered_by: str,
     by_cron: bool = False,
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    decision = request_jobs(store, due, job=job, trigger_type="scheduled", triggered_by=triggered_by, by_cron=by_cron)
+    decision = request_jobs(
+        store,
+        due,
+        job=job,
+        trigger_type="scheduled",
+        triggered_by=triggered_by,
+        by_cron=by_cron,
+        settings=Settings() if by_cron else None,
+    )
     context.log.info(say_why(decision))
     if not decision.requests:
         return dg.SkipReason(say_why(decision))

@@ -85,6 +85,12 @@ def archive_memories(run: ProjectRun) -> Archived:
     return archived
 
 
+def is_any_due(connection: Connection, run: ProjectRun) -> bool:
+    """Whether the policies in force take any unit as of the run's instant."""
+    _, _, units = load_units(connection, run)
+    return bool(len(plan_archives(units, policies_in_force(run.options, run.job)).rows))
+
+
 def describe_archived(slug: str, done: Archived) -> dict[str, Any]:
     """The numbers under their stable names and, where memories were held back, what to do about them."""
     metrics: dict[str, Any] = {

@@ -6,23 +6,28 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal
 
 from consolidation_pipeline.core.joining.planning import why_no_kernel
 from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
 from consolidation_pipeline.errors import ConsolidationError, InvalidWebhookError, SchemaOutOfDateError
+from consolidation_pipeline.service.failing import list_failing
+from consolidation_pipeline.service.triggering import list_overdue
 from consolidation_pipeline.service.webhooks import find_addresses, read_webhook
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine, check_schema, connect_engine, dagster_url, database_url
 from consolidation_pipeline.store.events import count_events
 from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server, list_vector_health
-from consolidation_pipeline.store.jobs import is_project_busy, list_live_jobs
+from consolidation_pipeline.store.jobs import is_project_busy, list_live_jobs, list_pending_jobs
 from consolidation_pipeline.store.projects import list_projects
 
 # The embedded server stops taking writes when the disk is full; a run of 100,000 memories needs about 1 GB.
 LOW_DISK_BYTES = 1_000_000_000
 FULL_DISK_BYTES = 100_000_000
+# A sensor launches what is pending within a minute, what was lost within ten; runs ahead of it may take longer.
+WAITED_LONG = timedelta(minutes=30)
 
 Status = Literal["ok", "warning", "problem"]
 
@@ -82,7 +87,24 @@ def _check_database(settings: Settings) -> Iterator[Finding]:
         return
     yield Finding("schema", "ok", f"at revision {server.revision}")
     yield from _check_contents(engine)
+    yield from _check_automation(engine)
     yield from _check_webhook(engine, settings)
+
+
+def _check_automation(engine: Engine) -> Iterator[Finding]:
+    """Dead jobs, requests that nobody launches, projects that no schedule takes: so it shows that sensors are off."""
+    now = datetime.now(UTC)
+    with engine.connect() as connection:
+        dead = [f"{job.job} of {job.project} ({job.error})" for job in list_failing(connection) if job.dead]
+        pending = [job for job in list_pending_jobs(connection) if not job.busy and now - job.created_at > WAITED_LONG]
+    left = "failed too often: sensors leave it alone until its schedule or a person runs it"
+    yield _finding("dead jobs", dead, what=left, fine="no job failed too often")
+    waiting = [f"job {job.id} of {job.slug}, asked for at {job.created_at:%Y-%m-%d %H:%M} UTC" for job in pending]
+    off = "waits for a run: no daemon is there, or requested_jobs_sensor is off; `consolidation run --pending` does it"
+    yield _finding("requests", waiting, what=off, fine="no request waits for long")
+    due = list_overdue(engine, now)
+    late = "due for more than a day: no daemon is there, or nightly_consolidation is off"
+    yield _finding("schedule", due, what=late, fine="no project is due for more than a day")
 
 
 def _check_contents(engine: Engine) -> Iterator[Finding]:

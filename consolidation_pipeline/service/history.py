@@ -10,13 +10,14 @@ from uuid import UUID
 
 from consolidation_pipeline.core.triggers import is_due, next_instant
 from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.failing import list_failing, tell_failing
 from consolidation_pipeline.service.recovery import settle_dead_jobs
 from consolidation_pipeline.service.report import describe_counts
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import changes, jobs
 from consolidation_pipeline.store.changes import Chosen
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.engine import Engine, Row
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.schema import OPERATIONS
 from consolidation_pipeline.store.statistics import count_project, list_backlogs
@@ -27,7 +28,11 @@ SHOWN_CHANGES = 1000
 _PAGE = 500  # changes of a stream that are read at once; one with its images may take many kilobytes
 
 _RESULTS = ("memories_merged", "clusters_merged", "memories_archived", "memories_promoted", "summaries_created")
-_STORY = ("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by")
+_ATTEMPTS = ("retry_count", "max_retries")
+_STORY = (
+    *("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by"),
+    *_ATTEMPTS,
+)
 _TIMES = ("created_at", "started_at", "completed_at", "duration_seconds")
 
 
@@ -55,6 +60,7 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
         "progress": row["progress"],
         "run_id": row["dagster_run_id"],
         **{name: row[name] for name in (*_STORY, *_TIMES)},
+        "dead": _is_dead(job),
         "consolidation_changes": ids,
         "consolidation_changes_total": total,
     }
@@ -152,7 +158,13 @@ def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list
     settle_dead_jobs(engine, project)
     with engine.connect() as connection:
         rows = jobs.list_jobs(connection, project.id, limit=limit, offset=offset)
-    return [{name: row._mapping[name] for name in ("id", "status", *_STORY, *_TIMES)} for row in rows]
+    names = ("id", "status", *_STORY, *_TIMES)
+    return [{name: row._mapping[name] for name in names} | {"dead": _is_dead(row)} for row in rows]
+
+
+def _is_dead(job: Row[Any]) -> bool:
+    """Whether sensors left the job alone from this failure on."""
+    return bool(job.status == "failed" and job.retry_count >= job.max_retries)
 
 
 def tell_progress(engine: Engine, slug: str) -> str | None:
@@ -201,6 +213,7 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         project = get_project(connection, slug)
         counts = count_project(connection, project.id)
         (backlog,) = list_backlogs(connection, project_id=project.id)
+        failing = list_failing(connection, project.id)
     options = effective_options(project, settings)
     due = is_due(backlog.new, threshold=options.new_threshold)
     return {
@@ -215,6 +228,7 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
             "due": bool(due),
             "reason": due.reason,
         },
+        "failing": [vars(job) | {"told": tell_failing(job)} for job in failing],
     }
 
 

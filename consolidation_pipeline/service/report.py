@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
+from consolidation_pipeline.core.triggers import next_instant
 from consolidation_pipeline.service.archiving import how_to_archive
+from consolidation_pipeline.service.failing import list_failing, tell_failing
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Row
 from consolidation_pipeline.store.jobs import get_job
@@ -35,9 +38,12 @@ def write_report(run: ProjectRun) -> Report:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
         spent = sum_job(connection, run.job_id)
+        failing = [tell_failing(job) for job in list_failing(connection, run.project.id) if job.job != run.job]
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
-    markdown = _markdown(run.project.slug, counts, own, run.options.schedule)
-    return Report(counts, describe_counts(counts) | own, markdown)
+    markdown = _markdown(
+        run.project.slug, counts, own, following=next_instant(run.options.schedule, run.now), failing=failing
+    )
+    return Report(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
 
 
 def _index_vectors(run: ProjectRun) -> None:
@@ -80,7 +86,15 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
     }
 
 
-def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, Any], schedule: str) -> str:
+def _markdown(
+    slug: str,
+    counts: ProjectCounts,
+    own: Mapping[str, Any],
+    *,
+    following: datetime | None,
+    failing: Sequence[str],
+) -> str:
+    night = "not by schedule" if following is None else f"{following:%Y-%m-%d %H:%M} UTC"
     reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
     types = "\n".join(f"| {name} | {number} |" for name, number in counts.by_type.items()) or "| none | 0 |"
     held_back = f"{own['held_back']}: {how_to_archive(slug)}" if own["held_back"] else "0"
@@ -105,7 +119,8 @@ def _markdown(slug: str, counts: ProjectCounts, own: Mapping[str, Any], schedule
 | groups on one topic | {counts.pattern_groups} |
 | spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
 | spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
-| next run | `{schedule}` UTC, or when enough new memories have come |
+| other jobs that fail | {", ".join(failing) or "none"} |
+| next run | {night}, or when enough new memories have come |
 
 | active memories of type | |
 |---|---|

@@ -476,6 +476,15 @@ def _state(connection: Connection, project: Project, options: ConsolidationOptio
     return content_hash("\n".join(parts))
 
 
+def find_done(connection: Connection, project: Project, settings: Settings) -> Row[Any] | None:
+    """The newest job that left nothing undone, when nothing but time has passed since, be it days."""
+    done = jobs.find_job_with_state(connection, project.id)
+    if done is None:
+        return None
+    state = _state(connection, project, effective_options(project, settings), done.started_at)
+    return done if done.metrics["state"] == state else None
+
+
 def find_unchanged(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
     """The newest job, when it was a whole run and nothing changed since, so that another run would do nothing."""
     with engine.connect() as connection:

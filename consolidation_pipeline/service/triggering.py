@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -20,13 +20,16 @@ from consolidation_pipeline.core.triggers import (
 )
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.service.archiving import is_any_due
 from consolidation_pipeline.service.requesting import make_request, pend_jobs
-from consolidation_pipeline.service.runs import JOB_PHASES, scope_of
+from consolidation_pipeline.service.runs import JOB_PHASES, find_done, preview_run, scope_of
+from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, Row
 from consolidation_pipeline.store.jobs import list_failing_jobs
 from consolidation_pipeline.store.projects import Project, list_projects
 from consolidation_pipeline.store.statistics import Backlog, list_backlogs
 
+_OVERDUE = timedelta(days=1)  # a schedule that ticks every 15 minutes is off, not late
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 IsDue = Callable[[Backlog, ConsolidationOptions], Due]
@@ -105,12 +108,14 @@ def request_jobs(
     trigger_type: str,
     triggered_by: str,
     by_cron: bool = False,
+    settings: Settings | None = None,
     now: datetime | None = None,
 ) -> Decision:
     """Make a pending ``job`` (a name of ``JOB_PHASES``) for every project that is due and has no live job.
 
     ``by_cron``: projects are asked by their own option ``schedule``: once each time it came, for what was there then.
-    Four statements at most, however many projects there are.
+    ``settings``: leave out large projects in which a whole run would find nothing to do, see ``why_idle``. Four
+    statements, however many projects there are, and with ``settings`` a few for each of those.
     """
     now = now or datetime.now(UTC)
     scope, decision = scope_of(job, JOB_PHASES[job]), Decision([], {})
@@ -118,6 +123,8 @@ def request_jobs(
     for backlog, stands in _load_standings(engine, job, now, by_cron=by_cron):
         options, verdict = _judge(backlog, due)
         allowed = may_ask(stands, now, scheduled=trigger_type == "scheduled") if verdict else verdict
+        if allowed and settings is not None and not backlog.new and (idle := why_idle(engine, backlog.slug, settings)):
+            verdict = allowed = Due(False, idle)
         if options is not None and allowed:
             chosen[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
             continue
@@ -136,6 +143,30 @@ def request_jobs(
         else:
             decision.skipped[backlog.slug] = "another job was asked for in the same moment"
     return decision
+
+
+def why_idle(engine: Engine, slug: str, settings: Settings) -> str | None:
+    """Why a whole run of the project would do nothing: its last one left nothing undone, memories, options and use are
+    what they were, and none has become stale. None: it might do something.
+
+    Only relevance would fade, which is ``daily_decay``'s and for smaller projects never this schedule's.
+    """
+    run = preview_run(engine, slug, settings=settings)
+    with run.engine.connect() as connection:
+        done = find_done(connection, run.project, settings)
+        if done is None or is_any_due(connection, run):
+            return None
+    return f"nothing changed since job {done.id}, and nothing has become stale"
+
+
+def list_overdue(engine: Engine, now: datetime) -> list[str]:
+    """Projects that the nightly schedule should have asked for a day ago, with nothing in the way."""
+    standings = _load_standings(engine, "consolidate", now - _OVERDUE, by_cron=True)
+    return [
+        backlog.slug
+        for backlog, stands in standings
+        if _judge(backlog, is_due_tonight)[1] and may_ask(stands, now, scheduled=True)
+    ]
 
 
 def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, Standing]]:

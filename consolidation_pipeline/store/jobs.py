@@ -223,6 +223,13 @@ def list_jobs(connection: Connection, project_id: UUID, *, limit: int, offset: i
     ).all()
 
 
+def find_job_with_state(connection: Connection, project_id: UUID) -> Row[Any] | None:
+    """The newest job that noted the state which it left behind."""
+    jobs = consolidation_jobs.c
+    query = select(consolidation_jobs).where(jobs.project_id == project_id, jobs.metrics.has_key("state"))
+    return connection.execute(query.order_by(jobs.created_at.desc()).limit(1)).one_or_none()
+
+
 def start_job(connection: Connection, job_id: UUID, *, run_id: str | None, options: Mapping[str, Any]) -> bool:
     """pending -> running. False when the job is not pending any more."""
     return bool(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from uuid import UUID
 
 import dagster as dg
 import pytest
@@ -22,12 +23,12 @@ from consolidation_pipeline.defs.sensors import (
 )
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
-from consolidation_pipeline.service.importing import import_memories
+from consolidation_pipeline.service.importing import ensure_project, import_memories
 from consolidation_pipeline.service.requesting import cancel_job, request_job
 from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.jobs import append_job
+from consolidation_pipeline.store.jobs import append_job, get_job, start_job
 from consolidation_pipeline.store.projects import configure_project, get_project
 
 SAMPLE = str(PROJECT_ROOT / "examples" / "memories.jsonl")
@@ -304,6 +305,58 @@ def test_a_lost_run_ends_its_job(
     assert not run.success
     job_status_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
     assert [row[0] for row in job_rows(engine)] == ["failed"]
+
+
+def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
+    engine: Engine, instance: dg.DagsterInstance
+) -> None:
+    queued, ended = dg.DagsterRunStatus.QUEUED, (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+    runs: dict[str, dg.DagsterRun] = {}
+
+    def launch(slug: str, status: dg.DagsterRunStatus) -> UUID:
+        ensure_project(engine, slug)
+        asked = request_job(engine, slug, job="decay", triggered_by="ann")
+        tags = {JOB_TAG: str(asked.job_id)}
+        runs[slug] = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags, status=status)
+        return asked.job_id
+
+    jobs = {slug: launch(slug, status) for slug, status in zip(("failed", "cancelled"), ended, strict=True)}
+    jobs |= {slug: launch(slug, queued) for slug in ("waits", "void", "stopped", "deleted", "killed")}
+    cancel_job(engine, jobs["void"], cancelled_by="bob")
+    instance.report_run_canceled(runs["stopped"])
+    instance.delete_run(runs["deleted"].run_id)
+    with engine.begin() as connection:
+        start_job(connection, jobs["killed"], run_id=runs["killed"].run_id, options={})
+    context = dg.build_sensor_context(instance=instance, resources={"store": engine})
+    told = job_status_sensor(context).skip_message
+    assert f"runs cancelled with their jobs: {runs['void'].run_id}" in told
+    with engine.connect() as connection:
+        rows = {slug: get_job(connection, job).status for slug, job in jobs.items()}
+    assert rows == {
+        "failed": "failed",
+        "cancelled": "cancelled",
+        "waits": "pending",
+        "void": "cancelled",
+        "stopped": "cancelled",
+        "deleted": "pending",
+        "killed": "failed",
+    }
+    left = {slug: instance.get_run_by_id(runs[slug].run_id) for slug in ("waits", "void")}
+    assert [left["waits"].status, left["void"].status] == [queued, dg.DagsterRunStatus.CANCELED]
+    assert [request.partition_key for request in requested_jobs_sensor(context).run_requests] == ["deleted"]
+    assert job_status_sensor(context).skip_message == "every job row is true"
+
+
+def test_a_run_that_is_executed_again_or_launched_twice_does_not_do_a_job_twice(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 5)
+    asked = request_job(engine, "alpha", job="decay", triggered_by="ann")
+    tags = {JOB_TAG: str(asked.job_id)}
+    assert materialize(instance, "alpha", job="decay", **tags).success
+    twice = materialize(instance, "alpha", job="decay", **tags)
+    assert not twice.success
+    assert [row[0] for row in job_rows(engine)] == ["completed"]
 
 
 @pytest.fixture

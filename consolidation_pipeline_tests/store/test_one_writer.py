@@ -44,7 +44,7 @@ from consolidation_pipeline.store.browsing import Shelf
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
-from consolidation_pipeline.store.jobs import append_job
+from consolidation_pipeline.store.jobs import NewJob, append_job
 from consolidation_pipeline.store.knowledge import (
     DerivedMemory,
     Edge,
@@ -240,6 +240,7 @@ class World:
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
             "append_job": {"project_id": plant_project(connection, "other").id},
+            "append_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
             "append_neighbors": {"found": [pair]},
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
@@ -274,6 +275,8 @@ class World:
             "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
+            "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
+            "list_unopened": {"since": NOW},
             "load_judged": {"kept_since": NOW},
             "load_replies": {"prompt_hashes": ["hash"]},
             "mark_compared": {"ids": to_ids(self.raw)},

@@ -96,6 +96,9 @@ class JobReply(Reply):
             "consolidation_changes": ["9ef0c64c-a9ae-4b41-8a25-5fd5bf3ac9b0"],
             "consolidation_changes_total": 1,
             "error_message": None,
+            "retry_count": 0,
+            "max_retries": 3,
+            "dead": False,
         }
     )
 
@@ -122,6 +125,9 @@ class JobReply(Reply):
     consolidation_changes: list[UUID] = Field(description="Ids of its changes, at most 1000, the oldest first.")
     consolidation_changes_total: int
     error_message: str | None
+    retry_count: int = Field(description="Failures of this job in a row; its own included, once it has failed.")
+    max_retries: int = Field(description="Failures in a row after which sensors leave it alone.")
+    dead: bool = Field(description="It was the last of so many: its schedule tries it again, or a person.")
 
 
 class JobEntry(Reply):
@@ -142,6 +148,8 @@ class JobEntry(Reply):
     memories_promoted: int
     summaries_created: int
     error_message: str | None
+    retry_count: int
+    dead: bool
 
 
 class Jobs(Reply):

@@ -77,11 +77,23 @@ class Configuration(Reply):
 class NextRun(Reply):
     """What the next run waits for."""
 
-    at: datetime = Field(description="When the nightly schedule looks at the project, if it is switched on.")
+    at: datetime | None = Field(description="When the project's schedule comes, if nightly_consolidation is on.")
     schedule: str
     new_memories: int
     due: bool
     reason: str
+
+
+class FailingJob(Reply):
+    """A job whose newest attempts failed."""
+
+    job: str
+    job_id: UUID = Field(description="The newest of them.")
+    failures: int = Field(description="In a row.")
+    dead: bool = Field(description="Sensors leave it alone; its schedule tries it again, or a person.")
+    failed_at: datetime
+    next_try_at: datetime | None
+    error: str | None
 
 
 class ProjectMetrics(Reply):
@@ -110,3 +122,4 @@ class ProjectMetrics(Reply):
     tokens: int
     last_run: JobEntry | None
     next_run: NextRun
+    failing: list[FailingJob] = Field(description="Jobs whose newest attempts failed; a success ends it.")
