@@ -144,8 +144,9 @@ class Backlog:
     """What the triggers look at. ``new``: active memories that no merging has seen; ``last_job_at``: its last start.
 
     ``unsummarized``: memories without a summary that came since one was last tried, whatever came of that;
-    ``session_ended``: one ended in which some of them were written. ``live_job``: the pending or running one, with its
-    status. ``asked_at``: when the job in question was last asked for, and ``cancelled_at``: when that was cancelled.
+    ``session_ended``: one ended in which some of them were written; both only for the job ``summarize``. ``live_job``:
+    the pending or running one, with its status. ``asked_at``: when the job in question was last asked for, and
+    ``cancelled_at``: when that was cancelled.
     """
 
     project_id: UUID
@@ -184,8 +185,9 @@ def list_backlogs(
                 SELECT p.*, coalesce((CAST(:as_of AS jsonb) ->> p.id::text)::timestamptz, 'infinity') AS as_of
                 FROM {SCHEMA}.projects p WHERE CAST(:project AS uuid) IS NULL OR p.id = :project),
             last AS (
-                SELECT project_id, max(started_at) AS at FROM {SCHEMA}.consolidation_jobs
-                WHERE 'merged_memories' = ANY(phases_completed) GROUP BY project_id),
+                SELECT p.id AS project_id, newest.started_at AS at FROM chosen p, LATERAL (
+                    SELECT started_at FROM {SCHEMA}.consolidation_jobs j WHERE j.project_id = p.id
+                        AND 'merged_memories' = ANY(phases_completed) ORDER BY j.created_at DESC LIMIT 1) newest),
             raw AS (
                 SELECT m.project_id, count(*) AS active,
                     count(*) FILTER (WHERE last.at IS NULL OR m.created_at > last.at OR m.embedding IS NULL) AS new
@@ -194,17 +196,18 @@ def list_backlogs(
             merged AS (
                 SELECT project_id, count(*) AS merged FROM {SCHEMA}.consolidated_memories
                 WHERE kind = 'merged' AND retired_at IS NULL GROUP BY project_id),
-            tried AS (
-                SELECT project_id, max(started_at) AS at FROM {SCHEMA}.consolidation_jobs
-                WHERE (metrics -> 'semantic_summaries' ->> 'due')::boolean GROUP BY project_id),
-            sessions AS (
-                SELECT t.project_id, count(*) AS waiting,
-                    t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
-                FROM {SCHEMA}.task_memories t JOIN chosen p ON p.id = t.project_id LEFT JOIN tried USING (project_id)
-                WHERE {WAITS} AND (tried.at IS NULL OR t.created_at > tried.at) GROUP BY t.project_id, t.session_id),
             unsummarized AS (
-                SELECT project_id, sum(waiting)::integer AS waiting, bool_or(ended) AS ended FROM sessions
-                GROUP BY project_id)
+                SELECT p.id AS project_id, found.* FROM chosen p LEFT JOIN LATERAL (
+                    SELECT started_at AS at FROM {SCHEMA}.consolidation_jobs j WHERE j.project_id = p.id
+                        AND (metrics -> 'semantic_summaries' ->> 'due')::boolean ORDER BY j.created_at DESC LIMIT 1)
+                    tried ON true, LATERAL (
+                    SELECT sum(waiting)::integer AS waiting, bool_or(ended) AS ended FROM (
+                        SELECT count(*) AS waiting,
+                            t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
+                        FROM {SCHEMA}.task_memories t
+                        WHERE t.project_id = p.id AND {WAITS} AND (tried.at IS NULL OR t.created_at > tried.at)
+                        GROUP BY t.session_id) sessions) found
+                WHERE CAST(:job AS text) = 'summarize')
             SELECT p.id, p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
                 coalesce(merged.merged, 0), last.at, coalesce(u.waiting, 0), coalesce(u.ended, false),
                 live.id, live.status, asked.created_at,

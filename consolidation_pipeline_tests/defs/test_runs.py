@@ -310,18 +310,19 @@ def test_a_lost_run_ends_its_job(
 def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
     engine: Engine, instance: dg.DagsterInstance
 ) -> None:
-    queued, ended = dg.DagsterRunStatus.QUEUED, (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+    status = dg.DagsterRunStatus
     runs: dict[str, dg.DagsterRun] = {}
 
-    def launch(slug: str, status: dg.DagsterRunStatus) -> UUID:
+    def launch(slug: str, how: dg.DagsterRunStatus) -> UUID:
         ensure_project(engine, slug)
         asked = request_job(engine, slug, job="decay", triggered_by="ann")
         tags = {JOB_TAG: str(asked.job_id)}
-        runs[slug] = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags, status=status)
+        runs[slug] = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags, status=how)
         return asked.job_id
 
-    jobs = {slug: launch(slug, status) for slug, status in zip(("failed", "cancelled"), ended, strict=True)}
-    jobs |= {slug: launch(slug, queued) for slug in ("waits", "void", "stopped", "deleted", "killed")}
+    ended = {"failed": status.FAILURE, "cancelled": status.CANCELED, "waits": status.STARTING, "killed": status.STARTED}
+    jobs = {slug: launch(slug, how) for slug, how in ended.items()}
+    jobs |= {slug: launch(slug, status.NOT_STARTED) for slug in ("void", "stopped", "deleted")}
     cancel_job(engine, jobs["void"], cancelled_by="bob")
     instance.report_run_canceled(runs["stopped"])
     instance.delete_run(runs["deleted"].run_id)
@@ -342,7 +343,7 @@ def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
         "killed": "failed",
     }
     left = {slug: instance.get_run_by_id(runs[slug].run_id) for slug in ("waits", "void")}
-    assert [left["waits"].status, left["void"].status] == [queued, dg.DagsterRunStatus.CANCELED]
+    assert [left["waits"].status, left["void"].status] == [status.STARTING, status.CANCELED]
     assert [request.partition_key for request in requested_jobs_sensor(context).run_requests] == ["deleted"]
     assert job_status_sensor(context).skip_message == "every job row is true"
 
