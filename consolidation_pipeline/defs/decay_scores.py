@@ -34,7 +34,11 @@ def decay_scores(
     run = project_runs.open(context.partition_key)
     with run.phase("decay_scores") as phase:
         done = score_relevance(run)
-        phase.metrics = {"memories_in": done.scored, **dict(zip(_SPREAD, done.spread or (), strict=False))}
+        phase.metrics = {
+            "memories_in": done.scored,
+            "scores_written": done.written,
+            **dict(zip(_SPREAD, done.spread or (), strict=False)),
+        }
     histogram = dg.MetadataValue.md(_histogram(done))
     return dg.MaterializeResult(
         metadata={**phase.metrics, "as_of": done.as_of.isoformat(), "relevance_histogram": histogram}

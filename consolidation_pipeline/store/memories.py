@@ -275,7 +275,10 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
 
 @dataclass(frozen=True)
 class Decaying:
-    """Inputs of decay, arrays of shape (n,): ids ``S16``, days float64 as of the instant asked for."""
+    """Inputs of decay, arrays of shape (n,): ids ``S16``, days float64 as of the instant asked for.
+
+    ``score``, and how many days ago it was taken: what stands there now; NaN = nothing.
+    """
 
     ids: Ids
     age_days: npt.NDArray[np.float64]
@@ -283,6 +286,8 @@ class Decaying:
     importance: npt.NDArray[np.float64]
     relations: npt.NDArray[np.int64]
     confidence: npt.NDArray[np.float64]
+    score: npt.NDArray[np.float64]
+    score_days: npt.NDArray[np.float64]
 
 
 def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: datetime) -> Decaying:
@@ -297,11 +302,13 @@ def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: d
         WITH RECURSIVE {links(existing)}
         SELECT t.id, extract(epoch FROM %(as_of)s - t.learned_at)::float8 / 86400,
             coalesce(extract(epoch FROM %(as_of)s - t.last_accessed_at)::float8 / 86400, 'NaN'), t.importance,
-            coalesce(l.relations, 0), coalesce(l.confidence, 0.5)
+            coalesce(l.relations, 0), coalesce(l.confidence, 0.5), coalesce(t.relevance_score, 'NaN'),
+            coalesce(extract(epoch FROM %(as_of)s - t.relevance_at)::float8 / 86400, 'NaN')
         FROM {SCHEMA}.{table} t LEFT JOIN links l ON l.id = t.id
         WHERE t.project_id = %(project)s AND {ACTIVE[table]} ORDER BY t.id
     """
     kinds = {"id": "S16", "age": ">f8", "access": ">f8", "importance": ">f8", "relations": ">i8", "confidence": ">f8"}
+    kinds |= {"score": ">f8", "score_age": ">f8"}
     return Decaying(*load_columns(connection, query, {"project": project_id, "as_of": as_of}, kinds))
 
 

@@ -33,8 +33,8 @@ def id_of(name: str) -> UUID:
 
 
 def score(pipeline: Pipeline, now: datetime = NOW) -> dict[str, float]:
-    """Score the project as of an instant; relevance by external id."""
-    with pipeline.open() as run:
+    """Score the project as of an instant, as the job `decay` does; relevance by external id."""
+    with pipeline.open(job="decay", planned=("decay_scores",)) as run:
         run.now = now
         score_relevance(run)
     rows = pipeline.rows(
@@ -116,7 +116,7 @@ def test_merged_memories_are_scored_from_their_own_inputs_and_their_sources_no_m
         ]
     )
     done = pipeline.run()
-    with pipeline.open() as run:
+    with pipeline.open(job="decay", planned=("decay_scores",)) as run:
         run.now = NOW
         scored = score_relevance(run)
     assert (done.merging.created, scored.scored) == (1, 1)
@@ -238,6 +238,34 @@ def test_scoring_every_hour_does_not_drift(pipeline: Pipeline) -> None:
     often = score(pipeline, NOW + timedelta(days=1))
     pipeline.write("UPDATE {s}.task_memories SET relevance_score = NULL, relevance_at = NULL")
     assert score(pipeline, NOW + timedelta(days=1)) == often
+
+
+def test_a_run_over_everything_keeps_what_still_holds_and_the_next_day_nothing(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.", created_at=ago(3), last_accessed_at=ago(1)) for name in "abcdef"])
+    before = score(pipeline)
+    relate(pipeline, "b", "c", 0.8, created_at=ago(-0.1))
+    pipeline.write("UPDATE {s}.task_memories SET importance = 0.50001 WHERE external_id = 'd'")
+    pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = :at WHERE external_id = 'e'", at=ago(-0.2))
+    pipeline.add([note("new", "Another.", created_at=ago(0))])
+
+    def written(hours: float) -> tuple[int, set[str]]:
+        later = NOW + timedelta(hours=hours)
+        with pipeline.open() as run:
+            run.now = later
+            done = score_relevance(run)
+        found = "SELECT external_id FROM {s}.task_memories WHERE relevance_at = :at"
+        return done.written, {row[0] for row in pipeline.rows(found, at=later)}
+
+    assert written(22) == (5, {"b", "c", "d", "e", "new"})
+    assert score_of(pipeline, "a") == before["a"]
+    assert written(22.5) == (0, set())
+    assert written(23.5) == (2, {"a", "f"})
+    pipeline.configure(decay_rate=0.2)
+    assert written(24)[0] == 7
+
+
+def score_of(pipeline: Pipeline, name: str) -> Any:
+    return pipeline.value(f"SELECT relevance_score FROM {{s}}.task_memories WHERE external_id = '{name}'")
 
 
 def test_the_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
