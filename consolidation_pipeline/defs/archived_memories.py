@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.decay_scores import decay_scores
 from consolidation_pipeline.defs.partitions import projects
@@ -40,51 +40,41 @@ def archived_memories(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-no_decision_is_forgotten = project_check(
-    "no_decision_is_forgotten",
+archived_memories_checks = project_checks(
     archived_memories,
-    find_forgotten_types,
-    description="Decisions and discoveries are never forgotten, whatever their relevance and age.",
-)
-
-nothing_young_is_forgotten = project_check(
-    "nothing_young_is_forgotten",
-    archived_memories,
-    find_forgotten_young,
-    description="No memory is forgotten before it is 90 days old.",
-)
-
-nothing_important_is_forgotten = project_check(
-    "nothing_important_is_forgotten",
-    archived_memories,
-    find_forgotten_important,
-    description="No memory with an importance of 0.7 or more is forgotten.",
-)
-
-nothing_relevant_is_forgotten = project_check(
-    "nothing_relevant_is_forgotten",
-    archived_memories,
-    find_forgotten_relevant,
-    description="What was forgotten had a relevance below the threshold in force.",
-)
-
-nothing_pinned_is_archived = project_check(
-    "nothing_pinned_is_archived",
-    archived_memories,
-    find_archived_pinned,
-    description="No policy archives a pinned memory.",
-)
-
-every_archive_has_a_reason = project_check(
-    "every_archive_has_a_reason",
-    archived_memories,
-    find_unexplained_archives,
-    description="Every archived memory says why it is, and no other one does.",
-)
-
-no_memory_is_abandoned = project_check(
-    "no_memory_is_abandoned",
-    archived_memories,
-    find_abandoned,
-    description="Every hidden memory is represented by a merged memory that is active or archived.",
+    Check(
+        "no_decision_is_forgotten",
+        find_forgotten_types,
+        "Decisions and discoveries are never forgotten, whatever their relevance and age.",
+    ),
+    Check(
+        "nothing_young_is_forgotten",
+        find_forgotten_young,
+        "No memory is forgotten before it is 90 days old.",
+    ),
+    Check(
+        "nothing_important_is_forgotten",
+        find_forgotten_important,
+        "No memory with an importance of 0.7 or more is forgotten.",
+    ),
+    Check(
+        "nothing_relevant_is_forgotten",
+        find_forgotten_relevant,
+        "What was forgotten had a relevance below the threshold in force.",
+    ),
+    Check(
+        "nothing_pinned_is_archived",
+        find_archived_pinned,
+        "No policy archives a pinned memory.",
+    ),
+    Check(
+        "every_archive_has_a_reason",
+        find_unexplained_archives,
+        "Every archived memory says why it is, and no other one does.",
+    ),
+    Check(
+        "no_memory_is_abandoned",
+        find_abandoned,
+        "Every hidden memory is represented by a merged memory that is active or archived.",
+    ),
 )

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -38,17 +38,17 @@ def associations(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-relations_have_two_ends = project_check(
-    "relations_have_two_ends",
+associations_checks = project_checks(
     associations,
-    find_dangling_relations,
-    description="Every relation links two different memories of its project.",
-    blocking=False,
-)
-
-candidates_do_not_count = project_check(
-    "candidates_do_not_count",
-    associations,
-    find_unreviewed_relations,
-    description="No contradiction and no parallel context counts without a person's word.",
+    Check(
+        "relations_have_two_ends",
+        find_dangling_relations,
+        "Every relation links two different memories of its project.",
+        blocking=False,
+    ),
+    Check(
+        "candidates_do_not_count",
+        find_unreviewed_relations,
+        "No contradiction and no parallel context counts without a person's word.",
+    ),
 )

@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -53,16 +53,16 @@ def _map(found: Clusters) -> dict[str, dg.MarkdownMetadataValue]:
     return {"map": dg.MetadataValue.md(f"![map of the project](data:image/svg+xml;base64,{image})")}
 
 
-merge_groups_do_not_chain = project_check(
-    "merge_groups_do_not_chain",
+clusters_checks = project_checks(
     clusters,
-    find_chains,
-    description="Whatever joins a merge group reaches the threshold with every member of it.",
-)
-
-one_merge_group_per_memory = project_check(
-    "one_merge_group_per_memory",
-    clusters,
-    find_shared_members,
-    description="No memory is in two merge groups.",
+    Check(
+        "merge_groups_do_not_chain",
+        find_chains,
+        "Whatever joins a merge group reaches the threshold with every member of it.",
+    ),
+    Check(
+        "one_merge_group_per_memory",
+        find_shared_members,
+        "No memory is in two merge groups.",
+    ),
 )

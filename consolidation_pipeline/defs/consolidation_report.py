@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.archived_memories import archived_memories
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -32,10 +32,12 @@ def consolidation_report(
     return dg.MaterializeResult(metadata={**numbers, "report": dg.MetadataValue.md(report.markdown)})
 
 
-sources_add_up = project_check(
-    "sources_add_up",
+consolidation_report_checks = project_checks(
     consolidation_report,
-    find_miscounted,
-    description="The source count of every merged memory is the number of memories hidden behind it.",
-    blocking=False,
+    Check(
+        "sources_add_up",
+        find_miscounted,
+        "The source count of every merged memory is the number of memories hidden behind it.",
+        blocking=False,
+    ),
 )

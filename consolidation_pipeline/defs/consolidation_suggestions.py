@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.ordering import AFTER_PATTERNS
@@ -50,16 +50,16 @@ def _describe(done: Proposed) -> dict[str, Any]:
     }
 
 
-one_pending_suggestion_per_memory = project_check(
-    "one_pending_suggestion_per_memory",
+consolidation_suggestions_checks = project_checks(
     consolidation_suggestions,
-    find_misheld_originals,
-    description="A memory is an original of at most one suggestion that waits.",
-)
-
-every_approval_made_a_memory = project_check(
-    "every_approval_made_a_memory",
-    consolidation_suggestions,
-    find_unfounded_approvals,
-    description="An approved suggestion names the merged memory that it made, and that memory exists.",
+    Check(
+        "one_pending_suggestion_per_memory",
+        find_misheld_originals,
+        "A memory is an original of at most one suggestion that waits.",
+    ),
+    Check(
+        "every_approval_made_a_memory",
+        find_unfounded_approvals,
+        "An approved suggestion names the merged memory that it made, and that memory exists.",
+    ),
 )

@@ -5,7 +5,7 @@ from itertools import pairwise
 import dagster as dg
 
 from consolidation_pipeline.defs.associations import associations
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.ordering import AFTER_SUMMARIES
 from consolidation_pipeline.defs.partitions import projects
@@ -51,9 +51,11 @@ def _histogram(done: Decay) -> str:
     return "\n".join(["| relevance | memories |", "|---|---|", *lines])
 
 
-relevance_is_positive = project_check(
-    "relevance_is_positive",
+decay_scores_checks = project_checks(
     decay_scores,
-    find_unscored,
-    description="Every active memory has a positive, finite relevance.",
+    Check(
+        "relevance_is_positive",
+        find_unscored,
+        "Every active memory has a positive, finite relevance.",
+    ),
 )

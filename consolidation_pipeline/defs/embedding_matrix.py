@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -35,24 +35,22 @@ def embedding_matrix(
     return dg.MaterializeResult(metadata={**phase.metrics, "embedding_model": run.embedder.name})
 
 
-every_memory_is_embedded = project_check(
-    "every_memory_is_embedded",
+embedding_matrix_checks = project_checks(
     embedding_matrix,
-    find_unembedded,
-    description="Every memory that is not archived has a vector.",
-)
-
-vectors_are_normalized = project_check(
-    "vectors_are_normalized",
-    embedding_matrix,
-    find_denormalized,
-    description="Every vector has length 1, so that a dot product is a cosine.",
-)
-
-one_embedding_model = project_check(
-    "one_embedding_model",
-    embedding_matrix,
-    find_mixed_models,
-    description="All vectors of the project come from one model.",
-    blocking=False,
+    Check(
+        "every_memory_is_embedded",
+        find_unembedded,
+        "Every memory that is not archived has a vector.",
+    ),
+    Check(
+        "vectors_are_normalized",
+        find_denormalized,
+        "Every vector has length 1, so that a dot product is a cosine.",
+    ),
+    Check(
+        "one_embedding_model",
+        find_mixed_models,
+        "All vectors of the project come from one model.",
+        blocking=False,
+    ),
 )

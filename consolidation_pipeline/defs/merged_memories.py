@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
@@ -49,37 +49,31 @@ def merged_memories(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-no_literal_is_lost = project_check(
-    "no_literal_is_lost",
+merged_memories_checks = project_checks(
     merged_memories,
-    find_lost_literals,
-    description="Every number, version, path, identifier and quotation of a source stands in its merged memory.",
-)
-
-no_memory_is_abandoned = project_check(
-    "no_memory_is_abandoned",
-    merged_memories,
-    find_abandoned,
-    description="Every hidden memory is represented by a merged memory that exists.",
-)
-
-lineage_is_whole = project_check(
-    "lineage_is_whole",
-    merged_memories,
-    find_orphan_lineage,
-    description="Every lineage edge leads from a row that exists to one that exists.",
-)
-
-no_fact_twice = project_check(
-    "no_fact_twice",
-    merged_memories,
-    find_repeated_facts,
-    description="No two active merged memories say the same word for word.",
-)
-
-every_merge_is_in_the_ledger = project_check(
-    "every_merge_is_in_the_ledger",
-    merged_memories,
-    find_unbalanced_ledger,
-    description="The ledger holds the newest version of every merged memory, so that it can be undone.",
+    Check(
+        "no_literal_is_lost",
+        find_lost_literals,
+        "Every number, version, path, identifier and quotation of a source stands in its merged memory.",
+    ),
+    Check(
+        "no_memory_is_abandoned",
+        find_abandoned,
+        "Every hidden memory is represented by a merged memory that exists.",
+    ),
+    Check(
+        "lineage_is_whole",
+        find_orphan_lineage,
+        "Every lineage edge leads from a row that exists to one that exists.",
+    ),
+    Check(
+        "no_fact_twice",
+        find_repeated_facts,
+        "No two active merged memories say the same word for word.",
+    ),
+    Check(
+        "every_merge_is_in_the_ledger",
+        find_unbalanced_ledger,
+        "The ledger holds the newest version of every merged memory, so that it can be undone.",
+    ),
 )

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.abstractions import describe_formed
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
@@ -32,16 +32,16 @@ def patterns(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-evidence_points_to_units = project_check(
-    "evidence_points_to_units",
+patterns_checks = project_checks(
     patterns,
-    find_foreign_evidence,
-    description="What a pattern or principle quotes, it quotes from something it was made from.",
-)
-
-one_pattern_per_group = project_check(
-    "one_pattern_per_group",
-    patterns,
-    find_repeated_patterns,
-    description="No two active patterns, and no two active principles, stand for one group.",
+    Check(
+        "evidence_points_to_units",
+        find_foreign_evidence,
+        "What a pattern or principle quotes, it quotes from something it was made from.",
+    ),
+    Check(
+        "one_pattern_per_group",
+        find_repeated_patterns,
+        "No two active patterns, and no two active principles, stand for one group.",
+    ),
 )

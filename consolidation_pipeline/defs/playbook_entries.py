@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
@@ -41,30 +41,26 @@ def playbook_entries(
     return dg.MaterializeResult(metadata={**phase.metrics, "playbook": dg.MetadataValue.md(playbook)})
 
 
-every_entry_has_evidence = project_check(
-    "every_entry_has_evidence",
+playbook_entries_checks = project_checks(
     playbook_entries,
-    find_unsupported_entries,
-    description="At least three memories bear out every active entry.",
-)
-
-evidence_is_of_the_project = project_check(
-    "evidence_is_of_the_project",
-    playbook_entries,
-    find_foreign_support,
-    description="What bears out an entry are memories of its project.",
-)
-
-priority_follows_evidence = project_check(
-    "priority_follows_evidence",
-    playbook_entries,
-    find_low_priorities,
-    description="No entry is less urgent than its confidence and evidence make it.",
-)
-
-one_entry_per_source = project_check(
-    "one_entry_per_source",
-    playbook_entries,
-    find_repeated_entries,
-    description="No two active entries stand for one pattern or principle.",
+    Check(
+        "every_entry_has_evidence",
+        find_unsupported_entries,
+        "At least three memories bear out every active entry.",
+    ),
+    Check(
+        "evidence_is_of_the_project",
+        find_foreign_support,
+        "What bears out an entry are memories of its project.",
+    ),
+    Check(
+        "priority_follows_evidence",
+        find_low_priorities,
+        "No entry is less urgent than its confidence and evidence make it.",
+    ),
+    Check(
+        "one_entry_per_source",
+        find_repeated_entries,
+        "No two active entries stand for one pattern or principle.",
+    ),
 )

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.abstractions import describe_formed
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.patterns import patterns
@@ -32,9 +32,11 @@ def principles(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-lineage_is_whole = project_check(
-    "lineage_is_whole",
+principles_checks = project_checks(
     principles,
-    find_orphan_lineage,
-    description="Every lineage edge leads from a row that exists to one that exists.",
+    Check(
+        "lineage_is_whole",
+        find_orphan_lineage,
+        "Every lineage edge leads from a row that exists to one that exists.",
+    ),
 )

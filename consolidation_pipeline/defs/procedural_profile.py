@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.ordering import AFTER_SUGGESTIONS
 from consolidation_pipeline.defs.partitions import projects
@@ -47,9 +47,11 @@ def _describe(done: Profiled) -> dict[str, Any]:
     }
 
 
-profiles_rest_on_summaries = project_check(
-    "profiles_rest_on_summaries",
+procedural_profile_checks = project_checks(
     procedural_profile,
-    find_unfounded_profiles,
-    description="There is one active profile per user, made of summaries of that user that exist.",
+    Check(
+        "profiles_rest_on_summaries",
+        find_unfounded_profiles,
+        "There is one active profile per user, made of summaries of that user that exist.",
+    ),
 )

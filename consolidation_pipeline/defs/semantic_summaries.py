@@ -5,7 +5,7 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.core.compression import TARGET_RATIO
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.ordering import AFTER_SUGGESTIONS
@@ -54,9 +54,11 @@ def _describe(done: Summarized) -> dict[str, Any]:
     }
 
 
-every_episode_is_in_its_summary = project_check(
-    "every_episode_is_in_its_summary",
+semantic_summaries_checks = project_checks(
     semantic_summaries,
-    find_misplaced_episodes,
-    description="A memory says that it is in a summary just when the summary says so.",
+    Check(
+        "every_episode_is_in_its_summary",
+        find_misplaced_episodes,
+        "A memory says that it is in a summary just when the summary says so.",
+    ),
 )

@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -37,9 +37,11 @@ def similarity_graph(
     return dg.MaterializeResult(metadata={**phase.metrics, **run.thresholds})
 
 
-pairs_are_cosines = project_check(
-    "pairs_are_cosines",
+similarity_graph_checks = project_checks(
     similarity_graph,
-    find_bad_pairs,
-    description="Every pair names two memories that exist, with a similarity between -1 and 1.",
+    Check(
+        "pairs_are_cosines",
+        find_bad_pairs,
+        "Every pair names two memories that exist, with a similarity between -1 and 1.",
+    ),
 )

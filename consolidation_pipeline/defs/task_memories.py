@@ -2,7 +2,7 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.store.engine import Engine
@@ -23,10 +23,12 @@ def task_memories(store: dg.ResourceParam[Engine]) -> dg.DataVersionsByPartition
         return dg.DataVersionsByPartition(raw_versions(connection))
 
 
-no_memory_is_from_the_future = project_check(
-    "no_memory_is_from_the_future",
+task_memories_checks = project_checks(
     task_memories,
-    find_future_memories,
-    description="No memory was learned after now: its age would count as zero and it would never fade.",
-    blocking=False,
+    Check(
+        "no_memory_is_from_the_future",
+        find_future_memories,
+        "No memory was learned after now: its age would count as zero and it would never fade.",
+        blocking=False,
+    ),
 )

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.core.curves import curve_svg
-from consolidation_pipeline.defs.checks import project_check
+from consolidation_pipeline.defs.checks import Check, project_checks
 from consolidation_pipeline.defs.columns import table_metadata
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.partitions import projects
@@ -74,9 +74,11 @@ def _curve(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
     return {"curve": dg.MetadataValue.md(f"![wrong merges and paraphrases found](data:image/svg+xml;base64,{image})")}
 
 
-thresholds_are_in_order = project_check(
-    "thresholds_are_in_order",
+threshold_calibration_checks = project_checks(
     threshold_calibration,
-    find_disordered_thresholds,
-    description="t_merge is not below t_suggest, which is not below t_pattern, and all are cosines.",
+    Check(
+        "thresholds_are_in_order",
+        find_disordered_thresholds,
+        "t_merge is not below t_suggest, which is not below t_pattern, and all are cosines.",
+    ),
 )

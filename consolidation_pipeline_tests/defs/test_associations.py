@@ -7,8 +7,8 @@ from collections.abc import Callable
 import dagster as dg
 from sqlalchemy import text
 
-from consolidation_pipeline.defs.associations import associations, candidates_do_not_count, relations_have_two_ends
-from consolidation_pipeline.defs.decay_scores import decay_scores, relevance_is_positive
+from consolidation_pipeline.defs.associations import associations, associations_checks
+from consolidation_pipeline.defs.decay_scores import decay_scores, decay_scores_checks
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import project_runs, store
 from consolidation_pipeline.store.engine import Engine
@@ -22,7 +22,7 @@ COUNTS = {"contradicts", "explains", "shares_theme", "parallel_context"}
 
 def materialize(instance: dg.DagsterInstance, slug: str, *assets: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
     """Run these assets with their checks, as a job over them would."""
-    checks = [relations_have_two_ends, candidates_do_not_count, relevance_is_positive]
+    checks = [associations_checks, decay_scores_checks]
     job = dg.define_asset_job("associate", selection=dg.AssetSelection.assets(*assets))
     definitions = dg.Definitions(
         assets=[associations, decay_scores],
