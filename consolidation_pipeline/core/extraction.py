@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from consolidation_pipeline.core.centrality import Ranked, Ranking, rank_sentences
 from consolidation_pipeline.core.key_terms import key_terms
@@ -81,40 +82,55 @@ def number_units(units: Iterable[Unit]) -> list[Unit]:
 
 
 def extract_patterns(
-    groups: Sequence[Iterable[Unit]], *, boilerplate: Collection[str] = (), context: Sequence[bool] | None = None
+    groups: Sequence[Iterable[Unit]],
+    *,
+    boilerplate: Collection[str] = (),
+    context: Sequence[bool] | None = None,
+    wanted: Sequence[int] | None = None,
 ) -> list[Extract]:
     """What each of the project's groups of units has in common, in at most 3 sentences and about 400 characters.
+
+    ``wanted``: positions of the groups to say it of, in this order; all unless given.
 
     One pass over all groups: key terms and centrality depend on what the other groups are about. The order of units in
     a group and of the groups does not matter, and a group outside of the ``context`` (``rank_sentences``) only to
     itself. Sentences in ``boilerplate`` (``boilerplate.find_boilerplate``) are used
     only of units that hold nothing else. ValueError: a group without any text.
     """
-    return _extract(groups, boilerplate, context, _PATTERN)
+    return _extract(_Asked(groups, boilerplate, context, wanted), _PATTERN)
 
 
 def extract_principles(
-    groups: Sequence[Iterable[Unit]], *, boilerplate: Collection[str] = (), context: Sequence[bool] | None = None
+    groups: Sequence[Iterable[Unit]],
+    *,
+    boilerplate: Collection[str] = (),
+    context: Sequence[bool] | None = None,
+    wanted: Sequence[int] | None = None,
 ) -> list[Extract]:
     """As ``extract_patterns`` over groups of patterns: at most 2 sentences and about 300 characters, rules first."""
-    return _extract(groups, boilerplate, context, _PRINCIPLE)
+    return _extract(_Asked(groups, boilerplate, context, wanted), _PRINCIPLE)
 
 
-def _extract(
-    groups: Sequence[Iterable[Unit]],
-    boilerplate: Collection[str],
-    context: Sequence[bool] | None,
-    style: _Style,
-) -> list[Extract]:
-    numbered = [number_units(group) for group in groups]
+class _Asked(NamedTuple):
+    """What the two functions above are given."""
+
+    groups: Sequence[Iterable[Unit]]
+    boilerplate: Collection[str]
+    context: Sequence[bool] | None
+    wanted: Sequence[int] | None
+
+
+def _extract(asked: _Asked, style: _Style) -> list[Extract]:
+    numbered = [number_units(group) for group in asked.groups]
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
     texts = [[unit.text for unit in units] for units in numbered]
     weights = [[unit.weight for unit in units] for units in numbered]
-    rankings = rank_sentences(texts, weights, boilerplate=boilerplate, context=context)
-    terms = key_terms([_said(ranking) for ranking in rankings], context=context)
-    return [_one(*found, style) for found in zip(numbered, rankings, terms, strict=True)]
+    rankings = rank_sentences(texts, weights, boilerplate=asked.boilerplate, context=asked.context)
+    terms = key_terms([_said(ranking) for ranking in rankings], context=asked.context)
+    wanted = range(len(numbered)) if asked.wanted is None else asked.wanted
+    return [_one(numbered[at], rankings[at], terms[at], style) for at in wanted]
 
 
 def _said(ranking: Ranking) -> list[str]:

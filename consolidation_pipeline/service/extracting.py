@@ -28,11 +28,12 @@ def extract_outcomes(
     All ``groups`` are read, for what sets one apart depends on what the others are about.
     """
     units, context = [[as_unit(unit) for unit in group.units] for group in groups], [one.is_context for one in groups]
-    found = extract(units, boilerplate=boilerplate, context=context)
-    extracts = {group.cluster_key: one for group, one in zip(groups, found, strict=True)}
+    place = {group.cluster_key: at for at, group in enumerate(groups)}
+    wanted = [place[plan.group.cluster_key] for plan in plans]
+    found = extract(units, boilerplate=boilerplate, context=context, wanted=wanted)
     for start in range(0, len(plans), BATCH):
-        batch = plans[start : start + BATCH]
-        yield [Outcome(p, _said(p.group, extracts[p.group.cluster_key], needs_review)) for p in batch]
+        batch = zip(plans[start : start + BATCH], found[start : start + BATCH], strict=True)
+        yield [Outcome(plan, _said(plan.group, said, needs_review)) for plan, said in batch]
 
 
 def as_unit(row: UnitRow) -> Unit:

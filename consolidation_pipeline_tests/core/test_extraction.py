@@ -196,3 +196,4 @@ def test_a_group_outside_of_the_context_matters_to_itself_alone() -> None:
     beside = extract_patterns([locks, keys, hooks], context=[True, False, True])
     assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
     assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]
+    assert extract_patterns([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]
