@@ -287,6 +287,15 @@ def load_group_details(connection: Connection, project_id: UUID, tier: str) -> d
     return {row.cluster_key: row.details for row in rows}
 
 
+def count_groups(connection: Connection, project_id: UUID, tier: str) -> int:
+    """How many groups of a tier there are."""
+    query = (
+        f"SELECT count(*) FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND tier = :tier "
+        "AND is_representative"
+    )
+    return int(connection.execute(text(query), {"project": project_id, "tier": tier}).scalar_one())
+
+
 def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[str, list[Member]]:
     """The groups of a tier: cluster key -> members, the representative first, then by id."""
     rows = connection.execute(

@@ -65,9 +65,13 @@ class OpenGroup:
 
 def load_groups(connection: Connection, run: ProjectRun) -> list[AlikeGroup]:
     """The suggest groups of the newest clusters, and those of the words of what has no vector; by their keys."""
-    by_meaning = read_groups(load_clusters(connection, run.project.id, "suggest"))
+    return [*read_groups(load_clusters(connection, run.project.id, "suggest")), *load_groups_by_words(connection, run)]
+
+
+def load_groups_by_words(connection: Connection, run: ProjectRun) -> list[AlikeGroup]:
+    """The groups of the words of what has no vector yet."""
     waiting = to_uuids(list_unembedded(connection, run.project.id, "task_memories", run.embedder.name))
-    return [*by_meaning, *group_by_words(connection, waiting, cross_type=run.options.cross_type)]
+    return group_by_words(connection, waiting, cross_type=run.options.cross_type)
 
 
 def read_groups(clusters: Mapping[str, Sequence[Member]]) -> list[AlikeGroup]:

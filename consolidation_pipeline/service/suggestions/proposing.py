@@ -17,9 +17,16 @@ from consolidation_pipeline.llm.prompts.suggestion import (
 from consolidation_pipeline.service import asking
 from consolidation_pipeline.service.rewriting import MOST_CHARS
 from consolidation_pipeline.service.runs import ProjectRun
-from consolidation_pipeline.service.suggestions.groups import AlikeGroup, OpenGroup, load_groups, open_groups
+from consolidation_pipeline.service.suggestions.groups import (
+    AlikeGroup,
+    OpenGroup,
+    load_groups,
+    load_groups_by_words,
+    open_groups,
+)
 from consolidation_pipeline.store import suggestions as store
 from consolidation_pipeline.store.engine import Connection
+from consolidation_pipeline.store.graph import count_groups
 from consolidation_pipeline.store.jobs import append_event
 
 PURPOSE = "suggestion"
@@ -60,28 +67,33 @@ class Sorted:
 def propose_merges(run: ProjectRun) -> Proposed:
     """A suggestion for each group that a person is to decide on and was not asked about: one call of a model each.
 
-    Without a model there are no suggestions, and the groups are counted. A group without a usable reply is left to the
+    Without a model there are no suggestions, and the groups are counted: their texts are read only where some of them
+    may have been asked about. A group without a usable reply is left to the
     next run.
 
     Raises:
         ConflictError: another process proposed something for the same memories meanwhile.
     """
+    asks = run.options.llm_model is not None and run.plan is None
     with run.engine.begin() as connection:
         superseded = store.supersede_stale(connection, run.author)
-        groups = load_groups(connection, run)
-        found = sort_groups(connection, run, groups)
-    asks = run.options.llm_model is not None and run.plan is None
+        if asks or any(store.load_asked(connection, run.project.id)):
+            groups = load_groups(connection, run)
+            total, found = len(groups), sort_groups(connection, run, groups)
+        else:
+            groups = load_groups_by_words(connection, run)
+            total, found = len(groups) + count_groups(connection, run.project.id, "suggest"), Sorted()
     created, failures, stopped = _propose(run, found.due) if asks and found.due else (0, (), None)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
     with run.engine.connect() as connection:
         counts = store.count_suggestions(connection, run.project.id)
     return Proposed(
-        groups=len(groups),
+        groups=total,
         by_words=sum(group.by_words for group in groups),
         created=created,
         asked_before=found.asked_before,
         skipped=found.skipped,
-        unasked=0 if asks else len(found.due),
+        unasked=0 if asks else total - found.asked_before - found.skipped,
         superseded=superseded,
         waiting=counts.get("pending", 0),
         failures=failures,
