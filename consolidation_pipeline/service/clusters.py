@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,14 @@ from consolidation_pipeline.core.similarity import SimilarPairs
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.units import Contents, Units, Verdicts, form_units, load_contents, pair_units
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import ASK, Member, load_group_details, replace_clusters
+from consolidation_pipeline.store.graph import (
+    ASK,
+    Formed,
+    Member,
+    find_changed_groups,
+    load_group_details,
+    replace_clusters,
+)
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_uuids
 
@@ -59,20 +67,28 @@ def form_clusters(run: ProjectRun) -> Clusters:
     with run.engine.begin() as connection:
         contents = load_contents(connection, run)
         groups = group_contents(connection, run, contents)
-        replace_clusters(connection, run.project.id, run.job_id, groups.members)
+        changed = find_changed_groups(connection, run.project.id, groups.tiers)
+        members = [member for tier in groups.tiers for member in tier.members(changed)]
+        if changed:
+            replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
     vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
-    return _summary(groups.members, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of))
+    return _summary(groups.tiers, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of))
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The ``members`` of all groups of the three tiers, the units they are formed of, and the pattern group (u,) of
-    each unit, -1 = none.
+    """The groups of the three ``tiers``, the units they are formed of, and the pattern group (u,) of each unit, -1 =
+    none.
     """
 
-    members: Sequence[Member]
+    tiers: Sequence[Formed]
     units: Units
     pattern_of: Labels
+
+    @property
+    def members(self) -> list[Member]:
+        """The members of all groups."""
+        return [member for tier in self.tiers for member in tier.members()]
 
 
 def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> Groups:
@@ -80,12 +96,12 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
     units = form_units(run, contents)
     pairs, verdict = pair_units(contents, units)
     pattern_of = _label_patterns(run, contents.x[units.representatives], pairs)
-    members = [
-        *_merge_members(contents, units, run.options.min_cluster_size),
-        *_suggest_members(connection, run, contents, units, _Judged(pairs, verdict)),
-        *_unit_members("pattern", contents.x, units, pattern_of),
+    tiers = [
+        _merge_tier(contents, units, run.options.min_cluster_size),
+        _suggest_tier(connection, run, contents, units, _Judged(pairs, verdict)),
+        _unit_tier("pattern", contents.x, units, pattern_of),
     ]
-    return Groups(members, units, pattern_of)
+    return Groups(tiers, units, pattern_of)
 
 
 def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
@@ -98,13 +114,13 @@ def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
     )
 
 
-def _merge_members(contents: Contents, units: Units, min_size: int) -> Iterator[Member]:
+def _merge_tier(contents: Contents, units: Units, min_size: int) -> Formed:
     """The raw memories of each merged memory, be it made before or about to be."""
     kept = units.merged & (np.bincount(units.of_row, minlength=len(units)) >= min_size)
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     things = _Things(np.arange(len(contents.nodes)), contents.nodes.ids, np.zeros(len(contents.nodes), np.bool_))
     details = _merge_details(contents, units)
-    return _members(
+    return _tier(
         "merge",
         contents.x,
         things,
@@ -151,13 +167,12 @@ class _Judged:
     verdict: Verdicts
 
 
-def _suggest_members(
-    connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged
-) -> Iterator[Member]:
+def _suggest_tier(connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged) -> Formed:
     close = judged.pairs.select(judged.verdict >= ASK)
     labels = clustering.complete_linkage(len(units), close, run.thresholds["t_suggest"])
     told = load_group_details(connection, run.project.id, "suggest")
-    keys = [cluster_key(to_uuids(units.ids[members]), ALGORITHM_VERSION) for members in clustering.members_of(labels)]
+    at = np.concatenate([np.empty(0, dtype=np.int64), *clustering.members_of(labels)])
+    keys = _keys(units.ids[at], labels[at])
     # Texts do not change: what was told of a group of the same members holds while the calibration does.
     version = run.calibration.version if run.calibration else 0
     told = {key: details for key, details in told.items() if details.get("calibration") == version}
@@ -165,7 +180,7 @@ def _suggest_members(
     fresh = _veto_reasons(connection, contents, units, np.where(np.isin(labels, known), -1, labels), judged)
     reasons = [told[key]["vetoes"] if key in told else fresh.get(number, []) for number, key in enumerate(keys)]
     details = [{"vetoes": listed, "calibration": version} for listed in reasons]
-    return _unit_members("suggest", contents.x, units, labels, details)
+    return _unit_tier("suggest", contents.x, units, labels, details)
 
 
 def _veto_reasons(
@@ -190,9 +205,9 @@ def _veto_reasons(
     return reasons
 
 
-def _unit_members(
+def _unit_tier(
     tier: str, x: Vectors, units: Units, labels: Labels, details: Sequence[dict[str, Any]] | None = None
-) -> Iterator[Member]:
+) -> Formed:
     things = _Things(units.representatives, units.ids, units.merged)
     found = clustering.summarize_groups(x[units.representatives], labels)
     chosen = clustering.choose_representatives(labels, np.zeros(len(units)), found.mean_similarity, units.ids)
@@ -200,10 +215,10 @@ def _unit_members(
         {**(details[number] if details else {}), "cohesion_mean": _known(mean), "cohesion_min": _known(lowest)}
         for number, (mean, lowest) in enumerate(zip(found.mean.tolist(), found.minimum.tolist(), strict=True))
     ]
-    return _members(tier, x, things, labels, representatives=chosen, details=told)
+    return _tier(tier, x, things, labels, representatives=chosen, details=told)
 
 
-def _members(
+def _tier(
     tier: str,
     x: Vectors,
     things: _Things,
@@ -211,18 +226,26 @@ def _members(
     *,
     representatives: Labels,
     details: Sequence[dict[str, Any]],
-) -> Iterator[Member]:
-    """The members of all groups; ``representatives`` (positions among the things) and ``details`` by group."""
+) -> Formed:
+    """The groups of a tier; ``representatives`` (positions among the things) and ``details`` by group."""
     similarity = clustering.similarities_to(x[things.rows], labels, representatives)
-    for number, at in enumerate(clustering.members_of(labels)):
-        ids = to_uuids(things.ids[at])
-        key = cluster_key(ids, ALGORITHM_VERSION)
-        columns = zip(at.tolist(), ids, things.merged[at].tolist(), similarity[at].tolist(), strict=True)
-        for place, id_, merged, similar in columns:
-            first = place == representatives[number]
-            yield Member(
-                tier, key, id_, "merged" if merged else "raw", similar, first, details[number] if first else {}
-            )
+    at = np.concatenate([np.empty(0, dtype=np.int64), *clustering.members_of(labels)])
+    return Formed(
+        tier,
+        keys=_keys(things.ids[at], labels[at]),
+        details=details,
+        groups=labels[at],
+        ids=things.ids[at],
+        merged=things.merged[at],
+        similarity=similarity[at],
+        is_representative=representatives[labels[at]] == at,
+    )
+
+
+def _keys(ids: Ids, groups: Labels) -> list[str]:
+    """The cluster key of each group; ``ids`` and ``groups`` (m,), group by group."""
+    names, ends = to_uuids(ids), np.cumsum(np.bincount(groups)).tolist()
+    return [cluster_key(names[a:b], ALGORITHM_VERSION) for a, b in pairwise([0, *ends])]
 
 
 def _known(value: float) -> float | None:
@@ -234,17 +257,15 @@ def _map(x: Vectors, units: Units, labels: Labels) -> str | None:
     return map_svg(plane(x[units.representatives]), labels) if len(units) > 1 else None
 
 
-def _summary(members: Sequence[Member], contents: int, vetoed: int, picture: str | None) -> Clusters:
-    sizes: dict[str, Counter[str]] = {tier: Counter() for tier in ("merge", "suggest", "pattern")}
-    for member in members:
-        sizes[member.tier][member.cluster_key] += 1
-    shown = [m.details for m in members if m.is_representative and m.tier == "merge"]
+def _summary(tiers: Sequence[Formed], contents: int, vetoed: int, picture: str | None) -> Clusters:
+    sizes = {tier.tier: np.bincount(tier.groups, minlength=len(tier.keys)) for tier in tiers}
+    shown = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
     means = [d["cohesion_mean"] for d in shown if d["cohesion_mean"] is not None]
     return Clusters(
         contents=contents,
-        groups={tier: len(found) for tier, found in sizes.items()},
-        members={tier: sum(found.values()) for tier, found in sizes.items()},
-        sizes={tier: dict(sorted(Counter(found.values()).items())) for tier, found in sizes.items()},
+        groups={tier.tier: len(tier.keys) for tier in tiers},
+        members={tier.tier: len(tier.ids) for tier in tiers},
+        sizes={tier: dict(sorted(Counter(found.tolist()).items())) for tier, found in sizes.items()},
         cohesion_mean=round(float(np.mean(means)), 4) if means else None,
         cohesion_min=min((d["cohesion_min"] for d in shown if d["cohesion_min"] is not None), default=None),
         pairs_vetoed=vetoed,

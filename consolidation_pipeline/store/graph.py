@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import md5
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +18,15 @@ from consolidation_pipeline.errors import TooManyPairsError
 from consolidation_pipeline.store.ledger import copy_rows
 from consolidation_pipeline.store.memories import lock_rows
 from consolidation_pipeline.store.schema import SCHEMA
-from consolidation_pipeline.store.vectors_io import Ids, Vectors, copy_columns, load_columns, load_packed, load_vectors
+from consolidation_pipeline.store.vectors_io import (
+    Ids,
+    Vectors,
+    copy_columns,
+    load_columns,
+    load_packed,
+    load_vectors,
+    to_uuids,
+)
 
 # What may become of a pair: it is on one topic at most, a person decides whether it is the same, or it may merge.
 TOPIC, ASK, MERGE = 0, 1, 2
@@ -237,8 +246,82 @@ class Member:
     details: Mapping[str, Any]
 
 
-def replace_clusters(connection: Connection, project_id: UUID, job_id: UUID | None, members: Iterable[Member]) -> None:
-    """Put the groups of this run in place of the last ones; rows that are the same stay as they are."""
+@dataclass(frozen=True)
+class Formed:
+    """The groups of one tier as they were formed: ``keys`` and ``details`` by group (g,), and by member (m,), group by
+    group: ``groups`` = its number, ``ids`` ``S16``, which are merged memories, cosine with the representative, and
+    which is that.
+    """
+
+    tier: str
+    keys: Sequence[str]
+    details: Sequence[Mapping[str, Any]]
+    groups: npt.NDArray[np.int64]
+    ids: Ids
+    merged: npt.NDArray[np.bool_]
+    similarity: npt.NDArray[np.float32]
+    is_representative: npt.NDArray[np.bool_]
+
+    def members(self, keys: Collection[str] | None = None) -> Iterator[Member]:
+        """The rows of the groups with one of these keys; None: of all."""
+        wanted = np.array([keys is None or key in keys for key in self.keys], dtype=bool)
+        rows = np.flatnonzero(wanted[self.groups])
+        columns = (self.groups[rows], self.merged[rows], self.similarity[rows], self.is_representative[rows])
+        listed = zip(to_uuids(self.ids[rows]), *(column.tolist() for column in columns), strict=True)
+        for id_, group, merged, similarity, first in listed:
+            kind, details = "merged" if merged else "raw", self.details[group] if first else {}
+            yield Member(self.tier, self.keys[group], id_, kind, similarity, first, details)
+
+
+_PLACE = np.dtype([("group", "V16"), ("member", "S16"), ("similarity", ">f4"), ("kind", ">i2")])
+
+
+def _places(formed: Formed) -> npt.NDArray[np.void]:
+    """The rows (m,) of a tier, but for their details, as ``_load_places`` gives them."""
+    rows = np.zeros(len(formed.ids), dtype=_PLACE)
+    names = b"".join(md5(f"{formed.tier}{key}".encode()).digest() for key in formed.keys)
+    rows["group"], rows["member"] = np.frombuffer(names, dtype="V16")[formed.groups], formed.ids
+    rows["similarity"], rows["kind"] = formed.similarity, 2 * formed.merged + formed.is_representative
+    return rows.view(f"V{_PLACE.itemsize}")
+
+
+def _load_places(connection: Connection, project_id: UUID) -> npt.NDArray[np.void]:
+    query = f"""
+        SELECT string_agg(decode(md5(tier || cluster_key), 'hex') || uuid_send(member_id)
+            || float4send(coalesce(similarity_to_representative, 'NaN'))
+            || int2send((2 * (member_kind = 'merged')::integer + is_representative::integer)::smallint), '')
+        FROM {SCHEMA}.memory_clusters WHERE project_id = %(project)s GROUP BY get_byte(uuid_send(member_id), 15)
+    """
+    columns = load_packed(connection, query, {"project": project_id}, {"place": f"V{_PLACE.itemsize}"})
+    return columns[0]
+
+
+def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequence[Formed]) -> set[str]:
+    """Cluster keys of the groups that are not stored as they are in ``tiers``, and of those stored that are no more."""
+    query = f"SELECT tier, cluster_key, details FROM {SCHEMA}.memory_clusters WHERE project_id = :project"
+    rows = connection.execute(text(f"{query} AND is_representative"), {"project": project_id})
+    held = {(row.tier, row.cluster_key): row.details for row in rows}
+    formed = {(one.tier, key): told for one in tiers for key, told in zip(one.keys, one.details, strict=True)}
+    changed = {group[1] for group in held.keys() | formed.keys() if held.get(group) != formed.get(group)}
+    places = np.concatenate([_places(one) for one in tiers])
+    differ = np.unique(np.setxor1d(places, _load_places(connection, project_id)).view(_PLACE)["group"])
+    digests = {digest.tobytes() for digest in differ} if len(differ) else set()
+    names = formed.keys() | held.keys() if digests else ()
+    return changed | {key for tier, key in names if md5(f"{tier}{key}".encode()).digest() in digests}
+
+
+def replace_clusters(
+    connection: Connection,
+    project_id: UUID,
+    job_id: UUID | None,
+    members: Iterable[Member],
+    *,
+    changed: Collection[str] | None = None,
+) -> None:
+    """Put the groups of this run in place of the last ones; rows that are the same stay as they are.
+
+    ``changed``: the cluster keys that ``members`` have, and those that go; the groups of others stay. None: none stay.
+    """
     connection.execute(
         text(f"CREATE TEMP TABLE formed (LIKE {SCHEMA}.memory_clusters INCLUDING DEFAULTS) ON COMMIT DROP")
     )
@@ -261,9 +344,10 @@ def replace_clusters(connection: Connection, project_id: UUID, job_id: UUID | No
     connection.execute(
         text(
             f"DELETE FROM {SCHEMA}.memory_clusters c WHERE project_id = :project "
+            "AND (CAST(:changed AS text[]) IS NULL OR cluster_key = ANY(:changed)) "
             f"AND NOT EXISTS (SELECT 1 FROM formed f WHERE {same})"
         ),
-        {"project": project_id},
+        {"project": project_id, "changed": None if changed is None else list(changed)},
     )
     connection.execute(
         text(

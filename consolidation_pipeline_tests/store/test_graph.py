@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid4
@@ -16,10 +17,12 @@ from consolidation_pipeline.store.graph import (
     ASK,
     MERGE,
     TOPIC,
+    Formed,
     Member,
     Neighbors,
     append_neighbors,
     clear_neighbors,
+    find_changed_groups,
     load_clusters,
     load_dimension,
     load_neighbors,
@@ -268,6 +271,50 @@ def test_other_groups_take_their_place(connection: Connection, project: Project,
         written = connection.execute(text(jobs), {"project": project.id, "job": job}).scalar_one()
         assert bool(written) == bool(changed)
     assert len(load_clusters(connection, other.id, "merge")["one"]) == 2
+
+
+def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> Formed:
+    """Two groups of two: the first two memories, and the others."""
+    given: dict[str, Any] = {
+        "keys": ["one", "two"],
+        "details": [{"cohesion_mean": 0.912345}, {"vetoes": [{"a": "it's"}]}],
+        "groups": np.array([0, 0, 1, 1]),
+        "ids": to_ids(raw),
+        "merged": np.array([False, True, False, False]),
+        "similarity": np.array([1.0, 0.1 + 0.2, 0.7, 1.0], np.float32),
+        "is_representative": np.array([True, False, False, True]),
+    }
+    return Formed(tier, **given | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "changed"),
+    [
+        ({}, set()),
+        ({"similarity": np.array([1.0, 0.4, 0.7, 1.0], np.float32)}, {"one"}),
+        ({"merged": np.array([False, True, True, False])}, {"two"}),
+        ({"is_representative": np.array([True, False, True, False])}, {"two"}),
+        ({"details": [{"cohesion_mean": 0.912346}, {"vetoes": [{"a": "it's"}]}]}, {"one"}),
+        ({"keys": ["one", "three"]}, {"two", "three"}),
+        ({"ids": to_ids([UUID(int=9), UUID(int=8), UUID(int=7), UUID(int=6)])}, {"one", "two"}),
+        ({"tier": "pattern"}, {"one", "two"}),
+    ],
+)
+def test_groups_that_differ_are_found_and_written_alone(
+    connection: Connection, project: Project, raw: list[UUID], fields: dict[str, Any], changed: set[str]
+) -> None:
+    replace_clusters(connection, project.id, None, _formed(raw).members())
+    later = _formed(raw, **fields)
+    assert find_changed_groups(connection, project.id, [later]) == changed
+    replace_clusters(connection, project.id, None, later.members(changed), changed=changed)
+    held = [m for tier in ("merge", "pattern") for g in load_clusters(connection, project.id, tier).values() for m in g]
+    # The driver reads a real as the shortest decimal.
+    told = [
+        [replace(m, similarity=None) for m in sorted(rows, key=lambda m: m.member_id)]
+        for rows in (held, later.members())
+    ]
+    assert told[0] == told[1]
+    assert find_changed_groups(connection, project.id, [later]) == set()
 
 
 def test_the_representative_comes_first(connection: Connection, project: Project, raw: list[UUID]) -> None:

@@ -43,7 +43,7 @@ from consolidation_pipeline.store.archiving import Mark
 from consolidation_pipeline.store.browsing import Shelf
 from consolidation_pipeline.store.calibrations import Calibration
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import TOPIC, Member, Neighbors
+from consolidation_pipeline.store.graph import TOPIC, Formed, Member, Neighbors
 from consolidation_pipeline.store.jobs import NewJob, append_job
 from consolidation_pipeline.store.knowledge import (
     DerivedMemory,
@@ -141,6 +141,7 @@ FOR EACH ROW EXECUTE FUNCTION {}
 SCRATCH = f"{SCHEMA}.scratch"
 JOB: dict[str, Any] = {"trigger_type": "manual", "triggered_by": "test", "options": {}}
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+NO_GROUPS = Formed("merge", (), (), *(np.empty(0, kind) for kind in (np.int64, "S16", np.bool_, np.float32, np.bool_)))
 CALL, BUDGETS = Call("test", "model", "hash", NOTHING), Budgets(0, 0, 0)
 
 
@@ -263,6 +264,7 @@ class World:
             "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
             "fetch": {"query": "SELECT 1", "bound": {}},
+            "find_changed_groups": {"tiers": [NO_GROUPS]},
             "find_key": {"key_hash": "hash"},
             "find_matching": {"filters": Filters(LEVELS), "lexemes": {"english": ["merged"]}, "pool": 9},
             "find_nearest": {"filters": Filters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},
