@@ -69,7 +69,7 @@ def _holds(rows: Decaying, rates: Rates) -> npt.NDArray[np.bool_]:
     return fresh & np.isclose(_relevance(rows, rates, ago), rows.score, rtol=_SAME, atol=0.0)
 
 
-def _relevance(rows: Decaying, rates: Rates, ago: npt.ArrayLike = 0.0) -> npt.NDArray[np.float64]:
+def _relevance(rows: Decaying, rates: Rates, ago: npt.NDArray[np.float64] | float = 0.0) -> npt.NDArray[np.float64]:
     """Relevance (n,) as it was ``ago`` days before the rows' instant, with the links of that instant."""
     ages, idle = rows.age_days - ago, rows.access_days - ago
     return np.asarray(relevance(ages, idle, rows.relations, rows.importance, rows.confidence, rates=rates)).reshape(-1)
