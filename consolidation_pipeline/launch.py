@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -108,10 +109,8 @@ def _instance() -> Iterator[dg.DagsterInstance]:
 def _execute(
     instance: dg.DagsterInstance, slug: str, job: str, phases: tuple[str, ...], tags: Mapping[str, str]
 ) -> dg.ExecuteInProcessResult:
-    from consolidation_pipeline.definitions import defs
-
     return (
-        defs()
+        _definitions()
         .resolve_job_def(job)
         .execute_in_process(
             partition_key=slug,
@@ -122,6 +121,13 @@ def _execute(
             raise_on_error=False,
         )
     )
+
+
+@cache
+def _definitions() -> dg.Definitions:
+    from consolidation_pipeline.definitions import defs
+
+    return defs()
 
 
 def _is_conflict(result: dg.ExecuteInProcessResult) -> bool:
