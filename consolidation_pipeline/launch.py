@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -11,19 +11,17 @@ from uuid import UUID
 
 import dagster as dg
 
+from consolidation_pipeline.defs.batches import execute
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.service.plan import Plan, request_plan
 from consolidation_pipeline.service.requesting import RequestedJob
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, check_phases, check_runnable, find_unchanged
+from consolidation_pipeline.service.runs import PHASES, check_phases, check_runnable, find_unchanged
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import open_engine
 from consolidation_pipeline.store.jobs import find_job_of_run, finish_job, is_project_busy
 from consolidation_pipeline.store.projects import list_projects
-
-# Progress and errors are the caller's to show; Dagster's own log of the run is in the UI.
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,8 @@ def run_project(
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
-        result = _execute(instance, slug, job, chosen, tags | ({} if request is None else {JOB_TAG: str(request)}))
+        tags |= {} if request is None else {JOB_TAG: str(request)}
+        result = execute(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
     with engine.begin() as connection:
         row = find_job_of_run(connection, result.run_id)
         if row is None and plan is not None and request is not None:
@@ -104,23 +103,6 @@ def _instance() -> Iterator[dg.DagsterInstance]:
     os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))
     with chdir(os.environ["DAGSTER_HOME"]), dg.DagsterInstance.get() as instance:
         yield instance
-
-
-def _execute(
-    instance: dg.DagsterInstance, slug: str, job: str, phases: tuple[str, ...], tags: Mapping[str, str]
-) -> dg.ExecuteInProcessResult:
-    return (
-        _definitions()
-        .resolve_job_def(job)
-        .execute_in_process(
-            partition_key=slug,
-            instance=instance,
-            run_config=_QUIET,
-            tags=dict(tags),
-            asset_selection=None if phases == JOB_PHASES[job] else [dg.AssetKey(name) for name in phases],
-            raise_on_error=False,
-        )
-    )
 
 
 @cache

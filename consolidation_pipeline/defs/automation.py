@@ -2,20 +2,28 @@
 
 import os
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from uuid import UUID
 
 import dagster as dg
 
+from consolidation_pipeline.core.batching import Task, form_batches
+from consolidation_pipeline.core.memories import content_hash
+from consolidation_pipeline.defs.batches import batch_config, find_batched, job_batch
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
-from consolidation_pipeline.service.requesting import RequestedJob
+from consolidation_pipeline.service.requesting import LOST_AFTER, RequestedJob
 from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline.service.triggering import Decision, tell_skipped
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import list_projects
+from consolidation_pipeline.store.statistics import list_backlogs
+
+# So many people that wait at once are served soonest by batches.
+MANY = 20
+_RUNS_AT_ONCE = 500  # ids in a query
 
 # `consolidation dev` starts everything running; otherwise a person switches each on in the UI.
-_RUNS_AT_ONCE = 500  # ids in a query
 RUNNING = os.environ.get("CONSOLIDATION_AUTOMATION") == "running"
 SENSOR_STATUS = dg.DefaultSensorStatus.RUNNING if RUNNING else dg.DefaultSensorStatus.STOPPED
 SCHEDULE_STATUS = dg.DefaultScheduleStatus.RUNNING if RUNNING else dg.DefaultScheduleStatus.STOPPED
@@ -30,32 +38,6 @@ def partition_requests(engine: Engine, instance: dg.DagsterInstance) -> list[dg.
     return [projects.build_add_request(new)] if new else []
 
 
-def run_requests(decision: Decision, *, trigger_type: str, triggered_by: str) -> list[dg.RunRequest]:
-    """One run request per pending job; the job's id is the run key, so a job is launched once."""
-    return [
-        dg.RunRequest(
-            run_key=str(request.job_id),
-            partition_key=request.slug,
-            tags=_tags(request.job_id, request.timeout_seconds, trigger_type, triggered_by),
-        )
-        for request in decision.requests
-    ]
-
-
-def pending_requests(pending: Sequence[RequestedJob]) -> list[dg.RunRequest]:
-    """One run request per pending job, for its job and phases; the job's id is the run key, as everywhere."""
-    return [
-        dg.RunRequest(
-            run_key=str(job.job_id),
-            job_name=job.job,
-            partition_key=job.project,
-            tags=_tags(job.job_id, job.timeout_seconds, job.trigger_type, job.triggered_by or ""),
-            asset_selection=None if job.phases == JOB_PHASES[job.job] else [dg.AssetKey(name) for name in job.phases],
-        )
-        for job in pending
-    ]
-
-
 def find_runs(instance: dg.DagsterInstance, jobs: Sequence[UUID]) -> dict[UUID, dg.DagsterRun]:
     """The newest run of each of the jobs that has one, whoever launched it."""
     found: dict[UUID, dg.DagsterRun] = {}
@@ -66,13 +48,65 @@ def find_runs(instance: dg.DagsterInstance, jobs: Sequence[UUID]) -> dict[UUID, 
     return found
 
 
-def _tags(job_id: UUID, timeout_seconds: int, trigger_type: str, triggered_by: str) -> dict[str, str]:
-    return {
-        JOB_TAG: str(job_id),
-        TRIGGER_TAG: trigger_type,
-        TRIGGERED_BY_TAG: triggered_by,
-        "dagster/max_runtime": str(timeout_seconds),
-    }
+def find_turns(instance: dg.DagsterInstance, jobs: Sequence[UUID]) -> dict[UUID, dg.DagsterRun]:
+    """The run of each of the jobs, else the batch in which it waits for its turn or with which it was cancelled."""
+    batched = find_batched(instance)
+    return {job: batched[job] for job in jobs if job in batched} | find_runs(instance, jobs)
+
+
+def run_requests(decision: Decision, *, job: str, triggered_by: str) -> list[dg.RunRequest]:
+    """Batches of the decision's jobs, which were made just now."""
+    tasks = [
+        Task(request.job_id, request.slug, job, request.memories, request.timeout_seconds)
+        for request in decision.requests
+    ]
+    return [_batch_request(batch, triggered_by) for batch in form_batches(tasks)]
+
+
+def pending_requests(store: Engine, pending: Sequence[RequestedJob]) -> list[dg.RunRequest]:
+    """A run for each pending job, of its job and phases, with the job's id as run key; batches where many wait."""
+    if len(pending) > MANY:
+        sizes = _count_active(store)
+        tasks = [
+            Task(job.job_id, job.project, job.job, sizes.get(job.project, 0), job.timeout_seconds) for job in pending
+        ]
+        return [_batch_request(batch, "requested_jobs_sensor") for batch in form_batches(tasks)]
+    return [
+        dg.RunRequest(
+            run_key=str(job.job_id),
+            job_name=job.job,
+            partition_key=job.project,
+            tags={
+                JOB_TAG: str(job.job_id),
+                TRIGGER_TAG: job.trigger_type,
+                TRIGGERED_BY_TAG: job.triggered_by or "",
+                "dagster/max_runtime": str(job.timeout_seconds),
+            },
+            asset_selection=None if job.phases == JOB_PHASES[job.job] else [dg.AssetKey(name) for name in job.phases],
+        )
+        for job in pending
+    ]
+
+
+def _count_active(store: Engine) -> dict[str, int]:
+    with store.connect() as connection:
+        return {backlog.slug: backlog.active for backlog in list_backlogs(connection)}
+
+
+def _batch_request(batch: Sequence[Task], triggered_by: str) -> dg.RunRequest:
+    """A run for these jobs. The same ones are launched once in ten minutes at most: one may have been left waiting."""
+    ids = [str(task.job_id) for task in batch]
+    bucket = datetime.now(UTC).timestamp() // LOST_AFTER.total_seconds()
+    return dg.RunRequest(
+        run_key=f"{bucket:.0f}-{content_hash(' '.join(sorted(ids)))}",
+        job_name=job_batch.name,
+        run_config=batch_config(ids),
+        tags={
+            TRIGGERED_BY_TAG: triggered_by,
+            "consolidation/jobs": str(len(batch)),
+            "dagster/max_runtime": str(sum(task.timeout_seconds for task in batch)),
+        },
+    )
 
 
 def say_why(decision: Decision) -> str:

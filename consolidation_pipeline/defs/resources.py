@@ -13,6 +13,7 @@ from consolidation_pipeline.store.engine import Engine, open_engine
 TRIGGER_TAG = "consolidation/trigger"
 TRIGGERED_BY_TAG = "consolidation/triggered_by"
 JOB_TAG = "consolidation/job_id"
+BATCH_TAG = "consolidation/batch"  # id of the run that works off several jobs
 
 
 @dg.resource

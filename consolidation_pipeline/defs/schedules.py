@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.automation import SCHEDULE_STATUS, partition_requests, run_requests, say_why
-from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget
+from consolidation_pipeline.defs.batches import job_batch
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.service.triggering import (
     IsDue,
@@ -41,10 +41,11 @@ def _launch(
     # A schedule cannot return partition requests, and a run for a partition that is not there would be refused.
     for request in partition_requests(store, context.instance):
         context.instance.add_dynamic_partitions(projects.name or "", list(request.partition_keys))
-    return run_requests(decision, trigger_type="scheduled", triggered_by=triggered_by)
+    # A schedule has one job only, so a large project is a batch of its own here.
+    return run_requests(decision, job=job, triggered_by=triggered_by)
 
 
-@dg.schedule(job=consolidate, cron_schedule="*/15 * * * *", default_status=SCHEDULE_STATUS)
+@dg.schedule(job=job_batch, cron_schedule="*/15 * * * *", default_status=SCHEDULE_STATUS)
 def nightly_consolidation(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
@@ -56,7 +57,7 @@ def nightly_consolidation(
     )
 
 
-@dg.schedule(job=decay, cron_schedule="0 4 * * *", default_status=SCHEDULE_STATUS)
+@dg.schedule(job=job_batch, cron_schedule="0 4 * * *", default_status=SCHEDULE_STATUS)
 def daily_decay(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
@@ -64,7 +65,7 @@ def daily_decay(
     return _launch(context, store, has_memories, job="decay", triggered_by="daily_decay")
 
 
-@dg.schedule(job=associate, cron_schedule="0 5 * * 0", default_status=SCHEDULE_STATUS)
+@dg.schedule(job=job_batch, cron_schedule="0 5 * * 0", default_status=SCHEDULE_STATUS)
 def weekly_associations(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
@@ -72,7 +73,7 @@ def weekly_associations(
     return _launch(context, store, can_associate, job="associate", triggered_by="weekly_associations")
 
 
-@dg.schedule(job=forget, cron_schedule="0 6 1 1,4,7,10 *", default_status=SCHEDULE_STATUS)
+@dg.schedule(job=job_batch, cron_schedule="0 6 1 1,4,7,10 *", default_status=SCHEDULE_STATUS)
 def quarterly_forgetting(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:

@@ -9,11 +9,13 @@ import dagster as dg
 from consolidation_pipeline.defs.automation import (
     SENSOR_STATUS,
     find_runs,
+    find_turns,
     partition_requests,
     pending_requests,
     run_requests,
     say_why,
 )
+from consolidation_pipeline.defs.batches import end_orphans, job_batch
 from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, summarize
 from consolidation_pipeline.service.events import deliver
 from consolidation_pipeline.service.recovery import finish_dead_jobs, list_abandoned
@@ -44,7 +46,7 @@ def projects_sensor(
     return dg.SensorResult(dynamic_partitions_requests=requests)
 
 
-@dg.sensor(job=consolidate, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
+@dg.sensor(job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
 def new_memories_sensor(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> dg.SensorResult | dg.SkipReason:
@@ -52,7 +54,7 @@ def new_memories_sensor(
     return _ask(context, store, is_threshold_due, job="consolidate", triggered_by="new_memories_sensor")
 
 
-@dg.sensor(job=summarize, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
+@dg.sensor(job=job_batch, minimum_interval_seconds=60, default_status=SENSOR_STATUS)
 def unsummarized_memories_sensor(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> dg.SensorResult | dg.SkipReason:
@@ -61,7 +63,7 @@ def unsummarized_memories_sensor(
 
 
 @dg.sensor(
-    jobs=[consolidate, summarize, decay, associate, forget],
+    jobs=[consolidate, summarize, decay, associate, forget, job_batch],
     minimum_interval_seconds=30,
     default_status=SENSOR_STATUS,
 )
@@ -74,7 +76,7 @@ def requested_jobs_sensor(
 
     def find_launched(jobs: Sequence[UUID]) -> set[UUID]:
         # A run that was made and never launched is asked for again: under its run key Dagster launches that one.
-        runs = find_runs(context.instance, jobs)
+        runs = find_turns(context.instance, jobs)
         return {job for job, run in runs.items() if run.status is not dg.DagsterRunStatus.NOT_STARTED}
 
     retries = request_retries(store, datetime.now(UTC))
@@ -83,7 +85,7 @@ def requested_jobs_sensor(
         return dg.SkipReason("no pending job waits for a run, and no failed one is to be tried again now")
     context.log.info(f"{len(waiting)} jobs launched, {len(retries)} of them in place of one that failed")
     return dg.SensorResult(
-        run_requests=pending_requests(waiting),
+        run_requests=pending_requests(store, waiting),
         dynamic_partitions_requests=partition_requests(store, context.instance),
     )
 
@@ -96,7 +98,7 @@ def _ask(
     if not decision.requests:
         return dg.SkipReason(say_why(decision))
     return dg.SensorResult(
-        run_requests=run_requests(decision, trigger_type="threshold", triggered_by=triggered_by),
+        run_requests=run_requests(decision, job=job, triggered_by=triggered_by),
         dynamic_partitions_requests=partition_requests(store, context.instance),
     )
 
@@ -117,9 +119,10 @@ def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourcePar
     """Job rows tell the truth whatever way their run ended: killed processes, cancelled and lost runs included."""
 
     def find_ended(jobs: Mapping[UUID, str | None]) -> dict[UUID, str]:
-        runs = find_runs(context.instance, list(jobs))
+        runs = find_turns(context.instance, list(jobs))
         return {job: _ENDED[run.status] for job, run in runs.items() if run.status in _ENDED}
 
+    end_orphans(context.instance)
     marked = finish_dead_jobs(store, find_ended)
     void = [run for run in find_runs(context.instance, list_abandoned(store)).values() if run.status in _WAITS]
     for run in void:

@@ -37,10 +37,14 @@ IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 @dataclass(frozen=True)
 class JobRequest:
-    """A pending job to launch, made for just this: nobody else launches it before ``requesting.LOST_AFTER``."""
+    """A pending job to launch, made for just this: nobody else launches it before ``requesting.LOST_AFTER``.
+
+    ``memories``: the active ones of the project.
+    """
 
     slug: str
     job_id: UUID
+    memories: int
     timeout_seconds: int
     reason: str
 
@@ -139,7 +143,9 @@ def request_jobs(
         made = pend_jobs(connection, wanted)
     for id_, (backlog, options, reason) in chosen.items():
         if id_ in made:
-            decision.requests.append(JobRequest(backlog.slug, made[id_], options.timeout_seconds, reason))
+            decision.requests.append(
+                JobRequest(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
+            )
         else:
             decision.skipped[backlog.slug] = "another job was asked for in the same moment"
     return decision

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from uuid import UUID
@@ -69,6 +69,11 @@ def materialize(
         .resolve_job_def(job)
         .execute_in_process(partition_key=slug, instance=instance, tags=tags, raise_on_error=False)
     )
+
+
+def jobs_of(requests: Iterable[dg.RunRequest]) -> set[str]:
+    """The jobs that batches are launched for."""
+    return {job for request in requests for job in request.run_config["ops"]["run_pending_jobs"]["config"]["jobs"]}
 
 
 def job_rows(engine: Engine) -> list[tuple[object, ...]]:
@@ -174,9 +179,10 @@ def test_memories_without_a_summary_ask_for_one_job(
 ) -> None:
     sample("alpha", 60)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
-    (request,) = unsummarized_memories_sensor(context).run_requests
+    tick = unsummarized_memories_sensor(context)
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
-    result = materialize(instance, "alpha", job="summarize", **request.tags)
+    (job,) = jobs_of(tick.run_requests)
+    result = materialize(instance, "alpha", job="summarize", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "threshold", list(JOB_PHASES["summarize"]), result.run_id)]
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
 
@@ -211,8 +217,8 @@ def test_enough_new_memories_ask_for_one_job(
     sample("alpha", rows)
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
     ticks = [new_memories_sensor(context), new_memories_sensor(context)]
-    keys = {request.run_key for tick in ticks for request in getattr(tick, "run_requests", None) or ()}
-    assert len(keys) == asked
+    jobs = jobs_of(request for tick in ticks for request in getattr(tick, "run_requests", None) or ())
+    assert len(jobs) == asked
     assert [row[:2] for row in job_rows(engine)] == [("pending", "threshold")] * asked
 
 
@@ -221,8 +227,8 @@ def test_a_requested_job_is_the_one_that_runs(
 ) -> None:
     sample("alpha", 100)
     tick = new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine}))
-    (request,) = tick.run_requests
-    result = materialize(instance, "alpha", **request.tags)
+    (job,) = jobs_of(tick.run_requests)
+    result = materialize(instance, "alpha", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "threshold", list(PHASES), result.run_id)]
     assert isinstance(
         new_memories_sensor(dg.build_sensor_context(instance=instance, resources={"store": engine})), dg.SkipReason
@@ -277,10 +283,9 @@ def test_the_night_takes_projects_with_anything_new(
     assert "nothing new" in nightly_consolidation(context).skip_message  # it came after the night
     with engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.task_memories SET created_at = created_at - interval '1 day'"))
-    (request,) = nightly_consolidation(context)
-    assert request.partition_key == "alpha"
+    (job,) = jobs_of(nightly_consolidation(context))
     assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
-    materialize(instance, "alpha", **request.tags)
+    materialize(instance, "alpha", **{JOB_TAG: job})
     assert isinstance(nightly_consolidation(context), dg.SkipReason)
 
 
@@ -288,8 +293,8 @@ def test_daily_decay_scores_and_nothing_else(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    (request,) = daily_decay(dg.build_schedule_context(instance=instance, resources={"store": engine}))
-    result = materialize(instance, "alpha", job="decay", **request.tags)
+    (job,) = jobs_of(daily_decay(dg.build_schedule_context(instance=instance, resources={"store": engine})))
+    result = materialize(instance, "alpha", job="decay", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "scheduled", ["decay_scores"], result.run_id)]
 
 
