@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from uuid import UUID
@@ -14,7 +15,8 @@ import dagster as dg
 from consolidation_pipeline.defs.batches import execute
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
-from consolidation_pipeline.errors import ConflictError, ProjectBusyError
+from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
+from consolidation_pipeline.service.doctor import Automation
 from consolidation_pipeline.service.plan import Plan, request_plan
 from consolidation_pipeline.service.requesting import RequestedJob
 from consolidation_pipeline.service.runs import PHASES, check_phases, check_runnable, find_unchanged
@@ -95,6 +97,27 @@ def register_projects() -> list[str]:
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, slugs)
     return slugs
+
+
+def find_automation() -> Automation:
+    """Sensors and schedules, on or off as the instance has them, else as they are defined.
+
+    Raises:
+        StoreError: Dagster's storage cannot be reached.
+    """
+    from consolidation_pipeline.definitions import defs
+
+    found = defs()
+    defaults = {one.name: one.default_status.value for one in (*(found.sensors or ()), *(found.schedules or ()))}
+    try:
+        with _instance() as instance:
+            states = {state.instigator_name: state.status.value for state in instance.all_instigator_state()}
+            beats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
+    except Exception as error:  # whatever its driver raises; its message may hold the password
+        raise StoreError(f"Dagster's storage cannot be read: {type(error).__name__}") from None
+    on = {name for name, default in defaults.items() if states.get(name, default) != "STOPPED"}
+    seen = datetime.fromtimestamp(max(beats), UTC) if beats else None
+    return Automation(sorted(on), sorted(defaults.keys() - on), seen)
 
 
 @contextmanager

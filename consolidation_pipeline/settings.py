@@ -31,6 +31,7 @@ class Settings(BaseSettings):
     api_rate: float = Field(500, gt=0, description="Requests a second that each key may make.")
     api_burst: int = Field(1000, ge=1, description="Requests that a key may make at once, after a pause.")
     api_max_body: int = Field(1_000_000, ge=1_000, description="Largest body of a request, bytes.")
+    log_format: Literal["text", "json"] = Field("text", description="Lines of the log: text, or JSON for programs.")
     mcp_hosts: str = Field(
         "", description="Names, separated by commas, under which a proxy on this machine serves MCP to others."
     )

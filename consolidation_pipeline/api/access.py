@@ -20,7 +20,7 @@ from starlette.requests import Request
 
 from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.problems import Refused
-from consolidation_pipeline.api.tracing import told
+from consolidation_pipeline.api.request_log import told
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.keys import LOCAL, Authenticate, Principal
 from consolidation_pipeline.service.ownership import find_owners, find_project

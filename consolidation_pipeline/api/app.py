@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 from threading import BoundedSemaphore
@@ -12,6 +12,7 @@ from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from starlette.routing import Route
 
+from consolidation_pipeline import tracing
 from consolidation_pipeline.api import (
     condensing,
     consolidation,
@@ -30,7 +31,7 @@ from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.pages import history, review, signing_in
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
-from consolidation_pipeline.api.tracing import Tracing
+from consolidation_pipeline.api.request_log import RequestLog
 from consolidation_pipeline.mcp.door import PLANS
 from consolidation_pipeline.mcp.http import build_mcp_app
 from consolidation_pipeline.service import keys
@@ -78,6 +79,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     """
     check_exposure(settings)
     ask_seldom(engine)
+    tracing.start()  # before the first request: FastAPI and the MCP SDK make their spans once there is a provider
     app = FastAPI(
         title="consolidation",
         version=version("consolidation-pipeline"),
@@ -86,12 +88,13 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         lifespan=_lifespan,
         separate_input_output_schemas=False,
         generate_unique_id_function=lambda route: route.name,
+        telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_asked_by_machines},
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
     app.state.recent_keys, app.state.recent_projects = Recent[Principal](), Recent[Project]()
     app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
     app.state.plans = BoundedSemaphore(PLANS)
-    app.state.metrics = Metrics()
+    app.state.metrics = Metrics(engine)
     app.state.sessions = Sessions(load_secret(settings.data_dir))
     mcp = build_mcp_app(engine, settings, authenticate, limit=app.state.limiter.take, plans=app.state.plans)
     app.state.running = (mcp.run,)
@@ -100,9 +103,14 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     for router in (*ROUTERS, *PAGES):
         app.include_router(router)
     handle_errors(app)
-    app.add_middleware(Tracing, metrics=app.state.metrics, max_body=settings.api_max_body)
+    app.add_middleware(RequestLog, metrics=app.state.metrics, max_body=settings.api_max_body)
     _describe_problems(app)
     return app
+
+
+def _is_asked_by_machines(scope: MutableMapping[str, Any]) -> bool:
+    """Whether a request is one of those that come every few seconds and would fill the traces."""
+    return str(scope["path"]).startswith(("/metrics", "/health/"))
 
 
 @asynccontextmanager

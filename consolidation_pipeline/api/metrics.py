@@ -1,14 +1,22 @@
-"""What Prometheus reads: requests by route, jobs by status, events that wait. No labels that callers can make up."""
+"""What Prometheus reads: requests by route, and the work of all projects. No labels that callers can make up.
+
+Nothing has the project as a label: there may be thousands. Numbers of the database are the same whichever process is
+asked, and survive all of them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from fastapi import APIRouter
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
 
 from consolidation_pipeline.errors import StoreError
-from consolidation_pipeline.service.health import count_work
+from consolidation_pipeline.service.health import RUN_BOUNDS, Watch, Work
 from consolidation_pipeline.store.engine import Engine
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -16,11 +24,13 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 router = APIRouter(tags=["health"])
 
+Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+
 
 class Metrics:
-    """The counters of one application, in a registry of their own."""
+    """The counters of one application, in a registry of their own, and what its database holds."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry()
         by_route = ["method", "route"]
         self._requests = Counter(
@@ -29,12 +39,7 @@ class Metrics:
         self._seconds = Histogram(
             "consolidation_http_request_seconds", "Time to answer.", by_route, registry=self.registry, buckets=_BUCKETS
         )
-        self._up = Gauge("consolidation_database_up", "1 = the database answers.", registry=self.registry)
-        self._jobs = Gauge("consolidation_jobs", "Jobs by status.", ["status"], registry=self.registry)
-        self._dead = Gauge(
-            "consolidation_jobs_dead", "Jobs that failed too often to be tried by sensors.", registry=self.registry
-        )
-        self._events = Gauge("consolidation_events_waiting", "Events not delivered yet.", registry=self.registry)
+        self.registry.register(_WorkCollector(Watch(engine)))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request; ``route`` is the template, for paths hold ids."""
@@ -42,20 +47,72 @@ class Metrics:
         self._requests.labels(known, route, str(status)).inc()
         self._seconds.labels(known, route).observe(seconds)
 
-    def read(self, engine: Engine) -> bytes:
-        """All metrics in Prometheus' text format; those of the database are as of now, and left out without it."""
-        self._jobs.clear()
-        try:
-            work = count_work(engine)
-        except StoreError:
-            self._up.set(0)
-        else:
-            self._up.set(1)
-            self._dead.set(work.jobs_dead)
-            self._events.set(work.events_waiting)
-            for status, count in work.jobs.items():
-                self._jobs.labels(status).set(count)
+    def read(self) -> bytes:
+        """All metrics in Prometheus' text format; those of the database are left out while it does not answer."""
         return generate_latest(self.registry)
+
+
+class _WorkCollector(Collector):
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def describe(self) -> list[Family]:
+        """Nothing in advance: the registry would ask the database before the first request."""
+        return []
+
+    def collect(self) -> Iterator[Family]:
+        """What the database says."""
+        try:
+            work = self._watch.look()
+        except StoreError:
+            work = None
+        up = "1 = the database answers."
+        yield GaugeMetricFamily("consolidation_database_up", up, value=float(work is not None))
+        if work is not None:
+            yield from _gauges(work)
+            yield from _totals(work)
+
+
+def _gauges(work: Work) -> Iterator[Family]:
+    waiting, totals = work.waiting, work.totals
+    yield _by("status", GaugeMetricFamily, "consolidation_jobs", "Jobs by status.", {**waiting.jobs, **totals.ended})
+    dead = "Jobs that failed too often to be tried by sensors."
+    yield GaugeMetricFamily("consolidation_jobs_dead", dead, value=work.jobs_dead)
+    age = "Age of the oldest job that did not begin; 0 = there is none."
+    yield GaugeMetricFamily("consolidation_pending_job_oldest_seconds", age, value=waiting.oldest_pending_seconds)
+    yield GaugeMetricFamily("consolidation_events_waiting", "Events still to be delivered.", value=waiting.events)
+    yield GaugeMetricFamily(
+        "consolidation_suggestions_waiting", "Proposed merges that wait for a person.", value=totals.suggestions
+    )
+    raw = "Raw memories by state: counted while there are few, else as Postgres estimates them."
+    yield _by("state", GaugeMetricFamily, "consolidation_memories_estimate", raw, work.memories)
+    held = "Reserved for calls to models under way, or lost with their process."
+    yield GaugeMetricFamily("consolidation_llm_reserved_dollars", held, value=totals.usd_reserved)
+
+
+def _totals(work: Work) -> Iterator[Family]:
+    totals = work.totals
+    completed = totals.ended["completed"]
+    buckets = [(str(bound), float(count)) for bound, count in zip(RUN_BOUNDS, totals.runs_within, strict=True)]
+    yield HistogramMetricFamily(
+        "consolidation_run_seconds",
+        "How long completed runs took.",
+        buckets=[*buckets, ("+Inf", float(completed))],
+        sum_value=totals.run_seconds,
+    )
+    yield _by("status", CounterMetricFamily, "consolidation_llm_calls", "Calls to models that ended.", totals.calls)
+    tokens = {"sent": totals.tokens_sent, "received": totals.tokens_received}
+    yield _by("direction", CounterMetricFamily, "consolidation_llm_tokens", "Tokens of calls to models.", tokens)
+    yield CounterMetricFamily("consolidation_llm_cost_dollars", "Cost of calls to models.", value=totals.usd)
+
+
+def _by(
+    label: str, kind: type[GaugeMetricFamily | CounterMetricFamily], name: str, about: str, values: Mapping[str, float]
+) -> Family:
+    family = kind(name, about, labels=[label])
+    for value, number in values.items():
+        family.add_metric([value], number)
+    return family
 
 
 @router.get(
@@ -65,6 +122,6 @@ class Metrics:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus' format"}},
 )
 def read_metrics(request: Request) -> Response:
-    """Requests by route and status, their latency, jobs by status, events not delivered yet. No key is needed."""
+    """Requests by route and status, their latency; jobs, runs, spending, memories, events of all projects. No key."""
     metrics: Metrics = request.app.state.metrics
-    return Response(metrics.read(request.app.state.engine), media_type=CONTENT_TYPE_LATEST)
+    return Response(metrics.read(), media_type=CONTENT_TYPE_LATEST)

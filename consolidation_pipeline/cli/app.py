@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from consolidation_pipeline import logs
 from consolidation_pipeline.cli import (
     archiving,
     calibration,
@@ -91,7 +92,7 @@ def run(arguments: list[str]) -> int:
     debug = "--debug" in arguments
     given = [argument for argument in arguments if argument != "--debug"]
     _load_environment()
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    logs.configure()
     try:
         code = typer.main.get_command(app).main(given, prog_name="consolidation", standalone_mode=False)
     except (ConsolidationError, typer.TyperException, typer.Abort) as error:

@@ -36,12 +36,18 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     Exit code 1 when there is a problem.
     """
-    from consolidation_pipeline.service.doctor import Finding, diagnose
+    from consolidation_pipeline.service.doctor import Automation, diagnose
+    from consolidation_pipeline.service.findings import Finding
+
+    def ask_dagster() -> Automation:
+        from consolidation_pipeline.launch import find_automation  # Dagster takes a second to import
+
+        return find_automation()
 
     colors = {"ok": "green", "warning": "yellow", "problem": "bold red"}
     out = console()
     findings: list[Finding] = []
-    for finding in diagnose(read_settings()):
+    for finding in diagnose(read_settings(), ask_dagster):
         findings.append(finding)
         if not as_json:
             out.print(f"{finding.status:8}", style=colors[finding.status], end="")

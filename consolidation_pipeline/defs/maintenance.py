@@ -14,6 +14,7 @@ from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, UsageError
 from consolidation_pipeline.service.auditing import remove_expired_changes
 from consolidation_pipeline.service.by_hand import Handled, restore_memories
+from consolidation_pipeline.service.events import remove_old_events
 from consolidation_pipeline.service.rollback import Rollback, roll_back
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
@@ -87,12 +88,15 @@ def restore_archived(context: dg.OpExecutionContext, config: RestoreConfig, stor
 
 @dg.op
 def remove_expired(context: dg.OpExecutionContext, store: dg.ResourceParam[Engine]) -> None:
-    """Remove changes older than each project's audit_days, and record what went."""
+    """Remove changes older than each project's audit_days, and record what went; and events that are a month old."""
     with _told_plainly():
-        done = remove_expired_changes(store, settings=Settings(), now=datetime.now(UTC), changed_by=_who(context))
+        now = datetime.now(UTC)
+        done = remove_expired_changes(store, settings=Settings(), now=now, changed_by=_who(context))
+        events = remove_old_events(store, now=now)
     context.add_output_metadata(
         {
             "changes_removed": done.changes,
+            "events_removed": events,
             "projects": len(done.removals),
             "projects_busy": len(done.busy),
             "busy": list(done.busy),
@@ -111,7 +115,7 @@ def restore() -> None:
     restore_archived()
 
 
-@dg.job(description="Remove changes from the ledger that are older than audit_days; what went is recorded there.")
+@dg.job(description="Remove changes from the ledger that are older than audit_days, and old events.")
 def audit_retention() -> None:
     remove_expired()
 

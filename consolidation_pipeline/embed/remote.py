@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -20,6 +21,7 @@ from consolidation_pipeline.llm.model import bill_of_failure
 from consolidation_pipeline.llm.pricing import MARGIN, Price, Pricing
 from consolidation_pipeline.llm.redacting import redact
 from consolidation_pipeline.llm.retrying import MAX_RETRIES, GivenUpError, with_retries
+from consolidation_pipeline.llm.spans import call_span, note_reply
 
 CONCURRENCY = 4
 PURPOSE = "embedding"
@@ -95,7 +97,9 @@ class LiteLLMEmbedder:
             return
         load_litellm()  # here, so that the threads do not import it against each other
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="embed") as pool:
-            asked = [(batch.first, pool.submit(self._embed_batch, batch)) for batch in _batches(texts)]
+            asked = [
+                (batch.first, pool.submit(copy_context().run, self._embed_batch, batch)) for batch in _batches(texts)
+            ]
             try:
                 yield from _collected(asked)
             finally:
@@ -116,7 +120,8 @@ class LiteLLMEmbedder:
     def _embed_batch(self, batch: _Batch) -> Vectors:
         call = None if self._purse is None else self._call(batch)
         try:
-            return with_retries(lambda: self._send(batch, call), retries=self._retries, sleep=self._sleep)
+            with call_span("embeddings", self.name, {}):
+                return with_retries(lambda: self._send(batch, call), retries=self._retries, sleep=self._sleep)
         except GivenUpError as given_up:
             reason = f"attempt {given_up.attempts} for {batch} failed: {given_up.reason}"
             raise EmbeddingError(f"{self.name} gave no vectors, {reason}") from given_up.reason
@@ -146,7 +151,9 @@ class LiteLLMEmbedder:
 
     def _ask(self, batch: _Batch) -> Any:
         # Attempts are counted on our ladder alone: retries of litellm and of the SDK below it would multiply them.
-        return load_litellm().embedding(**self._request, input=batch.texts, num_retries=0, max_retries=0)
+        reply = load_litellm().embedding(**self._request, input=batch.texts, num_retries=0, max_retries=0)
+        note_reply(reply)
+        return reply
 
     def _bill(self, reply: Any) -> Bill | None:
         sent = getattr(getattr(reply, "usage", None), "prompt_tokens", 0) or 0

@@ -87,7 +87,8 @@ class Asker:
         most = self._most(messages, question.prompt, question.schema)
         call = Call(question.prompt.name, self.model.name, question.key, most)
         try:
-            made = with_retries(lambda: self._send(question, messages, call, again=again), sleep=self.sleep)
+            with self.model.span(question.prompt):
+                made = with_retries(lambda: self._send(question, messages, call, again=again), sleep=self.sleep)
         except GivenUpError as error:
             failure = LLMError(f"{describe(question, self.model)} got no reply: {self._redact(error)}")
         else:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Generic, TypeVar
@@ -94,8 +95,10 @@ class Gateway:
         for question in questions:
             unique.setdefault(question.key, question)
         earlier = self._ledger.load(list(unique))
+        # Threads know nothing of the span and the job that they work for unless they are handed the context.
+        contexts = [copy_context() for _ in unique]
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="llm") as pool:
-            found = pool.map(lambda question: self._try(question, earlier.get(question.key)), unique.values())
+            found = pool.map(lambda c, q: c.run(self._try, q, earlier.get(q.key)), contexts, unique.values())
             outcomes = dict(zip(unique, found, strict=True))
         return [_as_asked(outcomes[q.key], is_repeat=q is not unique[q.key]) for q in questions]
 

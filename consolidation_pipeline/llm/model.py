@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,8 +12,9 @@ from pydantic import BaseModel
 from consolidation_pipeline.core.spending import NOTHING, Bill
 from consolidation_pipeline.llm.litellm_loading import load_litellm
 from consolidation_pipeline.llm.pricing import Pricing
-from consolidation_pipeline.llm.prompting import Message
+from consolidation_pipeline.llm.prompting import Message, Prompt
 from consolidation_pipeline.llm.replies import schema_rule
+from consolidation_pipeline.llm.spans import call_span, note_reply
 
 TEMPERATURE = 0.2
 
@@ -35,6 +37,12 @@ class ChatModel:
     api_base: str | None = None
     api_key: str | None = None
     timeout: float = 120.0
+
+    def span(self, prompt: Prompt) -> AbstractContextManager[None]:
+        """A span around one request and its retries; it tells which prompt it was, never what stood in it."""
+        told = {"gen_ai.prompt.name": prompt.name, "gen_ai.prompt.version": str(prompt.version)}
+        asked = {"gen_ai.request.max_tokens": prompt.max_tokens, "gen_ai.request.temperature": TEMPERATURE}
+        return call_span("chat", self.name, {"gen_ai.output.type": "json", **told, **asked})
 
     def with_schema(self, messages: Sequence[Message], schema: type[BaseModel]) -> list[Message]:
         """The messages, with the schema in the system text for a model that does not take it beside the prompt."""
@@ -59,6 +67,7 @@ class ChatModel:
             max_retries=0,
         )
         choice = reply.choices[0] if reply.choices else None
+        note_reply(reply, choice)
         # What Postgres does not take does not stand in its way later.
         text = ((choice and choice.message.content) or "").replace("\0", "").encode(errors="replace").decode()
         return Completion(text, _find_problem(choice), self._bill(reply))

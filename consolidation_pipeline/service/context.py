@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
+from consolidation_pipeline import tracing
 from consolidation_pipeline.core.context import (
     ENTRY,
     KINDS,
@@ -113,13 +114,21 @@ def build_context(
         raise UsageError(f"token_budget is {token_budget}; it must be 1 or more")
     if not task.strip():
         raise UsageError("the task is blank: say in a sentence what is to be done")
+    with tracing.span("context", {tracing.STORE: slug}):
+        context = _build(engine, slug, task, settings, token_budget)
+        told = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
+        tracing.note({f"consolidation.context.{name}": number for name, number in told.items()})
+        if count_use:
+            count_hits(engine, context.memories)
+    return context
+
+
+def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budget: int) -> Context:
     found = _find(engine, slug, task, settings)
     reserved = min(_ADVICE_TOKENS, int(token_budget * _ADVICE_SHARE))
     choice = choose_pieces(found.pieces, budget=token_budget - reserved)
     entries = [_entry(found.entries[one.piece.id], one) for one in choice.chosen if one.piece.kind == ENTRY]
     memories = [_shown(found.hits[one.piece.id], one) for one in choice.chosen if one.piece.kind != ENTRY]
-    if count_use:
-        count_hits(engine, memories)
     levels = Counter(str(memory.level) for memory in memories)
     context = Context(
         project=slug,

@@ -1,27 +1,29 @@
-"""What is in force and what is wrong: database, schema, model and join, Dagster's storage, projects, jobs, webhook."""
+"""What is in force and what is wrong: database, models, jobs, webhook, Dagster and its automation, spans, disk."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal
 
 from consolidation_pipeline.core.joining.planning import why_no_kernel
 from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
 from consolidation_pipeline.errors import ConsolidationError, InvalidWebhookError, SchemaOutOfDateError
 from consolidation_pipeline.service.failing import list_failing
+from consolidation_pipeline.service.findings import Finding, Status, listed
+from consolidation_pipeline.service.store_checks import check_store
 from consolidation_pipeline.service.triggering import list_overdue
 from consolidation_pipeline.service.webhooks import find_addresses, read_webhook
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine, check_schema, connect_engine, dagster_url, database_url
 from consolidation_pipeline.store.events import count_events
-from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server, list_vector_health
+from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server
 from consolidation_pipeline.store.jobs import is_project_busy, list_live_jobs, list_pending_jobs
 from consolidation_pipeline.store.projects import list_projects
+from consolidation_pipeline.tracing import find_exporters, why_no_spans
 
 # The embedded server stops taking writes when the disk is full; a run of 100,000 memories needs about 1 GB.
 LOW_DISK_BYTES = 1_000_000_000
@@ -29,16 +31,17 @@ FULL_DISK_BYTES = 100_000_000
 # A sensor launches what is pending within a minute, what was lost within ten; runs ahead of it may take longer.
 WAITED_LONG = timedelta(minutes=30)
 
-Status = Literal["ok", "warning", "problem"]
+# A daemon tells every half minute that it is alive.
+DAEMON_ALIVE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One line of the diagnosis."""
+class Automation:
+    """Sensors and schedules by whether they are on; ``daemon_seen``: when their daemon was last alive, None = never."""
 
-    check: str
-    status: Status
-    message: str
+    on: Sequence[str]
+    off: Sequence[str]
+    daemon_seen: datetime | None
 
 
 def describe_database(settings: Settings) -> str:
@@ -54,14 +57,19 @@ def read_server(engine: Engine) -> Server:
         return inspect_server(connection)
 
 
-def diagnose(settings: Settings) -> Iterator[Finding]:
-    """Check everything, one finding after the other; a check that cannot be made is a problem itself."""
+def diagnose(settings: Settings, find_automation: Callable[[], Automation]) -> Iterator[Finding]:
+    """Check everything, one finding after the other; a check that cannot be made is a problem itself.
+
+    ``find_automation`` asks Dagster, which is unknown here, for its sensors and schedules.
+    """
     checks: list[tuple[str, Callable[[Settings], Iterator[Finding]]]] = [
         ("database", _check_database),
         ("embedding model", _check_model),
         ("similarity join", _check_join),
         ("Dagster storage", _check_dagster_storage),
         ("Dagster files", _check_dagster_files),
+        ("automation", lambda _: _check_automation(find_automation())),
+        ("spans", _check_spans),
         ("disk", _check_disk),
     ]
     for name, check in checks:
@@ -86,25 +94,29 @@ def _check_database(settings: Settings) -> Iterator[Finding]:
         yield Finding("schema", "warning" if settings.database_url is None else "problem", outdated)
         return
     yield Finding("schema", "ok", f"at revision {server.revision}")
+    if server.pgvector is None:
+        yield Finding("extension", "problem", "the extension `vector` was dropped, and with it every vector")
+        return
     yield from _check_contents(engine)
-    yield from _check_automation(engine)
+    yield from _check_waiting(engine)
+    yield from check_store(engine, settings)
     yield from _check_webhook(engine, settings)
 
 
-def _check_automation(engine: Engine) -> Iterator[Finding]:
+def _check_waiting(engine: Engine) -> Iterator[Finding]:
     """Dead jobs, requests that nobody launches, projects that no schedule takes: so it shows that sensors are off."""
     now = datetime.now(UTC)
     with engine.connect() as connection:
         dead = [f"{job.job} of {job.project} ({job.error})" for job in list_failing(connection) if job.dead]
         pending = [job for job in list_pending_jobs(connection) if not job.busy and now - job.created_at > WAITED_LONG]
     left = "failed too often: sensors leave it alone until its schedule or a person runs it"
-    yield _finding("dead jobs", dead, what=left, fine="no job failed too often")
+    yield listed("dead jobs", dead, what=left, fine="no job failed too often")
     waiting = [f"job {job.id} of {job.slug}, asked for at {job.created_at:%Y-%m-%d %H:%M} UTC" for job in pending]
     off = "waits for a run: no daemon is there, or requested_jobs_sensor is off; `consolidation run --pending` does it"
-    yield _finding("requests", waiting, what=off, fine="no request waits for long")
+    yield listed("requests", waiting, what=off, fine="no request waits for long")
     due = list_overdue(engine, now)
     late = "due for more than a day: no daemon is there, or nightly_consolidation is off"
-    yield _finding("schedule", due, what=late, fine="no project is due for more than a day")
+    yield listed("schedule", due, what=late, fine="no project is due for more than a day")
 
 
 def _check_contents(engine: Engine) -> Iterator[Finding]:
@@ -115,16 +127,11 @@ def _check_contents(engine: Engine) -> Iterator[Finding]:
             for job in list_live_jobs(connection)
             if job.status == "running" and not is_project_busy(connection, job.project_id)
         ]
-        vectors = list_vector_health(connection)
     disabled = [project.slug for project in projects.values() if not project.consolidation_enabled]
     off = f", disabled: {', '.join(disabled)}" if disabled else ""
     yield Finding("projects", "ok", f"{len(projects)} projects{off}")
     stuck = [f"job {job.id} of {projects[job.project_id].slug}" for job in dead]
-    yield _finding("jobs", stuck, what="died while running; the next run goes on from there", fine="no job is stuck")
-    waiting = [f"{found.unembedded} memories of {found.slug}" for found in vectors if found.unembedded]
-    yield _finding("vectors", waiting, what="have no vector yet; the next run embeds them", fine="no vector is missing")
-    mixed = [f"{' and '.join(found.models)} in {found.slug}" for found in vectors if len(found.models) > 1]
-    yield _finding("models", mixed, what="(never compared with each other)", fine="one embedding model per project")
+    yield listed("jobs", stuck, what="died while running; the next run goes on from there", fine="no job is stuck")
 
 
 def _check_webhook(engine: Engine, settings: Settings) -> Iterator[Finding]:
@@ -145,12 +152,6 @@ def _check_webhook(engine: Engine, settings: Settings) -> Iterator[Finding]:
     wrong = f"; the last try failed: {events.last_error}" if events.last_error else ""
     told = f"{webhook} ({addresses[0]}): {events.waiting} events wait, {events.given_up} were given up{wrong}"
     yield Finding("webhook", "warning" if events.last_error else "ok", told)
-
-
-def _finding(check: str, found: list[str], *, what: str, fine: str) -> Finding:
-    """A warning that lists what was found, at most ten, or ``fine``."""
-    more = f" and {len(found) - 10} more" if len(found) > 10 else ""
-    return Finding(check, "warning", f"{', '.join(found[:10])}{more} {what}") if found else Finding(check, "ok", fine)
 
 
 def _check_model(settings: Settings) -> Iterator[Finding]:
@@ -183,6 +184,26 @@ def _check_dagster_files(settings: Settings) -> Iterator[Finding]:
     home = os.environ.get("DAGSTER_HOME")
     if home and Path(home).resolve() != PROJECT_ROOT:
         yield Finding("Dagster files", "warning", f"DAGSTER_HOME is {home}: the dagster.yaml there is in force")
+
+
+def _check_automation(found: Automation) -> Iterator[Finding]:
+    if found.daemon_seen is None:
+        told = "no daemon has run here: nothing starts by itself; `consolidation run --pending` does what waits"
+        yield Finding("automation", "ok", told)
+        return
+    ago = datetime.now(UTC) - found.daemon_seen
+    if ago > DAEMON_ALIVE:
+        told = f"the daemon was last seen at {found.daemon_seen:%Y-%m-%d %H:%M} UTC: nothing starts by itself"
+        yield Finding("automation", "warning", told)
+        return
+    yield listed("automation", found.off, what="are off", fine=f"{', '.join(found.on)} are on")
+
+
+def _check_spans(settings: Settings) -> Iterator[Finding]:
+    del settings
+    wanted, wrong = find_exporters(), why_no_spans()
+    fine = f"sent by {', '.join(wanted)}" if wanted else "none are sent: OTEL_EXPORTER_OTLP_ENDPOINT is not set"
+    yield Finding("spans", "warning" if wrong else "ok", wrong or fine)
 
 
 def _check_disk(settings: Settings) -> Iterator[Finding]:

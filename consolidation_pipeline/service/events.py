@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +18,8 @@ from consolidation_pipeline.store import events
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 
+# Events are tried for a week; what became of them can be looked up for so long.
+KEPT_DAYS = 30
 # Retries are looked for so often; a new event wakes a deliverer at once.
 _POLL_SECONDS = 5.0
 # So many failures in a row are the receiver's, not the events': the others need not be tried now.
@@ -119,6 +121,12 @@ def _body(event: events.OpenEvent) -> str:
 
 def _cut(value: Any) -> Any:
     return f"{value[:_MAX_TEXT]}…" if isinstance(value, str) and len(value) > _MAX_TEXT else value
+
+
+def remove_old_events(engine: Engine, *, now: datetime) -> int:
+    """Remove what is older than ``KEPT_DAYS``, which no deliverer has tried for weeks; returns how many events went."""
+    with engine.begin() as connection:
+        return events.remove_events(connection, before=now - timedelta(days=KEPT_DAYS))
 
 
 def list_events(engine: Engine, slug: str, *, limit: int) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
+from consolidation_pipeline import tracing
 from consolidation_pipeline.core.feedback import weigh_feedback
 from consolidation_pipeline.core.fields import check_characters
 from consolidation_pipeline.core.memories import NewMemory, memory_id
@@ -62,6 +63,23 @@ def add_memories(
         raise UsageError(f"{len(rows):,} memories at once; {BATCH:,} are allowed, or import a file")
     with engine.connect() as connection:
         project = get_project(connection, slug)
+    with tracing.memory_span("create_memory", slug, {tracing.RECORDS: len(rows)}):
+        added = _add(engine, project, rows, source=source, changed_by=changed_by, settings=settings)
+        if len(rows) == 1 and added.ids[0] is not None:
+            tracing.note({tracing.RECORD: str(added.ids[0])})
+    return added
+
+
+def _add(
+    engine: Engine,
+    project: Project,
+    rows: Sequence[Mapping[str, object]],
+    *,
+    source: str,
+    changed_by: str,
+    settings: Settings | None,
+) -> Added:
+    slug = project.slug
     read, errors = _read(rows, RowReader(engine, project, source), changed_by)
     with engine.begin() as connection:
         stored = append_memories(connection, project.id, slug, read.items())

@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
+from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, effective_options
 from consolidation_pipeline.settings import Settings
@@ -82,7 +83,9 @@ def roll_back(
         if dependents and not cascade:
             _refuse(dependents)
         changes = [*scope.changes, *(change.seq for change in dependents)]
-        return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
+        told = {"consolidation.rollback.target": str(target), tracing.RECORDS: len(changes)}
+        with tracing.memory_span("update_memory", scope.project.slug, told):
+            return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
 
 
 def _check(scope: Scope, target: UUID, days: int) -> None:

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline import tracing
 from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.core.profiles import resolve_thresholds
@@ -27,6 +28,7 @@ from consolidation_pipeline.errors import (
     JobCancelledError,
     ProjectDisabledError,
 )
+from consolidation_pipeline.logs import about
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.recovery import DIED
 from consolidation_pipeline.service.spending import open_embedder
@@ -102,7 +104,7 @@ class ProjectRun:
     archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
     something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``plan``: the
     decisions it carries out, and no others; None = all that it finds. ``trigger_type``: a person (manual), a schedule
-    or a threshold asked for it.
+    or a threshold asked for it. ``span``: the run's in a trace, of which those of the phases are part.
     """
 
     engine: Engine
@@ -122,6 +124,7 @@ class ProjectRun:
     stopped: list[dict[str, str]] = field(default_factory=list)
     plan: Decisions | None = None
     trigger_type: str = "manual"
+    span: Any = None
 
     @property
     def as_of(self) -> datetime:
@@ -172,6 +175,13 @@ class ProjectRun:
         Raises:
             JobCancelledError: somebody cancelled the job; what the phases before did stands.
         """
+        told = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
+        attributes = {"consolidation.phase": name, tracing.STORE: self.project.slug, tracing.JOB: str(self.job_id)}
+        with about(told), tracing.span(name, attributes, parent=self.span), self._recorded(name) as outcome:
+            yield outcome
+
+    @contextmanager
+    def _recorded(self, name: str) -> Iterator[Phase]:
         outcome, began, spent = Phase(), time.monotonic(), self._sum_spending()
         try:
             self._go_on(name)
@@ -190,6 +200,7 @@ class ProjectRun:
             raise
         self.completed.append(name)
         outcome.metrics |= self._describe_spending(spent)
+        tracing.note(_as_attributes(outcome.metrics))
         with self.engine.begin() as connection:
             jobs.record_phase(
                 connection,
@@ -257,6 +268,12 @@ class ProjectRun:
         return "completed", None
 
 
+def _as_attributes(metrics: Mapping[str, Any]) -> dict[str, int | float]:
+    """The numbers of a phase, as a span tells them."""
+    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+    return {f"consolidation.{name.replace('/', '.')}": value for name, value in numbers.items()}
+
+
 def _in_words(error: BaseException) -> str:
     """The error as people read it: the database library appends the statement and its parameters."""
     return str(error).partition("\n[SQL:")[0].strip() or type(error).__name__
@@ -304,6 +321,7 @@ def open_run(
         now = datetime.now(UTC)
         run = ProjectRun(engine, project, options, job_id, job, planned, now, triggered_by, counts, plan=plan)
         run.trigger_type = trigger_type
+        run.span = _begin_span(run)
         try:
             yield run
         except Exception as error:
@@ -313,6 +331,13 @@ def open_run(
             _end(run, "cancelled", "the run was interrupted")
             raise
         _end(run, *run.outcome())
+
+
+def _begin_span(run: ProjectRun) -> Any:
+    """The run in a trace: what may create, update or consolidate memories, which of it the caller does not choose."""
+    attributes = {tracing.STORE: run.project.slug, tracing.JOB: str(run.job_id)}
+    told = {"consolidation.job.name": run.job, "consolidation.job.trigger": run.trigger_type}
+    return tracing.begin("upsert_memory", {"gen_ai.operation.name": "upsert_memory", **attributes, **told})
 
 
 def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
@@ -446,6 +471,7 @@ def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
 
 
 def _end(run: ProjectRun, status: str, error: str | None) -> None:
+    tracing.end(run.span, {"consolidation.job.status": status}, is_failed=status == "failed")
     whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None
     try:
         with run.engine.begin() as connection:

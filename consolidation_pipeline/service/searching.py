@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
+from consolidation_pipeline import tracing
 from consolidation_pipeline.core.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.ranking import bm25
@@ -118,6 +119,15 @@ def search_project(
     engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool = True
 ) -> SearchResults:
     """As ``search``, of a project that was loaded before."""
+    with tracing.memory_span("search_memory", project.slug):
+        results = _search(engine, project, query, settings=settings, count_use=count_use)
+        tracing.note({tracing.RECORDS: len(results.results)})
+    return results
+
+
+def _search(
+    engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool
+) -> SearchResults:
     began = time.perf_counter()
     filters = _check(query)
     wanted = _storable(query.text)

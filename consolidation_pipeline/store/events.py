@@ -67,6 +67,12 @@ def record_attempt(connection: Connection, event_id: UUID, error: str | None) ->
     )
 
 
+def remove_events(connection: Connection, *, before: datetime) -> int:
+    """Remove events that were written before an instant, delivered or not; returns how many there were."""
+    query = f"DELETE FROM {_EVENTS} WHERE created_at < :before"
+    return connection.execute(text(query), {"before": before}).rowcount
+
+
 def count_waiting(connection: Connection) -> int:
     """How many events of all projects are still to be delivered."""
     query = f"SELECT count(*) FROM {_EVENTS} e WHERE {_OPEN.format(e='e')}"

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.compression import SESSION_IDLE
 from consolidation_pipeline.store.jobs import JOB_NAME, WHOLE_JOB
-from consolidation_pipeline.store.schema import JOB_STATUSES, SCHEMA
+from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.summaries import WAITS
 
 
@@ -243,15 +243,3 @@ def raw_versions(connection: Connection) -> dict[str, str]:
         )
     )
     return {row[0]: row[1] for row in rows}
-
-
-def count_jobs_by_status(connection: Connection) -> dict[str, int]:
-    """Jobs of all projects by status; every status is there."""
-    query = f"SELECT status, count(*) FROM {SCHEMA}.consolidation_jobs GROUP BY 1"
-    return dict.fromkeys(JOB_STATUSES, 0) | {row[0]: row[1] for row in connection.execute(text(query))}
-
-
-def count_events_waiting(connection: Connection) -> int:
-    """Events of all projects that were not delivered."""
-    query = f"SELECT count(*) FROM {SCHEMA}.consolidation_events WHERE delivered_at IS NULL"
-    return int(connection.execute(text(query)).scalar_one())

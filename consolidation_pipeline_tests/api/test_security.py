@@ -9,6 +9,7 @@ from uuid import uuid4
 import pytest
 
 from consolidation_pipeline.api import access
+from consolidation_pipeline.logs import TextLines
 from consolidation_pipeline.service.keys import LOCAL, ROLES, Principal, revoke_key
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
@@ -156,6 +157,6 @@ def test_keys_stand_in_no_answer_no_log_and_no_metric(
                 said.append(answer.text + str(answer.headers))
         said.append(served.client(None).get("/metrics").text)
         said.append(served.client(None).get("/openapi.json").text)
-    everything = "".join(said) + caplog.text
+    everything = "".join(said) + caplog.text + "".join(map(TextLines().format, caplog.records))
     assert [key for key in served.keys.values() if key in everything or key[5:] in everything] == []
-    assert "request_id" in caplog.text
+    assert "request_id" in everything

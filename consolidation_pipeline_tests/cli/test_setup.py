@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
+from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import text
 
+from consolidation_pipeline.launch import find_automation
+from consolidation_pipeline.service import store_checks
+from consolidation_pipeline.service.doctor import _check_automation
 from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.service.store_checks import _check_room, check_store
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.inspection import Load
+from consolidation_pipeline.store.jobs import append_event
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.cli.conftest import Cli
 
@@ -49,13 +60,15 @@ def dagster_url(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dagster_url")
-def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAGSTER_HOME", str(PROJECT_ROOT))
+def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli) -> None:
     answer = cli("doctor", "--json")
     assert answer.code == 0, answer
     assert answer.json["ok"] is True
     found = findings(answer)
-    assert {status for status, _ in found.values()} == {"ok"}
+    wrong = {name: told for name, told in found.items() if told[0] != "ok"}
+    assert wrong.keys() == {"Dagster files"}, wrong  # the tests have a DAGSTER_HOME of their own
+    assert found["automation"][1].startswith("no daemon has run here")
+    assert {"indexes", "search indexes", "stale vectors", "budget", "clock", "connections", "spans"} < set(found)
     assert {"database", "schema", "projects", "jobs", "vectors", "models", "embedding model", "disk"} < set(found)
     assert "pgvector 0." in found["database"][1]
     assert found["Dagster storage"][1] == "DAGSTER_POSTGRES_URL: postgresql+psycopg2://me:***@127.0.0.1:5432/runs"
@@ -114,6 +127,77 @@ def test_doctor_warns_of_dead_jobs_missing_vectors_and_mixed_models(
     assert findings(cli("doctor", "--json"))["jobs"][0] == "ok"
 
 
+@pytest.mark.breaks_rules
+@pytest.mark.usefixtures("dagster_url")
+def test_doctor_finds_what_was_broken_on_purpose(
+    cli: Cli, consolidated: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del consolidated
+    cli("projects", "configure", "notes", "embedding_model=openai/text-embedding-3-small")
+    monkeypatch.setattr(store_checks, "INDEXED_FROM", 1)
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
+    with engine.begin() as connection:
+        project = get_project(connection, "notes")
+        append_event(connection, project.id, "budget.exhausted", {})
+        connection.execute(text("DROP INDEX consolidation.llm_calls_job_id_idx"))
+        invalid = "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'consolidation.{}'::regclass"
+        connection.execute(text(invalid.format("memory_lineage_parent_id_idx")))
+        connection.execute(text("UPDATE consolidation.consolidated_memories SET content = content || '!'"))
+    answer = cli("doctor", "--json")
+    found = findings(answer)
+    assert answer.code == 1
+    assert {name for name, (status, _) in found.items() if status == "problem"} == {"indexes"}
+    assert "llm_calls_job_id_idx is missing or incomplete: CREATE INDEX llm_calls_job_id_idx ON" in found["indexes"][1]
+    assert "memory_lineage_parent_id_idx is missing or" in found["indexes"][1]
+    warned = {name: message for name, (status, message) in found.items() if status == "warning"}
+    assert warned.keys() == {"search indexes", "stale vectors", "budget", "spans", "Dagster files"}
+    assert "in notes, which has openai/text-embedding-3-small" in warned["stale vectors"]
+    assert "in notes of texts that have changed since" in warned["stale vectors"]
+    assert warned["budget"].startswith("notes met a budget today")
+    with engine.begin() as connection:
+        connection.execute(text("DROP EXTENSION vector CASCADE"))
+    assert findings(cli("doctor", "--json"))["extension"][0] == "problem"
+
+
+def test_doctor_tells_how_far_the_clocks_are_apart(engine: Engine, settings: Settings) -> None:
+    def at(seconds: float) -> tuple[str, str]:
+        found = check_store(engine, settings, clock=lambda: datetime.now(UTC) + timedelta(seconds=seconds))
+        return next((one.status, one.message) for one in found if one.check == "clock")
+
+    assert at(0)[0] == "ok"
+    assert at(30)[0] == at(-30)[0] == "warning"
+    status, message = at(-90)
+    assert status == "problem"
+    assert re.search(r" (89|90)\.\d s apart", message)
+
+
+def test_doctor_tells_that_the_server_is_full() -> None:
+    load = Load(datetime.now(UTC), 90, 97, 5_000_000_000, {"task_memories": (90_000, 10)}, 200_000)
+    found = {finding.check: finding for finding in _check_room(load)}
+    assert {name for name, finding in found.items() if finding.status == "warning"} == {
+        "connections",
+        "bloat",
+        "outbox",
+    }
+    assert found["database size"].message == "5.00 GB"
+
+
+def test_doctor_tells_what_is_off_where_a_daemon_runs(cli: Cli) -> None:
+    del cli
+    with dg.DagsterInstance.get() as instance:
+        now = datetime.now(UTC)
+        instance.add_daemon_heartbeat(DaemonHeartbeat(now.timestamp(), "SENSOR", "d1", []))
+    found = find_automation()
+    assert (found.on, found.daemon_seen) == (["job_status_sensor"], now)
+    assert {"nightly_consolidation", "requested_jobs_sensor"} < set(found.off)
+    (told,) = _check_automation(found)
+    assert (told.status, "requested_jobs_sensor" in told.message) == ("warning", True)
+    (late,) = _check_automation(replace(found, daemon_seen=now - timedelta(hours=1)))
+    assert (late.status, "last seen" in late.message) == ("warning", True)
+    (fine,) = _check_automation(replace(found, off=[]))
+    assert fine.status == "ok"
+
+
 def test_doctor_warns_when_dagster_reads_another_folder(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -148,8 +232,5 @@ def test_dev_registers_projects_and_becomes_the_dagster_ui(
     assert seen["program"] == sys.executable
     assert seen["arguments"][1:] == "-m dagster dev -w workspace.yaml --host 127.0.0.1 --port 4000".split()
     assert (seen["folder"], seen["automation"]) == (PROJECT_ROOT, "running")
-
-    import dagster as dg
-
     with dg.DagsterInstance.get() as instance:
         assert set(instance.get_dynamic_partitions("projects")) == {"notes", "later"}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 
 import dagster as dg
 import pytest
+import yaml
 
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.service.runs import ALL_PHASES
@@ -97,3 +99,21 @@ assert not heavy, heavy
         [sys.executable, "-c", code], cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_what_the_package_logs_in_a_phase_stands_in_the_event_log_of_the_run() -> None:
+    given = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text())
+
+    @dg.asset
+    def phase() -> None:
+        logger = logging.getLogger("consolidation_pipeline.service.somewhere")
+        logger.warning("memory %s is odd", 7)
+        logger.info("nothing to see")
+
+    overrides = {name: given[name] for name in ("python_logs", "retention")}
+    with dg.instance_for_test(overrides=overrides) as instance:
+        done = dg.materialize([phase], instance=instance)
+        told = [(entry.step_key, entry.level, entry.user_message) for entry in instance.all_logs(done.run_id)]
+    assert [line for line in told if "odd" in line[2] or "nothing to see" in line[2]] == [
+        ("phase", logging.WARNING, "memory 7 is odd")
+    ]

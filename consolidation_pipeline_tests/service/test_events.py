@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from consolidation_pipeline.errors import InvalidWebhookError
 from consolidation_pipeline.service import events as delivering
-from consolidation_pipeline.service.events import Delivery, deliver, list_events
+from consolidation_pipeline.service.events import Delivery, deliver, list_events, remove_old_events
 from consolidation_pipeline.service.importing import ensure_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import connect_engine
@@ -330,3 +330,11 @@ def test_the_project_of_an_event_may_be_gone(outbox: Pipeline, webhook: Settings
     outbox.clear()
     deliver(outbox.engine, webhook, once=True)
     assert receiver.messages[0].body["data"] == {"project": None, "n": 1}
+
+
+def test_what_is_a_month_old_is_removed_delivered_or_not(outbox: Pipeline) -> None:
+    happen(outbox, 1, 2, age="31 days")
+    outbox.write("UPDATE {s}.consolidation_events SET delivered_at = now() WHERE payload ->> 'n' = '1'")
+    happen(outbox, 3, age="29 days")
+    assert remove_old_events(outbox.engine, now=datetime.now(UTC)) == 2
+    assert [event["payload"] for event in list_events(outbox.engine, SLUG, limit=9)["events"]] == [{"n": 3}]

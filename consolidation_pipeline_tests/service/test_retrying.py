@@ -10,8 +10,9 @@ import pytest
 from sqlalchemy import event
 
 from consolidation_pipeline.core.triggers import Due
-from consolidation_pipeline.service.doctor import Finding, _check_automation
+from consolidation_pipeline.service.doctor import _check_waiting
 from consolidation_pipeline.service.failing import list_failing, tell_failing
+from consolidation_pipeline.service.findings import Finding
 from consolidation_pipeline.service.health import count_work
 from consolidation_pipeline.service.history import describe_job, describe_project, list_jobs
 from consolidation_pipeline.service.requesting import RequestedJob, request_job, request_retries
@@ -216,7 +217,7 @@ def test_a_night_leaves_out_a_large_project_in_which_a_run_would_find_nothing(pi
 
 
 def look(pipeline: Pipeline) -> dict[str, Finding]:
-    return {finding.check: finding for finding in _check_automation(pipeline.engine)}
+    return {finding.check: finding for finding in _check_waiting(pipeline.engine)}
 
 
 def test_the_doctor_sees_requests_and_nights_that_nobody_takes(project: Pipeline) -> None:

@@ -288,6 +288,8 @@ class World:
             "mark_summarized": {"summaries": f"SELECT id FROM {SCHEMA}.consolidated_memories WHERE kind = 'summary'"},
             "record_attempt": {"event_id": uuid4()},
             "refuse_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
+            "remove_events": {"before": NOW},
+            "sum_up": {"bounds": [1.0]},
             "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},

@@ -67,7 +67,7 @@ class PageRoute(APIRoute):
             except (errors.ConsolidationError, RequestValidationError, HTTPException) as error:
                 response = show_error(request, *tell(error))
             except Exception as error:
-                logger.error("request_id=%s failed", request.state.request_id, exc_info=error)
+                logger.error("the request failed", exc_info=error)
                 status = 503 if is_unavailable(error) else 500
                 response = show_error(request, status, UNAVAILABLE if status == 503 else _UNFORESEEN)
             for name, value in HEADERS.items():

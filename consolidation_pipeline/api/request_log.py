@@ -6,7 +6,6 @@ import logging
 import re
 import time
 from typing import Any
-from urllib.parse import quote
 from uuid import uuid4
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -16,7 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.problems import problem, tell_unexpected
+from consolidation_pipeline.logs import about
 from consolidation_pipeline.store.engine import is_unavailable
+from consolidation_pipeline.tracing import note
 
 logger = logging.getLogger("consolidation_pipeline.api")
 
@@ -31,7 +32,7 @@ def told(request: Request) -> dict[str, Any]:
     return noted
 
 
-class Tracing:
+class RequestLog:
     """Gives each request an id, logs and counts it, and answers with 500 or 503 where nothing else did."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics, max_body: int) -> None:
@@ -42,27 +43,34 @@ class Tracing:
             return await self._app(scope, receive, send)
         given = Headers(scope=scope).get(HEADER, "")
         request_id = given if _FIT.fullmatch(given) else uuid4().hex
-        scope.setdefault("state", {}).update(request_id=request_id, told={})
+        facts = {"request_id": request_id}
+        scope.setdefault("state", {}).update(request_id=request_id, told=facts)
+        note({"consolidation.request.id": request_id})
+        with about(facts):
+            await self._follow(scope, receive, send)
+        return None
+
+    async def _follow(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer and, whatever comes of it, leave a line in the log and a count."""
         began, status = time.perf_counter(), 0
 
         async def sending(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[HEADER] = request_id
+                MutableHeaders(scope=message)[HEADER] = scope["state"]["request_id"]
             await send(message)
 
         try:
             await self._answer(scope, receive, sending)
         except Exception as error:
-            logger.error("request_id=%s failed", request_id, exc_info=error)
+            logger.error("the request failed", exc_info=error)
             if status:
                 raise  # half a reply is out: only a broken connection tells the caller
             response = tell_unexpected(Request(scope), unavailable=is_unavailable(error))
             await response(scope, receive, sending)
         finally:
             self._record(scope, status, time.perf_counter() - began)
-        return None
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer, unless the body is too large; one without a length is counted as it comes."""
@@ -86,12 +94,5 @@ class Tracing:
         # Routes of FastAPI's leave themselves, plain ones only what they call.
         route = getattr(scope.get("route") or scope.get("endpoint"), "path", None) or "unmatched"
         self._metrics.count(scope["method"], route, status, seconds)
-        noted = {"request_id": scope["state"]["request_id"], **scope["state"]["told"]}
-        logger.info(
-            "method=%s path=%s status=%s ms=%.1f %s",
-            scope["method"],
-            quote(scope["path"]),
-            status,
-            1000 * seconds,
-            " ".join(f"{name}={quote(str(value), safe=':.,')}" for name, value in noted.items()),
-        )
+        facts = {"method": scope["method"], "path": scope["path"], "status": status, "ms": round(1000 * seconds, 1)}
+        logger.info("answered", extra={"facts": {**facts, **scope["state"]["told"]}})

@@ -1,0 +1,91 @@
+"""What Prometheus reads: the numbers that the rows give, counters that never fall, and alerts that name them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from consolidation_pipeline.api.metrics import Metrics
+from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline.store import monitoring
+from consolidation_pipeline_tests.api.conftest import Served
+from consolidation_pipeline_tests.service.running import SLUG
+
+TIMES = "UPDATE {s}.consolidation_jobs SET created_at = now() - interval '1 hour', duration_seconds = 42"
+
+
+def numbers(metrics: Metrics) -> dict[str, float]:
+    """Every number by its name and labels."""
+    families = text_string_to_metric_families(metrics.read().decode())
+    samples = [sample for family in families for sample in family.samples]
+    return {"".join([sample.name, *sorted(sample.labels.values())]): sample.value for sample in samples}
+
+
+def pay(served: Served, status: str, usd: float | None, tokens: int) -> None:
+    served.pipeline.write(
+        "INSERT INTO {s}.llm_calls (project_id, purpose, model, prompt_hash, status, prompt_tokens, "
+        "completion_tokens, reserved_usd, cost_usd) VALUES (:of, 'pattern', 'm', 'h', :status, :sent, 7, 0.5, :usd)",
+        of=served.pipeline.project().id,
+        status=status,
+        sent=tokens,
+        usd=usd,
+    )
+
+
+@pytest.fixture
+def worked(served: Served) -> Served:
+    """A job that ran for 42 s, one that has waited for an hour, and calls to a model, one of them under way."""
+    served.pipeline.write("DELETE FROM {s}.llm_calls")
+    served.client("admin").post("/api/v1/consolidation/trigger", json={"project": SLUG})
+    served.pipeline.write(TIMES)
+    for status, usd, tokens in (("settled", 0.25, 100), ("failed", 0.05, 10), ("reserved", None, 1000)):
+        pay(served, status, usd, tokens)
+    return served
+
+
+def test_the_numbers_are_those_of_the_rows(worked: Served) -> None:
+    told = numbers(Metrics(worked.pipeline.engine))
+    assert 3600 <= told["consolidation_pending_job_oldest_seconds"] < 4200
+    assert (told["consolidation_jobspending"], told["consolidation_jobscompleted"]) == (1, 1)
+    assert (told["consolidation_run_seconds_count"], told["consolidation_run_seconds_sum"]) == (1, 42)
+    assert (told["consolidation_run_seconds_bucket30.0"], told["consolidation_run_seconds_bucket60.0"]) == (0, 1)
+    assert told["consolidation_llm_cost_dollars_total"] == pytest.approx(0.3)
+    assert told["consolidation_llm_reserved_dollars"] == 0.5
+    assert (told["consolidation_llm_tokens_totalsent"], told["consolidation_llm_tokens_totalreceived"]) == (110, 14)
+    assert (told["consolidation_llm_calls_totalsettled"], told["consolidation_llm_calls_totalcached"]) == (1, 0)
+    assert told["consolidation_suggestions_waiting"] == 0
+
+
+def test_what_is_summed_up_is_not_read_again_at_once_and_never_falls(worked: Served) -> None:
+    metrics = Metrics(worked.pipeline.engine)
+    first = numbers(metrics)
+    worked.pipeline.write("UPDATE {s}.llm_calls SET status = 'settled', cost_usd = 0.1 WHERE status = 'reserved'")
+    worked.pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled' WHERE status = 'pending'")
+    then, other = numbers(metrics), numbers(Metrics(worked.pipeline.engine))
+    assert then["consolidation_llm_cost_dollars_total"] == first["consolidation_llm_cost_dollars_total"]
+    assert (then["consolidation_jobspending"], then["consolidation_pending_job_oldest_seconds"]) == (0, 0)
+    assert other["consolidation_llm_cost_dollars_total"] == pytest.approx(0.4)
+
+
+def test_many_memories_are_estimated(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    with served.pipeline.engine.connect() as connection:
+        counted = monitoring.estimate_memories(connection)
+        monkeypatch.setattr(monitoring, "COUNTED_BYTES", 0)
+        served.pipeline.write("ANALYZE {s}.task_memories")
+        assert monitoring.estimate_memories(connection) == pytest.approx(counted, abs=1)
+    assert counted["active"] > 1 < counted["consolidated"]
+
+
+def test_the_alerts_name_what_there_is(served: Served) -> None:
+    told = yaml.safe_load((PROJECT_ROOT / "deploy" / "prometheus-alerts.yml").read_text())
+    rules: list[dict[str, Any]] = [rule for group in told["groups"] for rule in group["rules"]]
+    assert len(rules) > 5
+    assert all({"alert", "expr", "labels", "annotations"} <= rule.keys() for rule in rules)
+    metrics = Metrics(served.pipeline.engine)
+    metrics.count("GET", "/", 200, 0.1)
+    known = set(re.findall(r"^(\w+)", metrics.read().decode(), flags=re.MULTILINE))
+    assert {name for rule in rules for name in re.findall(r"consolidation_\w+", rule["expr"])} <= known

@@ -1,0 +1,80 @@
+"""Lines of the log: what they are about stands in each, as text and as JSON, also in threads that get the context."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from pathlib import Path
+
+import pytest
+
+from consolidation_pipeline.logs import JsonLines, TextLines, about
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline_tests.service.running import SLUG, Pipeline
+
+Lines = Callable[[logging.Formatter], io.StringIO]
+
+
+@pytest.fixture
+def lines(request: pytest.FixtureRequest) -> Lines:
+    """Catches what the package logs, in a format."""
+    logger = logging.getLogger("consolidation_pipeline")
+
+    def catch(formatter: logging.Formatter) -> io.StringIO:
+        caught = io.StringIO()
+        handler = logging.StreamHandler(caught)
+        handler.setFormatter(formatter)
+        logger.addHandler(handler)
+        request.addfinalizer(lambda: logger.removeHandler(handler))
+        return caught
+
+    return catch
+
+
+def test_a_line_of_json_tells_what_it_is_about_and_the_traceback(lines: Lines) -> None:
+    caught, logger = lines(JsonLines()), logging.getLogger("consolidation_pipeline.somewhere")
+    with about({"project": "shop"}), about({"job": "j1"}):
+        try:
+            raise ValueError("two\nlines")
+        except ValueError:
+            logger.exception("it broke", extra={"facts": {"status": 500}})
+    (line,) = caught.getvalue().splitlines()
+    told = json.loads(line)
+    assert {name: told[name] for name in ("level", "message", "project", "job", "status")} == {
+        "level": "ERROR",
+        "message": "it broke",
+        "project": "shop",
+        "job": "j1",
+        "status": 500,
+    }
+    assert told["error"].endswith("ValueError: two\nlines")
+    assert told["time"].endswith("+00:00")
+
+
+def test_a_value_in_a_line_of_text_cannot_forge_another(lines: Lines) -> None:
+    caught, logger = lines(TextLines()), logging.getLogger("consolidation_pipeline.somewhere")
+    facts = {"request_id": "r1"}
+    with about(facts), ThreadPoolExecutor(1) as pool:
+        facts["project"] = "shop\nERROR x: y=1"
+        pool.submit(copy_context().run, logger.warning, "odd").result()
+    logger.warning("after")
+    assert caught.getvalue().splitlines() == [
+        "WARNING consolidation_pipeline.somewhere: odd request_id=r1 project=shop%0AERROR%20x:%20y%3D1",
+        "WARNING consolidation_pipeline.somewhere: after",
+    ]
+
+
+def test_what_a_phase_logs_names_project_job_and_phase(
+    engine: Engine, settings: Settings, tmp_path: Path, lines: Lines
+) -> None:
+    caught, pipeline = lines(JsonLines()), Pipeline(engine, settings, tmp_path)
+    pipeline.configure_new()
+    with pipeline.open() as run, run.phase("clusters"):
+        logging.getLogger("consolidation_pipeline.service").warning("odd")
+    told = json.loads(caught.getvalue())
+    assert (told["project"], told["job"], told["phase"]) == (SLUG, str(run.job_id), "clusters")

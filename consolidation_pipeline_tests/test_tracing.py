@@ -1,0 +1,157 @@
+"""Spans: what a process sends to a collector, how they hang together, and what never stands in them."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline import tracing
+from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.openai_server import chatting, openai_server
+from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.test_asking import finding
+from consolidation_pipeline_tests.tracing_story import PHASES, TRACE
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+@dataclass(frozen=True)
+class Span:
+    name: str
+    kind: int
+    trace: str
+    id: str
+    parent: str
+    is_failed: bool
+    attributes: dict[str, Any]
+
+
+def read(body: bytes) -> Iterator[Span]:
+    """The spans of a message of OTLP."""
+    from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+    for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+        for scope in resource.scope_spans:
+            for one in scope.spans:
+                ids = (one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex())
+                told = {item.key: value_of(item.value) for item in one.attributes}
+                yield Span(one.name, one.kind, *ids, one.status.code == 2, told)
+
+
+def value_of(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    return [value_of(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+
+
+@contextmanager
+def collector() -> Iterator[tuple[str, list[bytes]]]:
+    """Address of a collector, and what was sent to it."""
+    sent: list[bytes] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            sent.append(gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body)
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", sent
+        server.shutdown()
+
+
+def test_a_process_tells_its_requests_runs_and_calls_and_no_word_of_a_memory(database_url: str, tmp_path: Path) -> None:
+    pytest.importorskip("opentelemetry.sdk")
+    with collector() as (address, sent), openai_server(chatting(finding(0.9))) as provider:
+        told = {"CONSOLIDATION_DATABASE_URL": database_url, "CONSOLIDATION_DATA_DIR": str(tmp_path), ENDPOINT: address}
+        asked = {
+            "OPENAI_API_BASE": provider.api_base,
+            "OPENAI_BASE_URL": provider.api_base,
+            "OPENAI_API_KEY": "sk-test",
+        }
+        command = [sys.executable, "-m", "consolidation_pipeline_tests.tracing_story", str(tmp_path)]
+        environment = {**os.environ, **told, **asked}
+        done = subprocess.run(command, env=environment, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    assert b"hunter2" not in b"".join(sent)
+    assert b"sk-test" not in b"".join(sent)
+    job_id = done.stdout.strip()
+    spans = [span for body in sent for span in read(body)]
+    by_id = {span.id: span for span in spans}
+    named = {span.name: span for span in spans if span.attributes.get("consolidation.job.id", job_id) == job_id}
+
+    added, found = named["create_memory"], named["search_memory"]
+    assert (added.attributes["gen_ai.memory.record.count"], added.attributes["gen_ai.memory.store.id"]) == (1, SLUG)
+    assert len(added.attributes["gen_ai.memory.record.id"]) == 36
+    assert found.attributes["gen_ai.operation.name"] == "search_memory"
+    assert named["context"].attributes["consolidation.context.tokens"] >= 0
+    for span in (added, found, named["context"]):
+        assert span.trace == TRACE
+    around = by_id[added.parent]
+    assert (around.name, around.kind) == ("POST /api/v1/memories", 2)
+    assert around.attributes["http.response.status_code"] == 201
+    assert around.attributes["consolidation.request.id"] == "r1"
+    assert named["GET /api/v1/suggestions"].attributes["url.query"] == "REDACTED"
+    assert not any("/metrics" in span.name for span in spans)
+
+    run = named["upsert_memory"]
+    assert (run.attributes["consolidation.job.id"], run.attributes["consolidation.job.status"]) == (job_id, "failed")
+    assert all(named[name].parent == run.id for name in PHASES)
+    assert named["patterns"].attributes["consolidation.llm.calls"] == 1
+    chat = named["chat gpt-4o-mini"]
+    assert (chat.kind, by_id[chat.parent].name) == (3, "patterns")
+    told = chat.attributes
+    assert (told["gen_ai.provider.name"], told["gen_ai.request.model"]) == ("openai", "gpt-4o-mini")
+    assert told["gen_ai.usage.input_tokens"] > 0 < told["gen_ai.usage.output_tokens"]
+    assert told["gen_ai.response.finish_reasons"] == ["stop"]
+    assert named["update_memory"].attributes["consolidation.rollback.target"] == job_id
+    (broken,) = [span for span in spans if span.is_failed and span.name == "clusters"]
+    assert broken.attributes["error.type"] == "RuntimeError"
+
+
+@pytest.mark.parametrize(
+    ("environment", "exporters"),
+    [
+        ({}, ()),
+        ({ENDPOINT: "http://c:4318"}, ("otlp",)),
+        ({ENDPOINT: "http://c:4318", "OTEL_TRACES_EXPORTER": "none"}, ()),
+        ({ENDPOINT: "http://c:4318", "OTEL_SDK_DISABLED": "true"}, ()),
+        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4318/v1/traces"}, ("otlp",)),
+        ({"OTEL_TRACES_EXPORTER": "console, otlp"}, ("console", "otlp")),
+    ],
+)
+def test_the_standard_variables_decide_where_spans_go(
+    environment: dict[str, str], exporters: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert tracing.find_exporters() == exporters
+
+
+def test_without_an_exporter_nothing_of_opentelemetry_is_imported() -> None:
+    code = "from consolidation_pipeline import tracing\nwith tracing.span('x'): tracing.note({})\n"
+    code += "import sys; sys.exit('opentelemetry' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT_ROOT, timeout=60).returncode == 0
+
+
+def test_an_exporter_that_nothing_offers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
+    assert "pigeon" in (tracing.why_no_spans() or "")
+    assert "consolidation-pipeline[otel]" in (tracing.why_no_spans() or "")
