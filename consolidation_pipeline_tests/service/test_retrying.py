@@ -13,7 +13,7 @@ from consolidation_pipeline.core.triggers import Due
 from consolidation_pipeline.service.doctor import _check_waiting
 from consolidation_pipeline.service.failing import list_failing, tell_failing
 from consolidation_pipeline.service.findings import Finding
-from consolidation_pipeline.service.health import count_work
+from consolidation_pipeline.service.health import Watch
 from consolidation_pipeline.service.history import describe_job, describe_project, list_jobs
 from consolidation_pipeline.service.requesting import RequestedJob, request_job, request_retries
 from consolidation_pipeline.service.triggering import Decision, is_due_tonight, is_threshold_due, request_jobs
@@ -91,7 +91,7 @@ def test_a_failed_job_is_tried_twice_again_and_then_it_is_dead(project: Pipeline
 
 def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None:
     kill_three_times(project)
-    assert count_work(project.engine).jobs_dead == 1
+    assert Watch(project.engine).look().jobs_dead == 1
     told = describe_project(project.engine, SLUG, settings=project.settings)["failing"]
     assert [(one["job"], one["failures"], one["dead"]) for one in told] == [("consolidate", 3, True)]
     assert describe_job(project.engine, SLUG)["dead"]
@@ -105,7 +105,7 @@ def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None
     by_hand = request_job(project.engine, SLUG, triggered_by="ann")
     assert project.run().job_id == by_hand.job_id
     assert newest(project)["retry_count"] == 3  # how many there were before it
-    assert count_work(project.engine).jobs_dead == 0
+    assert Watch(project.engine).look().jobs_dead == 0
     assert look(project)["dead jobs"].status == "ok"
     project.add(notes(10, "more"))
     assert len(threshold(project).requests) == 1
