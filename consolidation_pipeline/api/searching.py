@@ -20,6 +20,7 @@ from consolidation_pipeline.api.models.search import (
 )
 from consolidation_pipeline.api.problems import declare
 from consolidation_pipeline.api.remembering import describe_memory
+from consolidation_pipeline.api.using import Uses
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.context import build_context
 from consolidation_pipeline.service.lineage import trace_memory
@@ -37,7 +38,9 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
     Raw memories that no merged memory stands for are found too; `abstraction_levels` leaves them out.
     """
     project = caller.project(body.project_id, recent=True)
-    found = search_project(caller.engine, project, body.to_query(), settings=caller.settings)
+    found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
+    uses: Uses = caller.request.app.state.uses
+    uses.add(found.results)
     reply = SearchReply(
         project=found.project,
         results=[_tell(hit) for hit in found.results],

@@ -18,6 +18,7 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.store import keys
+from consolidation_pipeline.store.driver import connect_briefly
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.projects import get_project
 
@@ -131,7 +132,7 @@ def authenticate(engine: Engine, secret: str) -> Principal | None:
     if not _SHAPE.fullmatch(secret):
         return None
     hashed = _hash(secret)
-    with engine.connect() as connection:
+    with connect_briefly(engine) as connection:
         row = keys.find_key(connection, hashed)
     if row is None or not hmac.compare_digest(row.key_hash, hashed):
         return None
@@ -140,7 +141,7 @@ def authenticate(engine: Engine, secret: str) -> Principal | None:
 
 def recognize(engine: Engine, key_id: UUID) -> Principal | None:
     """Who has this key, of which somebody proved before that it is theirs; None: it was revoked. Notes the use."""
-    with engine.connect() as connection:
+    with connect_briefly(engine) as connection:
         row = keys.get_key(connection, key_id)
     return None if row is None else _note_use(engine, row)
 

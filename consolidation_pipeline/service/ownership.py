@@ -6,13 +6,14 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from consolidation_pipeline.store import projects as store
+from consolidation_pipeline.store.driver import connect_briefly
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
 
 
 def find_project(engine: Engine, reference: str) -> Project:
     """The project with this slug or, where none has it, this id. Raises NotFoundError."""
-    with engine.connect() as connection:
+    with connect_briefly(engine) as connection:
         return store.find_project(connection, reference)
 
 
@@ -21,5 +22,5 @@ def find_owners(engine: Engine, ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
 
     What is not there is left out.
     """
-    with engine.connect() as connection:
+    with connect_briefly(engine) as connection:
         return store.load_owners(connection, ids)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from consolidation_pipeline.service.fusing import CANDIDATES, FUSIONS, Legs, fus
 from consolidation_pipeline.service.query_vectors import embed_query, explain_missing
 from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.driver import connect_briefly
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.hits import Found, count_reuse, load_hits, load_sources
 from consolidation_pipeline.store.projects import Project, get_project
@@ -110,7 +112,7 @@ def search(
     Raises:
         NotFoundError: no such project. UsageError: the query is too long or a condition is not allowed.
     """
-    with engine.connect() as connection:
+    with connect_briefly(engine) as connection:
         project = get_project(connection, slug)
     return search_project(engine, project, query, settings=settings, count_use=count_use)
 
@@ -275,11 +277,11 @@ def _hit(
 
 
 def count_hits(engine: Engine, hits: Sequence[Hit]) -> None:
-    """Count one use of each memory that is handed out."""
-    ids: Mapping[str, list[UUID]] = {
-        "task_memories": [hit.id for hit in hits if hit.level == 0],
-        "consolidated_memories": [hit.id for hit in hits if hit.level > 0],
+    """Count one use of each memory that is handed out, as often as it was: hits may be those of several searches."""
+    uses: Mapping[str, Counter[UUID]] = {
+        "task_memories": Counter(hit.id for hit in hits if hit.level == 0),
+        "consolidated_memories": Counter(hit.id for hit in hits if hit.level > 0),
     }
-    for table, returned in ids.items():
-        if returned:
-            count_reuse(engine, table, returned)
+    for table, counted in uses.items():
+        if counted:
+            count_reuse(engine, table, counted)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import Connection, Engine, text
 
 from consolidation_pipeline.core.memories import LEVELS, embedding_text
-from consolidation_pipeline.store.driver import fetch
+from consolidation_pipeline.store.driver import connect_briefly, fetch
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import consolidated_memories, memory_lineage, task_memories
 from consolidation_pipeline.store.search import TABLES
@@ -82,17 +82,18 @@ def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, list
     return sources
 
 
-def count_reuse(engine: Engine, table: str, ids: Sequence[UUID]) -> int:
-    """Count one reuse of each row of ``table``, now, in a transaction of its own; returns how many were counted.
+def count_reuse(engine: Engine, table: str, uses: Mapping[UUID, int]) -> int:
+    """Count reuses of rows of ``table``, each so often, now, in a transaction of its own; returns how many rows it met.
 
     Rows are locked in the order of their ids, as everyone does who changes many. A run that changes them for long is
     not waited for: the rows it holds go uncounted then, the others are counted.
     """
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    bound = {"ids": list(uses), "times": list(uses.values())}
+    with connect_briefly(engine) as connection:
         try:
-            return len(fetch(connection, _reuse(table), {"ids": list(ids)}))
+            return len(fetch(connection, _reuse(table), bound))
         except (DeadlockDetected, LockNotAvailable):
-            return len(fetch(connection, _reuse(table, skip=" SKIP LOCKED"), {"ids": list(ids)}))
+            return len(fetch(connection, _reuse(table, skip=" SKIP LOCKED"), bound))
 
 
 def _reuse(table: str, skip: str = "") -> str:
@@ -103,7 +104,8 @@ def _reuse(table: str, skip: str = "") -> str:
         returned AS MATERIALIZED (
             SELECT t.id FROM {TABLES[table]} t CROSS JOIN haste WHERE t.id = ANY(%(ids)s) ORDER BY t.id
             FOR NO KEY UPDATE OF t{skip})
-        UPDATE {TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + 1,
+        UPDATE {TABLES[table]} t SET {_COUNTERS[table]} = {_COUNTERS[table]} + used.times,
             last_accessed_at = greatest(last_accessed_at, now())
-        FROM returned WHERE t.id = returned.id RETURNING t.id
+        FROM returned JOIN unnest(%(ids)s::uuid[], %(times)s::integer[]) used (id, times) ON used.id = returned.id
+        WHERE t.id = returned.id RETURNING t.id
     """

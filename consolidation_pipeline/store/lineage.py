@@ -120,8 +120,9 @@ def load_derived(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]:
                 JOIN (SELECT child_id AS id, steps FROM up UNION ALL SELECT :id, 0) up ON up.id = e.source_id
             GROUP BY e.id),
         entries AS (
-            SELECT e.*, coalesce(s.steps, 1) AS steps FROM {playbook_entries} e LEFT JOIN stands s USING (id)
-            WHERE s.id IS NOT NULL OR CAST(:id AS uuid) = ANY(e.supporting_memory_ids))
+            SELECT e.*, s.steps FROM {playbook_entries} e JOIN stands s USING (id) UNION ALL
+            SELECT e.*, 1 FROM {playbook_entries} e
+            WHERE e.supporting_memory_ids @> ARRAY[CAST(:id AS uuid)] AND e.id NOT IN (SELECT id FROM stands))
         SELECT d.id, d.kind, d.memory_type, up.similarity, up.steps, d.content, d.retired_at IS NULL AS active
         FROM up JOIN {consolidated_memories} d ON d.id = up.child_id
         UNION ALL

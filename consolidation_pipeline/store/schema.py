@@ -432,6 +432,7 @@ memory_relations = Table(
         postgresql_where=text("relation_type = 'explains'"),
     ),
     Index("memory_relations_b_id_idx", "b_id"),
+    Index("memory_relations_project_id_idx", "project_id"),
     comment="Typed, scored links between two memories.",
 )
 
@@ -459,6 +460,9 @@ playbook_entries = Table(
     CheckConstraint("priority BETWEEN 0 AND 100", name="priority"),
     _unit_interval("confidence"),
     Index("playbook_entries_project_id_idx", "project_id", "status", "priority"),
+    Index("playbook_entries_embedded_content_idx", "embedding_model", "content_hash"),
+    Index("playbook_entries_source_id_idx", "source_id"),
+    Index("playbook_entries_supporting_memory_ids_idx", "supporting_memory_ids", postgresql_using="gin"),
     comment="Instructions for agents.",
 )
 
@@ -562,6 +566,7 @@ consolidation_jobs = Table(
         "created_at",
         postgresql_where=text("status = 'failed' AND retry_count > 0"),
     ),
+    Index("consolidation_jobs_status_idx", "status"),
     comment="One row per run and project.",
 )
 
@@ -593,6 +598,7 @@ consolidation_changes = Table(
     Index("consolidation_changes_group_id_idx", "group_id"),
     Index("consolidation_changes_entity_id_idx", "entity_id", "seq"),
     Index("consolidation_changes_project_id_changed_at_idx", "project_id", "changed_at"),
+    Index("consolidation_changes_project_id_seq_idx", "project_id", "seq"),
     Index(
         "consolidation_changes_reverts_change_id_key",
         "reverts_change_id",
@@ -627,6 +633,7 @@ llm_calls = Table(
     Index("llm_calls_prompt_hash_idx", "prompt_hash", "status"),
     Index("llm_calls_job_id_idx", "job_id"),
     Index("llm_calls_created_at_idx", "created_at"),
+    Index("llm_calls_project_id_created_at_idx", "project_id", "created_at"),
     comment="Spend ledger and reply cache.",
 )
 
@@ -642,6 +649,7 @@ consolidation_events = Table(
     _column("attempts", Integer, "Deliveries tried.", server_default=text("0")),
     _optional("last_error", Text, "Why the last delivery failed."),
     Index("consolidation_events_undelivered_idx", "created_at", postgresql_where=text("delivered_at IS NULL")),
+    Index("consolidation_events_project_id_created_at_idx", "project_id", "created_at"),
     comment="Transactional outbox.",
 )
 

@@ -1,0 +1,41 @@
+"""An index for each query that runs often and had none; small vectors stay in their rows, where search reads them.
+
+Revision: 0007
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0007"
+down_revision = "0006"
+branch_labels = None
+depends_on = None
+
+_INDEXES = (
+    ("consolidation_changes", "project_id_seq", ["project_id", "seq"]),
+    ("consolidation_events", "project_id_created_at", ["project_id", "created_at"]),
+    ("consolidation_jobs", "status", ["status"]),
+    ("llm_calls", "project_id_created_at", ["project_id", "created_at"]),
+    ("memory_relations", "project_id", ["project_id"]),
+    ("playbook_entries", "embedded_content", ["embedding_model", "content_hash"]),
+    ("playbook_entries", "source_id", ["source_id"]),
+)
+_SUPPORTING = "playbook_entries_supporting_memory_ids_idx"
+
+
+def upgrade() -> None:
+    for table, name, columns in _INDEXES:
+        op.create_index(op.f(f"{table}_{name}_idx"), table, columns, schema="consolidation")
+    op.create_index(
+        op.f(_SUPPORTING),
+        "playbook_entries",
+        [sa.text("supporting_memory_ids")],
+        schema="consolidation",
+        postgresql_using="gin",
+    )
+
+
+def downgrade() -> None:
+    op.drop_index(_SUPPORTING, "playbook_entries", schema="consolidation")
+    for table, name, _ in reversed(_INDEXES):
+        op.drop_index(op.f(f"{table}_{name}_idx"), table, schema="consolidation")
