@@ -56,7 +56,18 @@ def test_every_route_needs_a_role_and_just_the_promised_ones_less_than_admin(rou
 
 
 def test_nothing_but_the_documentation_and_mcp_is_served_beside_them(served: Served) -> None:
-    assert others(served.app) <= {"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json", "/mcp"}
+    documentation = {"/docs", "/docs/oauth2-redirect", "/docs/static", "/redoc", "/openapi.json"}
+    assert others(served.app) <= documentation | {"/mcp"}
+
+
+@pytest.mark.parametrize("page", ["/docs", "/redoc"])
+def test_the_documentation_needs_no_other_server(served: Served, page: str) -> None:
+    client = served.client(None)
+    told = client.get(page).text
+    loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', told)
+    assert loaded
+    assert all(client.get(path).status_code == 200 for path in loaded if path.startswith("/"))
+    assert not [path for path in loaded if not path.startswith("/")]
 
 
 def test_without_a_valid_key_every_route_answers_401(served: Served, guarded: list[Route]) -> None:

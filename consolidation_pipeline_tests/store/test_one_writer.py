@@ -191,6 +191,7 @@ class World:
             "limit": 5,
             "depth": 3,
             "ids": self.raw,
+            "uses": dict.fromkeys(self.raw, 1),
             "memory_id": self.raw[0],
             "memory_type": None,
             "least": None,

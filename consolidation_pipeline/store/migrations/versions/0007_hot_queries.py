@@ -21,6 +21,10 @@ _INDEXES = (
     ("playbook_entries", "source_id", ["source_id"]),
 )
 _SUPPORTING = "playbook_entries_supporting_memory_ids_idx"
+# Bytes of a row up to which Postgres moves nothing out of it. With the usual 2,000 a vector of 256 dimensions lies
+# elsewhere, and to fetch it takes longer than to compare it. Rows that are there stay as they are until VACUUM FULL.
+_ROW_SIZE = 4080
+_SEARCHED = ("task_memories", "consolidated_memories")
 
 
 def upgrade() -> None:
@@ -33,9 +37,13 @@ def upgrade() -> None:
         schema="consolidation",
         postgresql_using="gin",
     )
+    for table in _SEARCHED:
+        op.execute(f"ALTER TABLE consolidation.{table} SET (toast_tuple_target = {_ROW_SIZE})")
 
 
 def downgrade() -> None:
+    for table in _SEARCHED:
+        op.execute(f"ALTER TABLE consolidation.{table} RESET (toast_tuple_target)")
     op.drop_index(_SUPPORTING, "playbook_entries", schema="consolidation")
     for table, name, _ in reversed(_INDEXES):
         op.drop_index(op.f(f"{table}_{name}_idx"), table, schema="consolidation")
