@@ -48,7 +48,7 @@ def walk(app: FastAPI, served: Served) -> list[Route]:
     found = []
     for context in iter_route_contexts(app.routes):
         route = context.original_route
-        if isinstance(route, APIRoute) and not isinstance(route, PageRoute):
+        if _is_ours(route) and not isinstance(route, PageRoute):
             path = str(context.path)
             for method in sorted(route.methods):
                 found.append(Route(method, path, _role(route), _body(schema, path, method, served)))
@@ -68,7 +68,11 @@ def walk_pages(app: FastAPI) -> list[Route]:
 def others(app: FastAPI) -> set[str]:
     """Paths of what is not a route of ours: the documentation, and applications that are mounted."""
     contexts = iter_route_contexts(app.routes)
-    return {str(context.path) for context in contexts if not isinstance(context.original_route, APIRoute)}
+    return {str(context.path) for context in contexts if not _is_ours(context.original_route)}
+
+
+def _is_ours(route: Any) -> bool:
+    return isinstance(route, APIRoute) and not route.endpoint.__module__.startswith("fastapi_offline.")
 
 
 def _role(route: APIRoute) -> str | None:
