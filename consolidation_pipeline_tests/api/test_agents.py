@@ -6,8 +6,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from sqlalchemy import text
 from starlette.testclient import TestClient
 
+from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline_tests.api.conftest import API, Served
 from consolidation_pipeline_tests.cli.conftest import LESSONS
 from consolidation_pipeline_tests.service.running import SLUG
@@ -28,6 +30,21 @@ def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
     assert answer.status_code == 200, answer.text
     found: dict[str, Any] = answer.json()
     return found
+
+
+def count_uses(served: Served) -> int:
+    query = """SELECT (SELECT sum(reused_count) FROM consolidation.task_memories)
+        + (SELECT sum(reuse_count) FROM consolidation.consolidated_memories)"""
+    with served.pipeline.engine.connect() as connection:
+        return int(connection.execute(text(query)).scalar_one())
+
+
+def test_each_hit_of_each_search_counts_one_use_by_the_time_the_server_has_ended(served: Served) -> None:
+    before, app = count_uses(served), create_app(served.pipeline.engine, served.pipeline.settings)
+    with served.client("reader", app=app) as client:
+        found = [len(search(client, LESSONS[0], min_similarity=0)["results"]) for _ in range(3)]
+    assert min(found) > 0
+    assert count_uses(served) - before == sum(found)
 
 
 def test_a_memory_is_added_once_found_at_once_and_read_back(agent: TestClient, reader: TestClient) -> None:
