@@ -69,7 +69,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ("playbook", lambda c, p: playbook.count_entries(c, p), "playbook_entries_project_id_idx"),
     ("live job", lambda c, p: jobs.find_live_job(c, p), "consolidation_jobs_live_key"),
     ("live jobs", lambda c, _: jobs.list_live_jobs(c), "consolidation_jobs_live_key"),
-    ("pending jobs", lambda c, _: jobs.list_pending_jobs(c), "consolidation_jobs_status_idx"),
+    ("unopened jobs", lambda c, _: jobs.list_unopened(c, NOW), "consolidation_jobs_status_idx"),
     ("job of a run", lambda c, _: jobs.find_job_of_run(c, "r"), "consolidation_jobs_dagster_run_id_idx"),
     ("history", lambda c, p: jobs.list_jobs(c, p, limit=9), "consolidation_jobs_project_id_created_at_idx"),
     ("jobs by status", lambda c, _: statistics.count_jobs_by_status(c), "consolidation_jobs_status_idx"),
