@@ -1,6 +1,5 @@
 """Run a project's assets in this process, recorded in the same Dagster instance as runs from the UI."""
 
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import chdir, contextmanager
@@ -20,7 +19,7 @@ from consolidation_pipeline.service.doctor import Automation
 from consolidation_pipeline.service.plan import Plan, request_plan
 from consolidation_pipeline.service.requesting import RequestedJob
 from consolidation_pipeline.service.runs import PHASES, check_phases, check_runnable, find_unchanged
-from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.settings import Settings, use_dagster_home
 from consolidation_pipeline.store.engine import open_engine
 from consolidation_pipeline.store.jobs import find_job_of_run, finish_job, is_project_busy
 from consolidation_pipeline.store.projects import list_projects
@@ -123,8 +122,7 @@ def find_automation() -> Automation:
 @contextmanager
 def _instance() -> Iterator[dg.DagsterInstance]:
     """The instance of DAGSTER_HOME, else of the project's folder; paths in its dagster.yaml are relative to that."""
-    os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))
-    with chdir(os.environ["DAGSTER_HOME"]), dg.DagsterInstance.get() as instance:
+    with chdir(use_dagster_home()), dg.DagsterInstance.get() as instance:
         yield instance
 
 

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 from typing import Literal
 
+from platformdirs import user_data_path
 from pydantic import AliasChoices, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-PROJECT_ROOT = Path(__file__).resolve().parent.parent
+_PACKAGE = Path(__file__).resolve().parent
+# A wheel has inside the package (`installed`, see pyproject.toml) what a checkout has beside it.
+INSTALLED = not (_PACKAGE.parent / "dagster.yaml").is_file()
+FILES = _PACKAGE / "installed" if INSTALLED else _PACKAGE.parent
+# Where data and Dagster's files are: the checkout, or one folder of the user, whatever folder a process starts in.
+PROJECT_ROOT = user_data_path("consolidation-pipeline") if INSTALLED else _PACKAGE.parent
+
+
+def use_dagster_home() -> Path:
+    """DAGSTER_HOME; where it is not set, it is set to the project's folder.
+
+    An installed package puts its dagster.yaml there, once: people may edit it.
+    """
+    if "DAGSTER_HOME" not in os.environ:
+        os.environ["DAGSTER_HOME"] = str(PROJECT_ROOT)
+        if INSTALLED and not (PROJECT_ROOT / "dagster.yaml").exists():
+            PROJECT_ROOT.mkdir(parents=True, exist_ok=True)
+            # In one step: another process may be about to read it.
+            written = shutil.copy(FILES / "dagster.yaml", PROJECT_ROOT / f".dagster.yaml.{os.getpid()}")
+            os.replace(written, PROJECT_ROOT / "dagster.yaml")
+    return Path(os.environ["DAGSTER_HOME"])
 
 
 class Settings(BaseSettings):

@@ -43,15 +43,15 @@ def demo(
     Imports sample memories and a git history, runs the whole pipeline for both; doing it again changes nothing.
     """
     from consolidation_pipeline.service.demo import find_obstacle
-    from consolidation_pipeline.settings import PROJECT_ROOT
+    from consolidation_pipeline.settings import FILES, PROJECT_ROOT
 
     engine, _ = open_store()
-    shown = [_play(engine, "sample", PROJECT_ROOT / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
+    shown = [_play(engine, "sample", FILES / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
     repository = repo or PROJECT_ROOT
     if (obstacle := find_obstacle(repository)) is None:
         shown.append(_play(engine, "history", repository, "git", as_json=as_json))
     else:
-        note(f"the project history is skipped: {obstacle}")
+        note(f"the project history is skipped: {obstacle}; --repo names another")
     if as_json:
         skipped = [] if obstacle is None else [{"project": "history", "reason": obstacle}]
         print_json({"projects": shown, "skipped": skipped})
@@ -128,7 +128,7 @@ def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     slug = shown[0]["project"]
     yield f"What waits for your word:    consolidation review list {slug}"
     yield f"What agents are told:        consolidation playbook {slug} --format md"
-    yield "The same in the Dagster UI:  make dev"
+    yield "The same in the Dagster UI:  consolidation dev"
     if all(learned.method == "heuristic" for played in shown for learned in played["learned"]):
         yield "No model was asked: every text is made of the memories' own sentences. To have a model word them,"
         yield "name it and give its key; a run costs at most budget_usd_per_run (1):"

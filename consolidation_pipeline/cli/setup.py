@@ -64,15 +64,16 @@ def dev(
 ) -> None:
     """Open the Dagster UI, with sensors and schedules running."""
     from consolidation_pipeline.launch import register_projects
-    from consolidation_pipeline.settings import PROJECT_ROOT
+    from consolidation_pipeline.settings import FILES, use_dagster_home
 
-    os.environ.setdefault("DAGSTER_HOME", str(PROJECT_ROOT))
+    home = use_dagster_home()
     os.environ["CONSOLIDATION_AUTOMATION"] = "running"
     read_settings()
     register_projects()
     print(f"Dagster UI: http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
-    os.chdir(PROJECT_ROOT)
-    command = [sys.executable, "-m", "dagster", "dev", "-w", "workspace.yaml", "--host", host, "--port", str(port)]
+    os.chdir(home)
+    workspace = str(FILES / "workspace.yaml")
+    command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "--host", host, "--port", str(port)]
     os.execv(sys.executable, command)
 
 

@@ -17,7 +17,7 @@ from consolidation_pipeline.service.findings import Finding, Status, listed
 from consolidation_pipeline.service.store_checks import check_store
 from consolidation_pipeline.service.triggering import list_overdue
 from consolidation_pipeline.service.webhooks import find_addresses, read_webhook
-from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.settings import FILES, PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine, check_schema, connect_engine, dagster_url, database_url
 from consolidation_pipeline.store.events import count_events
 from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server
@@ -176,11 +176,11 @@ def _check_dagster_storage(settings: Settings) -> Iterator[Finding]:
 
 def _check_dagster_files(settings: Settings) -> Iterator[Finding]:
     del settings
-    missing = [name for name in ("dagster.yaml", "workspace.yaml") if not (PROJECT_ROOT / name).is_file()]
+    missing = [name for name in ("dagster.yaml", "workspace.yaml") if not (FILES / name).is_file()]
     if missing:
-        yield Finding("Dagster files", "problem", f"{' and '.join(missing)} not found in {PROJECT_ROOT}")
+        yield Finding("Dagster files", "problem", f"{' and '.join(missing)} not found in {FILES}")
     else:
-        yield Finding("Dagster files", "ok", f"dagster.yaml and workspace.yaml in {PROJECT_ROOT}")
+        yield Finding("Dagster files", "ok", f"dagster.yaml and workspace.yaml in {FILES}")
     home = os.environ.get("DAGSTER_HOME")
     if home and Path(home).resolve() != PROJECT_ROOT:
         yield Finding("Dagster files", "warning", f"DAGSTER_HOME is {home}: the dagster.yaml there is in force")

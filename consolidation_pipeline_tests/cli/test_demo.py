@@ -52,7 +52,7 @@ def test_the_demo_shows_both_projects_and_changes_nothing_the_second_time(cli: C
     assert "kept apart" in again.out
     assert "consolidation review list sample" in again.out
     assert "llm_model=" in again.out
-    assert "make dev" in again.out
+    assert "consolidation dev" in again.out
 
 
 def test_a_folder_without_history_is_skipped(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

