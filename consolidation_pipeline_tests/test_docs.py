@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import re
 from pathlib import Path
 
@@ -86,3 +88,64 @@ def test_the_options_that_the_docs_set_exist() -> None:
     used = {*inline, *(name for found in configured for name in re.findall(r"(\w+)=", found))}
     assert used
     assert used <= set(OPTION_NAMES)
+
+
+def test_every_name_on_the_page_of_features_exists(definitions: dg.Definitions) -> None:
+    known = {*OPTION_NAMES, *_names_in_the_schema(), *_names_in_dagster(definitions), *_names_of_doors()}
+    names = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", read("docs/features.md"), flags=re.DOTALL)))
+    missing = sorted(name for name in names - known if not _is_there(name))
+    assert len(names) > 200
+    assert missing == []
+
+
+def _names_in_the_schema() -> set[str]:
+    tables = list(metadata.tables.values())
+    indexes = {str(index.name) for table in tables for index in table.indexes}
+    return {"playbook_changes", *indexes, *(t.name for t in tables), *(c.name for t in tables for c in t.columns)}
+
+
+def _names_in_dagster(definitions: dg.Definitions) -> set[str]:
+    checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
+    assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
+    named = [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
+    listed = re.findall(r"`(\w+)`", re.search(r"\| asset \|.*?\n\n", read("docs/assets.md"), flags=re.DOTALL).group())  # type: ignore[union-attr]
+    return checks | assets | {thing.name for thing in named} | set(listed)
+
+
+def _names_of_doors() -> set[str]:
+    """Routes, fields of bodies and MCP tools, by pages that are checked against the code, and commands."""
+    from typer.main import get_command
+
+    from consolidation_pipeline.cli.app import app
+
+    groups = {name: getattr(found, "commands", {}) for name, found in get_command(app).commands.items()}  # type: ignore[attr-defined]
+    commands = {f"consolidation {name}" for name in groups}
+    commands |= {f"consolidation {name} {sub}" for name, found in groups.items() for sub in found}
+    api = read("docs/api.md")
+    routes = re.findall(r"`([A-Z]+) /api/v1(/[^`]+)`", api)
+    return {
+        "/review",
+        "consolidation run --pending",
+        *commands,
+        *(f"{method} {path}" for method, path in routes),
+        *re.findall(r'"(\w+)":', api),
+        *re.findall(r"^\| `(\w+)` \|", read("docs/mcp.md"), flags=re.MULTILINE),
+    }
+
+
+def _is_there(name: str) -> bool:
+    """Whether a test, a file, a public name of ``core`` or a variable of the environment has this name."""
+    if name.startswith("test_"):
+        return name in _tests()
+    if name.startswith("core."):
+        module, _, attribute = name.rpartition(".")
+        return hasattr(importlib.import_module(f"consolidation_pipeline.{module}"), attribute)
+    if "/" in name:
+        return any((folder / name).is_file() for folder in (PROJECT_ROOT, PROJECT_ROOT / "consolidation_pipeline"))
+    return f"#{name}=" in read(".env.example")
+
+
+@functools.cache
+def _tests() -> frozenset[str]:
+    files = Path(__file__).parent.rglob("test_*.py")
+    return frozenset(name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE))
