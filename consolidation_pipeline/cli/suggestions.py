@@ -40,9 +40,9 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """Show the merges that wait for your word, the most similar first."""
-    from consolidation_pipeline.service.suggestions import list_suggestions
+    from consolidation_pipeline.service.suggestions import find_projects_without_model, list_suggestions
 
-    engine, _ = open_store()
+    engine, settings = open_store()
     found = list_suggestions(engine, project, status=status, type=type, min_similarity=min_similarity, limit=limit)
     if as_json:
         print_json({"total": found.total, "suggestions": found.suggestions})
@@ -54,6 +54,11 @@ def list_(
         out.print("\n".join(_summary(suggestion)), soft_wrap=True)
     if found.suggestions and status == "pending":
         note("consolidation suggestions show ID | approve ID... | reject ID...")
+    if not found.total and status == "pending" and (without := find_projects_without_model(engine, project, settings)):
+        note(
+            f"a model words suggestions, and none is named for {', '.join(without[:5])}{' ..' * (len(without) > 5)}: "
+            f"consolidation projects configure {without[0]} llm_model=openai/gpt-4o-mini"
+        )
 
 
 @app.command()

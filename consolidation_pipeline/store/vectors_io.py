@@ -56,7 +56,7 @@ def load_vectors(
     if wrong.size:
         raise EmbeddingError(
             f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has no vector of {dimension} dimensions: "
-            "run the reembed job, or select one embedding model"
+            "its model changed their length; name another embedding_model, which embeds everything anew"
         )
     return rows["id"].copy(), rows["vector"].astype(np.float32)
 
@@ -146,7 +146,7 @@ def _copy_out(
             buffer += block
     body = memoryview(buffer)[len(_HEADER) : -len(_TRAILER)]
     if len(body) % record.itemsize:
-        raise EmbeddingError(f"the stored rows are not all {what}: run the reembed job, or select one embedding model")
+        raise EmbeddingError(f"the stored rows are not all {what}: name another embedding_model, which embeds anew")
     return np.frombuffer(body, dtype=record)
 
 

@@ -52,6 +52,15 @@ def test_what_waits_is_listed_and_shown_with_its_originals(cli: Cli, waiting: li
     assert "no suggestion is rejected" in cli("suggestions", "list", "notes", "--status", "rejected").out
 
 
+def test_where_nothing_waits_it_says_that_a_model_is_needed(cli: Cli, consolidated: dict[str, Any]) -> None:
+    del consolidated
+    empty = cli("suggestions", "list")
+    assert "all projects: no suggestion is pending" in empty.out
+    assert "none is named for notes: consolidation projects configure notes llm_model=" in empty.err
+    assert cli("projects", "configure", "notes", "llm_model=openai/gpt-4o-mini").code == 0
+    assert "none is named" not in cli("suggestions", "list", "notes").err
+
+
 def test_a_decision_is_told_with_its_undo_and_a_second_one_is_a_conflict(cli: Cli, waiting: list[str]) -> None:
     done = cli("suggestions", "approve", waiting[0], "--content", "My words.", "--note", "fine", "--json").json
     (decided,) = done["decided"]

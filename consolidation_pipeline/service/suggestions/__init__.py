@@ -16,6 +16,7 @@ from consolidation_pipeline.service.suggestions.reading import (
     Original,
     Suggestion,
     SuggestionPage,
+    find_projects_without_model,
     get_suggestion,
     list_suggestions,
 )
@@ -31,6 +32,7 @@ __all__ = [
     "approve_suggestion",
     "decide_all",
     "decide_each",
+    "find_projects_without_model",
     "get_suggestion",
     "list_suggestions",
     "propose_merges",

@@ -13,10 +13,12 @@ from consolidation_pipeline.core.literals import Literal, conflicts
 from consolidation_pipeline.core.memories import MEMORY_TYPES, embedding_text
 from consolidation_pipeline.core.merging import missing_literals
 from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import suggestions as store
 from consolidation_pipeline.store.engine import Engine, Row
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
-from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.projects import get_project, list_projects
 from consolidation_pipeline.store.schema import SUGGESTION_STATUSES
 
 
@@ -118,6 +120,13 @@ def list_suggestions(
         )
         found = store.load_originals(connection, [id_ for row in rows for id_ in row.original_memory_ids])
     return SuggestionPage(total, [_told(row, found) for row in rows])
+
+
+def find_projects_without_model(engine: Engine, slug: str | None, settings: Settings) -> list[str]:
+    """Slugs of the projects, all or the one named, that get no suggestions: no model is named for them."""
+    with engine.connect() as connection:
+        chosen = list_projects(connection) if slug is None else [get_project(connection, slug)]
+    return [project.slug for project in chosen if effective_options(project, settings).llm_model is None]
 
 
 def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
