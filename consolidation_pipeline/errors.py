@@ -18,6 +18,7 @@
     │   ├── InvalidReplyError       what it said is not what was asked for, after one repair
     │   ├── AttemptsExhaustedError  a prompt was sent as often as one job may send it
     │   └── ModelUnavailableError   it failed so often in a row that it is not asked again
+    ├── TimeLimitError              a run takes longer than it may
     ├── TooManyPairsError           too many similar pairs to be stored
     ├── StoreError                  the database cannot be reached or is not ready
     │   └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
@@ -111,6 +112,10 @@ class AttemptsExhaustedError(LLMError):
 
 class ModelUnavailableError(LLMError):
     """A model failed so often in a row that it is not asked again."""
+
+
+class TimeLimitError(ConsolidationError):
+    """A run takes longer than ``timeout_seconds``: no further phase of it begins."""
 
 
 class TooManyPairsError(ConsolidationError):

@@ -127,7 +127,8 @@ class ConsolidationOptions(BaseModel):
         ge=60,
         le=3600,
         validation_alias=_also("timeout_seconds", "consolidation.timeout"),
-        description="Longest a run may take before it is stopped.",
+        description="Longest a run may take, seconds: no phase begins later, and the daemon ends the one under way. "
+        "The default is enough for 100,000 memories.",
     )
     rollback_days: int = Field(7, ge=1, le=365, description="Days for which a change can be rolled back.")
     audit_days: int = Field(

@@ -27,6 +27,7 @@ from consolidation_pipeline.errors import (
     InvalidScopeError,
     JobCancelledError,
     ProjectDisabledError,
+    TimeLimitError,
 )
 from consolidation_pipeline.logs import about
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
@@ -102,9 +103,10 @@ class ProjectRun:
 
     ``job``: name of the job that runs, of which ``planned`` are the phases. ``raw_counts``: memories in all and
     archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
-    something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``plan``: the
-    decisions it carries out, and no others; None = all that it finds. ``trigger_type``: a person (manual), a schedule
-    or a threshold asked for it. ``span``: the run's in a trace, of which those of the phases are part.
+    something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``began``: when, by the clock
+    of ``time.monotonic``, in seconds. ``plan``: the decisions it carries out, and no others; None = all that it finds.
+    ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of which
+    those of the phases are part.
     """
 
     engine: Engine
@@ -125,6 +127,7 @@ class ProjectRun:
     plan: Decisions | None = None
     trigger_type: str = "manual"
     span: Any = None
+    began: float = field(default_factory=time.monotonic)
 
     @property
     def as_of(self) -> datetime:
@@ -173,7 +176,8 @@ class ProjectRun:
         """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt.
 
         Raises:
-            JobCancelledError: somebody cancelled the job; what the phases before did stands.
+            JobCancelledError: somebody cancelled the job; what the phases before did stands. TimeLimitError: the run's
+            time is over, and no further phase of it begins.
         """
         told = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
         attributes = {"consolidation.phase": name, tracing.STORE: self.project.slug, tracing.JOB: str(self.job_id)}
@@ -214,6 +218,12 @@ class ProjectRun:
     def _go_on(self, name: str) -> None:
         with self.engine.connect() as connection:
             refuse_cancelled(connection, self.job_id, f"{name} was not begun")
+        limit = self.options.timeout_seconds
+        if time.monotonic() - self.began > limit:
+            raise TimeLimitError(
+                f"not begun: the run has taken longer than timeout_seconds = {limit}; "
+                "the next one goes on from here, or set a higher limit"
+            )
 
     def note_stop(self, purpose: str, error: Exception) -> str:
         """Note what ended before its time, because the budget is used up or the model stopped answering.

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.core.memories import memory_id
-from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError
+from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError, TimeLimitError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service import recovery, runs
 from consolidation_pipeline.service.recovery import finish_dead_jobs, settle_dead_jobs
@@ -84,6 +84,24 @@ def test_a_phase_that_fails_makes_the_job_failed_and_the_others_go_on(pipeline: 
     assert row.error_message == "clusters: no groups today"
     assert events(pipeline)[-1] == "consolidation.failed"
     assert pipeline.run().merging.created == len(LESSONS)
+
+
+def test_no_phase_begins_once_the_time_of_the_run_is_over_and_the_next_run_goes_on(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.configure(timeout_seconds=60)
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:4])
+        run.began -= 61
+        with pytest.raises(TimeLimitError, match="longer than timeout_seconds = 60"):
+            run_phases(run, PHASES[4:])
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.phases_completed, row.phases_failed) == ("failed", list(PHASES[:4]), ["merged_memories"])
+    assert row.error_message.startswith(
+        "merged_memories: not begun: the run has taken longer than timeout_seconds = 60"
+    )
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
+    done = pipeline.run()
+    assert (done.embedded.computed, done.merging.created) == (0, len(LESSONS))
 
 
 def test_an_error_that_ends_the_run_stands_on_the_job(pipeline: Pipeline) -> None:
