@@ -19,9 +19,11 @@ _LISTED_BAD = 1000
 
 
 def import_(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A file, - for standard input, or a repository.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file, - for standard input, a repository, or a folder of notes.")
+    ],
     project: Annotated[str, typer.Option("--project", "-p", help="Where to; made when it is missing.")],
-    format: Annotated[str | None, typer.Option(help="jsonl, csv or git; told by FILE's name if left out.")] = None,
+    format: Annotated[str | None, typer.Option(help="jsonl, csv, markdown or git; told by FILE if left out.")] = None,
     source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within it.")] = None,
     memory_type: Annotated[str, typer.Option("--type", help="Memory type of rows that name none.")] = "learning",
     as_json: JsonFlag = False,

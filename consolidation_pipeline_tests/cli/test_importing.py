@@ -75,12 +75,30 @@ def test_a_csv_file_is_known_by_its_name(cli: Cli, tmp_path: Path) -> None:
     assert (answer.json["format"], answer.json["added"]) == ("csv", 2)
 
 
+def test_notes_in_markdown_are_known_by_their_name_and_meet_again_in_their_folder(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / ".learnings" / "MEMORY.md"
+    path.parent.mkdir()
+    path.write_text("# Memory\n\n## Gotchas\n- The cache is shared.\n- Retry twice.\n\n## Decisions\nWe use uv.\n")
+    answer = cli("import", path, "--project", "p", "--json")
+    assert (answer.code, answer.json["format"], answer.json["source"]) == (0, "markdown", "MEMORY.md")
+    assert answer.json["added"] == 3
+    assert cli("metrics", "p", "--json").json["by_type"] == {"decision": 1, "warning": 2}
+    path.write_text(path.read_text().replace("Retry twice", "Retry once"))
+    again = cli("import", path.parent, "--project", "p", "--json")
+    assert (again.json["format"], again.json["added"], again.json["unchanged"]) == ("markdown", 1, 2)
+    (path.parent / "bad.md").write_bytes(b"- \xff\n")
+    bad = cli("import", path.parent, "--project", "p", "--json")
+    assert (bad.code, bad.json["bad_rows"][0]["line"]) == (1, 1)
+    assert bad.json["bad_rows"][0]["reason"].startswith("bad.md: not valid UTF-8")
+
+
 @pytest.mark.parametrize(
     ("file", "format", "said"),
     [
         ("missing.jsonl", "jsonl", "cannot read"),
         ("missing.jsonl", "xml", "unknown format 'xml'"),
         ("notes.txt", None, "cannot tell the format"),
+        (".", "markdown", "holds no notes"),
         (".", "git", "git cannot read the history"),
     ],
 )

@@ -9,14 +9,33 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.reading.commits import read_git
 from consolidation_pipeline.service.reading.jsonl import read_jsonl
 from consolidation_pipeline.service.reading.lines import STDIN
+from consolidation_pipeline.service.reading.markdown import ENDINGS, read_markdown
 from consolidation_pipeline.service.reading.rows import BadRow, Row
 from consolidation_pipeline.service.reading.tables import read_csv
 
-__all__ = ["READERS", "BadRow", "Row", "guess_format", "read", "read_csv", "read_git", "read_jsonl", "source_of"]
+__all__ = [
+    "READERS",
+    "BadRow",
+    "Row",
+    "guess_format",
+    "read",
+    "read_csv",
+    "read_git",
+    "read_jsonl",
+    "read_markdown",
+    "source_of",
+]
 
-READERS = {"jsonl": read_jsonl, "csv": read_csv, "git": read_git}
-_ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "csv"}
-_FORMATS = "jsonl (.jsonl, .ndjson, .json), csv (.csv, .tsv), git (a repository's folder)"
+READERS = {"jsonl": read_jsonl, "csv": read_csv, "markdown": read_markdown, "git": read_git}
+_ENDINGS = {
+    **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
+    **dict.fromkeys((".csv", ".tsv"), "csv"),
+    **dict.fromkeys(ENDINGS, "markdown"),
+}
+_FORMATS = (
+    "jsonl (.jsonl, .ndjson, .json), csv (.csv, .tsv), markdown (.md, .markdown, or a folder with such files), "
+    "git (a repository's folder)"
+)
 
 
 def read(path: str | Path, format: str) -> Iterator[Row | BadRow]:
@@ -30,27 +49,39 @@ def read(path: str | Path, format: str) -> Iterator[Row | BadRow]:
 
 
 def guess_format(path: str | Path) -> str:
-    """The format that a path's ending (before .gz) or a repository's folder tells; standard input is taken for jsonl.
+    """The format that a path's ending (before .gz) or what a folder holds tells; standard input is taken for jsonl.
 
     Raises UsageError, listing the formats, where nothing tells.
     """
     path = Path(path)
     if str(path) == STDIN:
         return "jsonl"
-    if path.is_dir() and _is_repository(path):
-        return "git"
+    if path.is_dir():
+        return _format_of_folder(path)
     name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     ending = name.suffix.lower()
-    if ending not in _ENDINGS or path.is_dir():
-        raise UsageError(f"cannot tell the format of {path}; name one of: {_FORMATS}")
+    if ending not in _ENDINGS:
+        raise _untold(path)
     return _ENDINGS[ending]
 
 
 def source_of(path: str | Path, format: str) -> str:
-    """The default ``source`` of memories: the file's name, ``stdin`` for standard input, ``git`` for a repository."""
+    """The default ``source`` of memories: the name, ``stdin`` for standard input, ``git`` for a repository."""
     if format == "git":
         return "git"
-    return "stdin" if str(path) == STDIN else Path(path).name
+    return "stdin" if str(path) == STDIN else Path(path).name or Path(path).resolve().name
+
+
+def _format_of_folder(folder: Path) -> str:
+    if _is_repository(folder):
+        return "git"
+    if any(path.suffix.lower() in ENDINGS for path in folder.iterdir()):
+        return "markdown"
+    raise _untold(folder)
+
+
+def _untold(path: Path) -> UsageError:
+    return UsageError(f"cannot tell the format of {path}; name one of: {_FORMATS}")
 
 
 def _is_repository(folder: Path) -> bool:
