@@ -105,8 +105,8 @@ class ProjectRun:
     archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
     something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``began``: when, by the clock
     of ``time.monotonic``, in seconds. ``plan``: the decisions it carries out, and no others; None = all that it finds.
-    ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of which
-    those of the phases are part.
+    ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of
+    which those of the phases are part.
     """
 
     engine: Engine
