@@ -5,7 +5,8 @@
 PROJECTS of 10 to 5,000 memories (log-normal, most have 10 to 200) are consolidated, by the phases without Dagster. Then
 `dagster dev` runs as it would for months, and for each night 5 memories come to CHANGED projects: the tick of
 `nightly_consolidation` is evaluated, its runs go to the instance's queue, and the clock stops when no job is pending or
-running. At the end comes a morning: the tick of `daily_decay`, which is due in every project.
+running. Nights come each minute here, by the projects' `schedule`. At the end comes a morning: the tick of
+`daily_decay`, which is due in every project.
 
 CPU seconds are those of Dagster and its runs, and of the database. Peak memory is the largest of one run's process.
 """
@@ -44,13 +45,12 @@ def size_of(number: int) -> int:
 
 
 def add(engine: Any, number: int, first: int, count: int) -> None:
-    """Memories ``first`` to ``first + count`` of a project, which is made where it is not there yet."""
+    """Memories ``first`` to ``first + count`` of a project."""
     from consolidation_pipeline.core.memories import NewMemory
-    from consolidation_pipeline.service.importing import ensure_project
     from consolidation_pipeline.store.memories import append_memories
     from consolidation_pipeline.store.projects import get_project
 
-    ensure_project(engine, slug := f"project-{number:04}")
+    slug = f"project-{number:04}"
     notes = islice(draw_notes(random.Random(number)), first, first + count)
     given = [
         NewMemory(source="benchmark", external_id=str(at), memory_type=lesson.kind, execution_summary=text)
@@ -62,14 +62,16 @@ def add(engine: Any, number: int, first: int, count: int) -> None:
 
 def consolidate(number: int) -> int:
     """Make a project and run all phases in it; its memories."""
+    from consolidation_pipeline.service.projects import create_project
     from consolidation_pipeline.service.runs import open_run
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
     from consolidation_pipeline_tests.service.running import run_phases
 
     engine = open_engine(Settings())
+    create_project(engine, slug := f"project-{number:04}", {"schedule": "* * * * *"}, settings=Settings())
     add(engine, number, 0, size := size_of(number))
-    with open_run(engine, f"project-{number:04}", settings=Settings()) as run:
+    with open_run(engine, slug, settings=Settings()) as run:
         run_phases(run)
     return size
 
@@ -131,11 +133,10 @@ class Meter:
 
 def live_jobs(engine: Any) -> int:
     """Jobs that are pending or running."""
-    from consolidation_pipeline.store.statistics import count_jobs_by_status
+    from consolidation_pipeline.store.jobs import list_live_jobs
 
     with engine.connect() as connection:
-        counts = count_jobs_by_status(connection)
-    return counts["pending"] + counts["running"]
+        return len(list_live_jobs(connection))
 
 
 def measure(name: str, schedule: Any, engine: Any, client: Any, meter: Meter) -> None:
@@ -193,6 +194,7 @@ def main() -> None:
             for project in range(number):
                 add(engine, project, sizes[project], NEW)
                 sizes[project] += NEW
+            time.sleep(61 - time.time() % 60)  # until the next night
             name = f"night, {number} changed, {count - number} not"
             measure(name, nightly_consolidation, engine, client, Meter(*roots))
         measure(f"morning, after {len(changed)} nights", daily_decay, engine, client, Meter(*roots))
