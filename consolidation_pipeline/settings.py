@@ -68,6 +68,9 @@ class Settings(BaseSettings):
         validation_alias=AliasChoices("DAGSTER_POSTGRES_URL"),
         description="Postgres of Dagster's own storage; unset = a database of the embedded server.",
     )
+    broker_url: SecretStr | None = Field(
+        None, description="Celery broker from which workers take runs; unset = the Postgres of Dagster's own storage."
+    )
 
     @field_validator("data_dir")
     @classmethod

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from uuid import UUID
 
 import dagster as dg
 
+from consolidation_pipeline.defs.pools import place_in_pool
 from consolidation_pipeline.service.runs import ALL_PHASES, JOB_PHASES, PHASES, ProjectRun, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, open_engine
@@ -25,8 +27,9 @@ def store(_: dg.InitResourceContext) -> Engine:
 class ProjectRuns:
     """The project runs of one Dagster run, each opened when its first asset asks and closed when the run ends."""
 
-    def __init__(self, engine: Engine, run: dg.DagsterRun) -> None:
+    def __init__(self, engine: Engine, run: dg.DagsterRun, instance: dg.DagsterInstance) -> None:
         self._engine = engine
+        self._place = partial(place_in_pool, instance, run)
         self._run = run
         self._open: dict[str, ProjectRun] = {}
         self._stack = ExitStack()
@@ -47,6 +50,7 @@ class ProjectRuns:
                     requested=self._requested(),
                 )
             )
+            self._open[slug].place = self._place
         return self._open[slug]
 
     def _requested(self) -> UUID | None:
@@ -66,9 +70,9 @@ class ProjectRuns:
 @dg.resource(required_resource_keys={"store"})
 def project_runs(context: dg.InitResourceContext) -> Iterator[ProjectRuns]:
     """Opens project runs on demand and ends them, whatever happens, when the Dagster run ends."""
-    if context.run is None:
+    if context.run is None or context.instance is None:
         raise dg.DagsterInvariantViolationError("project runs can be opened inside a Dagster run only")
-    runs = ProjectRuns(context.resources.store, context.run)
+    runs = ProjectRuns(context.resources.store, context.run, context.instance)
     try:
         yield runs
     finally:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -69,6 +69,11 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "forget": ("decay_scores", "archived_memories"),
     "summarize": ("embedding_matrix", "semantic_summaries", "procedural_profile"),
 }
+# Phases that word something by a language model, and those that embed, where the project has a model for it.
+_WORDING = {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"}
+_EMBEDDING = {"embedding_matrix", "threshold_calibration", "merged_memories", "playbook_entries"} | (
+    _WORDING - {"consolidation_suggestions"}
+)
 # In an order that agrees with every job's.
 ALL_PHASES = ("associations", *PHASES)
 
@@ -106,7 +111,8 @@ class ProjectRun:
     something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``began``: when, by the clock
     of ``time.monotonic``, in seconds. ``plan``: the decisions it carries out, and no others; None = all that it finds.
     ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of
-    which those of the phases are part.
+    which those of the phases are part. ``place``: what a phase that may
+    call a paid model waits for and holds, by its name.
     """
 
     engine: Engine
@@ -128,6 +134,7 @@ class ProjectRun:
     trigger_type: str = "manual"
     span: Any = None
     began: float = field(default_factory=time.monotonic)
+    place: Callable[[str], AbstractContextManager[None]] = nullcontext
 
     @property
     def as_of(self) -> datetime:
@@ -147,6 +154,13 @@ class ProjectRun:
     def pays(self) -> bool:
         """Whether the project has a model that may have to be paid for."""
         return self.options.llm_model is not None or not is_local(self.options.embedding_model)
+
+    def may_ask(self, phase: str) -> bool:
+        """Whether a phase may call a model that has to be paid for."""
+        words = phase in _WORDING or (phase == "merged_memories" and self.options.merge_style == "rewrite")
+        if words and self.options.llm_model is not None:
+            return True
+        return phase in _EMBEDDING and not is_local(self.options.embedding_model)
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -188,8 +202,9 @@ class ProjectRun:
     def _recorded(self, name: str) -> Iterator[Phase]:
         outcome, began, spent = Phase(), time.monotonic(), self._sum_spending()
         try:
-            self._go_on(name)
-            yield outcome
+            with self.place(name) if self.may_ask(name) else nullcontext():
+                self._go_on(name)
+                yield outcome
         except JobCancelledError:
             self.cancelled = True
             raise
