@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -17,7 +18,8 @@ from threading import Event, Thread
 from typing import Any
 
 import dagster as dg
-from celery import Task
+from celery import Celery, Task
+from celery.signals import worker_init
 from dagster_celery.launcher import CeleryRunLauncher, CheckRunHealthResult, WorkerStatus
 from dagster_celery.make_app import make_app
 from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
@@ -25,8 +27,10 @@ from dagster_celery.tasks import create_execute_job_task, unpack_value
 
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine, dagster_url
-from consolidation_pipeline.store.presence import delete_delivered, hold_run, is_run_held
+from consolidation_pipeline.store.presence import delete_delivered, hold, is_held
 
+# The launcher's class makes its task anew for each run.
+warnings.filterwarnings("ignore", message="Task name '(execute|resume)_job' is already registered")
 logger = logging.getLogger(__name__)
 
 QUEUE = "dagster"
@@ -55,6 +59,16 @@ def _storage() -> Engine:
     return connect_engine(dagster_url(Settings()))
 
 
+def _lock_of(run_id: str) -> str:
+    return f"run:{run_id}"
+
+
+def make_queue(celery: Celery) -> None:
+    """Make the queue where it is missing: kombu's own way of making it fails when two processes do so at once."""
+    with hold(_storage(), "queue"), celery.connection_for_write() as connection:
+        connection.default_channel.queue_declare(QUEUE)
+
+
 class WorkerRunLauncher(CeleryRunLauncher):
     """Puts runs into the queue; takes no configuration."""
 
@@ -68,6 +82,7 @@ class WorkerRunLauncher(CeleryRunLauncher):
         return cls(QUEUE, broker=broker_url(Settings()), config_source=dict(CELERY), inst_data=inst_data)
 
     def launch_run(self, context: Any) -> None:
+        make_queue(self.celery)
         super().launch_run(context)
         delete_delivered(_storage(), older_than=_KEPT)
 
@@ -81,7 +96,7 @@ class WorkerRunLauncher(CeleryRunLauncher):
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """Whether the worker of a started run lives. A run that was not launched here is its own process's affair."""
-        if DAGSTER_CELERY_TASK_ID_TAG not in run.tags or is_run_held(_storage(), run.run_id):
+        if DAGSTER_CELERY_TASK_ID_TAG not in run.tags or is_held(_storage(), _lock_of(run.run_id)):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the worker that executed it died")
 
@@ -119,7 +134,7 @@ def at_work(run_id: str) -> Iterator[None]:
 def _watch(run_id: str, held: Event, over: Event) -> None:
     while not over.is_set():
         try:
-            with hold_run(_storage(), run_id) as connection, dg.DagsterInstance.get() as instance:
+            with hold(_storage(), _lock_of(run_id)) as connection, dg.DagsterInstance.get() as instance:
                 held.set()
                 while not over.wait(_ASK_SECONDS):
                     connection.exec_driver_sql("SELECT 1")
@@ -134,3 +149,4 @@ def _watch(run_id: str, held: Event, over: Event) -> None:
 app = make_app({})
 app.add_defaults(lambda: {"broker_url": broker_url(Settings()), "task_default_queue": QUEUE, **CELERY})
 execute_job = create_execute_job_task(app, base=RunTask)
+worker_init.connect(lambda **_: make_queue(app), weak=False)

@@ -1,4 +1,4 @@
-"""Which Dagster runs a worker is at work on: a lock for each, which Postgres drops when the worker's process ends.
+"""Which Dagster runs workers are at work on: a lock for each, which Postgres drops when the worker's process ends.
 
 The locks and the queue of runs are in the database of Dagster's own storage.
 """
@@ -13,26 +13,26 @@ from sqlalchemy import text
 
 from consolidation_pipeline.store.engine import Connection, Engine
 
-_LOCK_OF_RUN = "hashtextextended('consolidation:run:' || :run_id, 0)"
+_LOCK = "hashtextextended('consolidation:' || :name, 0)"
 
 
 @contextmanager
-def hold_run(engine: Engine, run_id: str) -> Iterator[Connection]:
-    """Be at work on a run; waits while another process is. Yields the connection on which the lock stands."""
+def hold(engine: Engine, name: str) -> Iterator[Connection]:
+    """Hold the lock ``name``; waits while another process does. Yields the connection on which it stands."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
-        connection.execute(text(f"SELECT pg_advisory_lock({_LOCK_OF_RUN})"), {"run_id": run_id})
+        connection.execute(text(f"SELECT pg_advisory_lock({_LOCK})"), {"name": name})
         try:
             yield connection
         finally:
             if not connection.invalidated:
-                connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_OF_RUN})"), {"run_id": run_id})
+                connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"), {"name": name})
 
 
-def is_run_held(engine: Engine, run_id: str) -> bool:
-    """Whether a living process is at work on the run."""
-    free = text(f"SELECT pg_try_advisory_xact_lock_shared({_LOCK_OF_RUN})")
+def is_held(engine: Engine, name: str) -> bool:
+    """Whether a living process holds the lock ``name``."""
+    free = text(f"SELECT pg_try_advisory_xact_lock_shared({_LOCK})")
     with engine.connect() as connection:
-        return not connection.execute(free, {"run_id": run_id}).scalar_one()
+        return not connection.execute(free, {"name": name}).scalar_one()
 
 
 def delete_delivered(engine: Engine, *, older_than: timedelta) -> int:
