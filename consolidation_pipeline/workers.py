@@ -1,8 +1,8 @@
 """Runs on several machines: a queue of runs in Postgres, and Celery workers that each execute whole runs from it.
 
 ``deploy/distributed/dagster.yaml`` names the launcher, ``celery -A consolidation_pipeline.workers worker`` starts a
-worker. The queue has no way back to a worker, and a task of a killed one is "started" for ever. So a worker holds a lock
-of its run, by which the daemon sees that it lives, and asks now and then whether the run is still wanted.
+worker. The queue has no way back to a worker, and a task of a killed one is "started" for ever. So a worker holds a
+lock of its run, by which the daemon sees that it lives, and asks now and then whether the run is still wanted.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def make_queue(celery: Celery) -> None:
         connection.default_channel.queue_declare(QUEUE)
 
 
-class WorkerRunLauncher(CeleryRunLauncher):
+class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
     """Puts runs into the queue; takes no configuration."""
 
     @classmethod
@@ -105,7 +105,7 @@ class WorkerRunLauncher(CeleryRunLauncher):
         del run, include_container_logs
 
 
-class RunTask(Task):
+class RunTask(Task):  # type: ignore[misc]
     """A run as a task: its worker is seen to be at work on it, and hears when it is cancelled."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,6 +1,7 @@
 """The pool ``llm``: how many phases ask paid models at once, over all runs, workers and projects.
 
-An operator sets its limit in the Dagster UI, or by ``dagster instance concurrency set llm 2``; until then there is none.
+An operator sets its limit in the Dagster UI, or by ``dagster instance concurrency set llm 2``.; it has none
+until then.
 """
 
 import time

@@ -134,7 +134,7 @@ class ProjectRun:
     trigger_type: str = "manual"
     span: Any = None
     began: float = field(default_factory=time.monotonic)
-    place: Callable[[str], AbstractContextManager[None]] = nullcontext
+    place: Callable[[str], AbstractContextManager[object]] = nullcontext
 
     @property
     def as_of(self) -> datetime:

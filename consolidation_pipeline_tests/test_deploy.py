@@ -1,0 +1,153 @@
+"""What stands in deploy/ agrees with the code: names, ports, paths, variables, limits. No container is started."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+
+DEPLOY = PROJECT_ROOT / "deploy"
+CODE = "consolidation_pipeline.definitions"
+# What Dagster, the providers and the workspace read, beside the settings.
+OTHERS = {"DAGSTER_HOME", "CONSOLIDATION_AUTOMATION", "CONSOLIDATION_CODE_HOST", "CONSOLIDATION_CODE_PORT"} | {
+    "OPENAI_API_KEY",
+    "POSTGRES_PASSWORD",
+    "CONSOLIDATION_INSTANCE",
+    "CONSOLIDATION_VERSION",
+}
+
+
+def known_variables() -> set[str]:
+    prefix = str(Settings.model_config["env_prefix"])
+    return OTHERS | {"DAGSTER_POSTGRES_URL"} | {f"{prefix}{name}".upper() for name in Settings.model_fields}
+
+
+def load(path: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((PROJECT_ROOT / path).read_text())
+    return loaded
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = load("deploy/docker-compose.yml")["services"]
+    return found
+
+
+def test_the_instance_of_several_machines_differs_where_it_must() -> None:
+    one, several = load("dagster.yaml"), load("deploy/distributed/dagster.yaml")
+    assert several["storage"] == one["storage"]
+    assert several["concurrency"] == one["concurrency"]
+    assert several["run_retries"] == one["run_retries"]
+    waits = "free_slots_after_run_end_seconds"
+    assert several["run_monitoring"][waits] == one["run_monitoring"][waits] > 0
+    launcher = several["run_launcher"]
+    module = pytest.importorskip(launcher["module"])
+    assert vars(module)[launcher["class"]].__mro__[1].__name__ == "CeleryRunLauncher"
+    assert module.app.main == "dagster"
+
+
+def test_the_workspace_is_told_where_the_code_server_is(services: dict[str, dict[str, Any]]) -> None:
+    server = load("deploy/distributed/workspace.yaml")["load_from"][0]["grpc_server"]
+    environment = services["code"]["environment"]
+    assert environment[server["host"]["env"]] == "code"
+    assert environment[server["port"]["env"]] == services["code"]["command"][-1]
+    assert server["location_name"] == load("workspace.yaml")["load_from"][0]["python_module"]["location_name"]
+
+
+def test_compose_names_only_variables_that_something_reads(services: dict[str, dict[str, Any]]) -> None:
+    text = (DEPLOY / "docker-compose.yml").read_text()
+    ours = {name for service in services.values() for name in service["environment"]} - {"POSTGRES_USER", "POSTGRES_DB"}
+    assert ours | set(re.findall(r"\$\{(\w+)", text)) <= known_variables()
+
+
+def test_compose_runs_commands_that_exist(services: dict[str, dict[str, Any]]) -> None:
+    from typer.main import get_command
+
+    from consolidation_pipeline.cli.app import app
+
+    commands = {name: service["command"] for name, service in services.items() if "command" in service}
+    assert commands["init"][-1].startswith("consolidation init")
+    assert {"init", commands["api"][1]} <= set(get_command(app).commands)  # type: ignore[attr-defined]
+    assert commands["code"][4] == CODE
+    assert find_spec(CODE) is not None
+    assert find_spec(commands["worker"][2]) is not None
+    for name in ("webserver", "daemon"):
+        assert (PROJECT_ROOT / commands[name][-1]).is_file()
+
+
+def test_compose_asks_for_health_where_a_role_answers(services: dict[str, dict[str, Any]]) -> None:
+    from consolidation_pipeline.api.health import router
+
+    asked = {name: " ".join(map(str, service["healthcheck"]["test"])) for name, service in services.items()
+             if "healthcheck" in service}  # fmt: skip
+    port, path = re.findall(r"127\.0\.0\.1:(\d+)(/[\w/]+)", asked["api"])[0]
+    assert port == services["api"]["command"][-1] == str(Settings.model_fields["api_port"].default)
+    assert path in {route.path for route in router.routes}  # type: ignore[attr-defined]
+    assert asked["code"].split()[-1] == services["code"]["command"][-1]
+    for waiting in services.values():
+        for other, condition in waiting.get("depends_on", {}).items():
+            assert condition["condition"] != "service_healthy" or other in asked
+
+
+def test_compose_opens_ports_to_this_machine_only(services: dict[str, dict[str, Any]]) -> None:
+    published = {name: port for name, service in services.items() for port in service.get("ports", ())}
+    assert set(published) == {"webserver", "api"}
+    for name, port in published.items():
+        host, outside, inside = port.split(":")
+        assert (host, outside) == ("127.0.0.1", inside)
+        assert inside in services[name]["command"]
+
+
+def test_no_secret_stands_in_deploy() -> None:
+    for path in [path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc"]:
+        text = re.sub(r"^ *#.*$", "", path.read_text(), flags=re.MULTILINE)
+        for found in re.findall(r"(?i)(?:password|secret|api_key)\w*: +(\S+)", text):
+            assert found.startswith(("${", "dagster-postgresql", "false")), (path.name, found)
+
+
+def test_the_image_copies_what_is_there_and_is_let_through() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    allowed = [line[1:] for line in (PROJECT_ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
+    assert copied
+    for name in copied:
+        assert (PROJECT_ROOT / name).exists()
+        assert any(fnmatch.fnmatch(name, pattern) for pattern in allowed), name
+    project = tomllib.loads((PROJECT_ROOT / "pyproject.toml").read_text())["project"]
+    assert set(re.findall(r"--extra (\w+)", text)) <= set(project["optional-dependencies"])
+    assert all(re.search(r":\d+\.\d+\.\d+", image) for image in re.findall(r"^FROM (\S+[./:]\S+)", text, re.MULTILINE))
+    assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
+
+
+def test_helm_values_fit_the_chart_of_this_dagster_and_the_limits_of_one_machine() -> None:
+    from importlib.metadata import version
+
+    text, values = (DEPLOY / "helm" / "values.yaml").read_text(), load("deploy/helm/values.yaml")
+    assert f"version {version('dagster')}," in text
+    deployment = values["dagster-user-deployments"]["deployments"][0]
+    assert deployment["dagsterApiGrpcArgs"] == ["-m", CODE]
+    assert deployment["image"]["tag"] == version("consolidation-pipeline")
+    assert deployment["podSecurityContext"]["runAsUser"] == int(
+        re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[0]
+    )
+    limits = values["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"]["tagConcurrencyLimits"]
+    assert limits == load("dagster.yaml")["concurrency"]["runs"]["tag_concurrency_limits"]
+    assert set(re.findall(r"\b(?:CONSOLIDATION|DAGSTER)_\w+", text)) <= known_variables()
+
+
+@pytest.mark.minutes
+@pytest.mark.timeout(600)
+def test_two_workers_share_the_runs_and_a_killed_one_loses_nothing() -> None:
+    pytest.importorskip("dagster_celery")
+    done = subprocess.run([sys.executable, Path(DEPLOY, "two_workers.py"), "5", "500"], check=False)
+    assert done.returncode == 0

@@ -1,0 +1,144 @@
+"""Workers: who is at work on a run, how one is cancelled, who waits for a place in the pool."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from queue import Queue
+from typing import Any
+
+import dagster as dg
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.defs.pools import LLM_POOL, TAKEN, place_in_pool
+from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.runs import PHASES, ProjectRun
+from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.presence import delete_delivered, hold, is_held
+
+TASK = {"dagster-celery/task_id": "t1"}
+
+
+@pytest.fixture
+def instance(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
+    """An instance with its records in Postgres, as they are everywhere but in tests."""
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", database_url)
+    storage = {"module": "consolidation_pipeline.defs.storage", "class": "ConsolidationPostgresStorage"}
+    overrides = {"storage": {"custom": storage}, "telemetry": {"enabled": False}}
+    with dg.instance_for_test(temp_dir=str(tmp_path), overrides=overrides) as instance:
+        yield instance
+
+
+@pytest.fixture
+def launcher(instance: dg.DagsterInstance) -> Any:
+    workers = pytest.importorskip("consolidation_pipeline.workers", exc_type=ImportError)
+    launcher = workers.WorkerRunLauncher.from_config_value(None, {})
+    launcher.register_instance(instance)
+    return launcher
+
+
+def started(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
+    return instance.add_run(dg.DagsterRun(job_name="consolidate", status=dg.DagsterRunStatus.STARTED, tags=tags))
+
+
+def test_a_run_is_healthy_as_long_as_its_worker_lives(
+    instance: dg.DagsterInstance, launcher: Any, engine: Engine
+) -> None:
+    run = started(instance, **TASK)
+    with hold(engine, f"run:{run.run_id}"):
+        assert launcher.check_run_worker_health(run).status.name == "RUNNING"
+    health = launcher.check_run_worker_health(run)
+    assert (health.status.name, health.msg) == ("FAILED", "the worker that executed it died")
+    by_hand = started(instance)
+    assert launcher.check_run_worker_health(by_hand).status.name == "RUNNING"
+
+
+def test_the_queue_is_in_the_database_of_dagster_unless_a_broker_is_named(
+    launcher: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert launcher.broker.startswith("sqla+postgresql+psycopg2://")
+    monkeypatch.setenv("CONSOLIDATION_BROKER_URL", "redis://broker/0")
+    assert type(launcher).from_config_value(None, {}).broker == "redis://broker/0"
+
+
+def test_a_cancelled_run_is_marked_for_its_worker_to_see(instance: dg.DagsterInstance, launcher: Any) -> None:
+    run = started(instance, **TASK)
+    assert launcher.terminate(run.run_id)
+    assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.CANCELING  # type: ignore[union-attr]
+    instance.report_run_canceled(run)
+    assert not launcher.terminate(run.run_id)
+    assert not launcher.terminate("there is none")
+
+
+def test_a_lock_goes_with_the_connection_that_holds_it(engine: Engine) -> None:
+    with hold(engine, "run:a") as connection:
+        assert is_held(engine, "run:a")
+        assert not is_held(engine, "run:b")
+        connection.invalidate()
+        assert not is_held(engine, "run:a")
+
+
+def test_what_workers_took_leaves_the_queue_a_day_later(launcher: Any, engine: Engine) -> None:
+    from consolidation_pipeline.workers import make_queue
+
+    assert delete_delivered(engine, older_than=timedelta(days=1)) == 0
+    make_queue(launcher.celery)
+    make_queue(launcher.celery)
+    rows = "(1, true, NULL), (2, false, localtimestamp), (3, false, localtimestamp - interval '2 days')"
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "INSERT INTO kombu_message (id, visible, timestamp, payload, version, queue_id) "
+                f"SELECT n, v, t, '', 1, (SELECT id FROM kombu_queue) FROM (VALUES {rows}) AS r (n, v, t)"
+            )
+        )
+    assert delete_delivered(engine, older_than=timedelta(days=1)) == 1
+    with engine.connect() as connection:
+        assert set(connection.execute(text("SELECT id FROM kombu_message")).scalars()) == {1, 2}
+
+
+def test_a_phase_waits_for_a_place_only_where_there_is_a_limit(instance: dg.DagsterInstance) -> None:
+    first, second = started(instance), started(instance)
+    with place_in_pool(instance, first, "patterns"), place_in_pool(instance, second, "patterns"):
+        pass  # no limit: nobody waits
+    instance.event_log_storage.set_concurrency_slots(LLM_POOL, 1)
+    done: Queue[str] = Queue()
+
+    def wait() -> None:
+        with place_in_pool(instance, second, "patterns"):
+            done.put("second")
+
+    with place_in_pool(instance, first, "patterns"):
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        while not instance.event_log_storage.get_concurrency_info(LLM_POOL).pending_steps:
+            assert waiting.is_alive()
+        done.put("first")
+    waiting.join()
+    assert [done.get(), done.get()] == ["first", "second"]
+    assert sum(TAKEN in log.message for log in instance.all_logs(second.run_id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "asking"),
+    [
+        ({}, set()),
+        (
+            {"llm_model": "openai/gpt-4o-mini"},
+            {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"},
+        ),
+        (
+            {"embedding_model": "openai/text-embedding-3-large"},
+            {*PHASES} - {"similarity_graph", "clusters", "consolidation_suggestions", "decay_scores"}
+            - {"archived_memories", "consolidation_report"},
+        ),
+        ({"merge_style": "rewrite"}, set()),
+    ],
+)  # fmt: skip
+def test_only_phases_that_may_have_to_pay_ask_for_a_place(options: dict[str, Any], asking: set[str]) -> None:
+    run: Any = object.__new__(ProjectRun)
+    run.options = parse_options(options)
+    assert {phase for phase in PHASES if run.may_ask(phase)} == asking
