@@ -59,7 +59,7 @@ def test_the_commands_in_the_readme_exist() -> None:
     from consolidation_pipeline.cli.app import app
 
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
-    pages = read("README.md") + read("docs/operations.md") + read("docs/mcp.md")
+    pages = read("README.md") + read("docs/operations.md") + read("docs/mcp.md") + read("docs/deploy.md")
     used = set(re.findall(r"(?:^|`|\$ )consolidation ([a-z]+)", pages, flags=re.MULTILINE))
     assert used
     assert used <= known
