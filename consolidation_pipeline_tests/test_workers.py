@@ -16,7 +16,8 @@ from sqlalchemy import text
 from consolidation_pipeline.defs.pools import LLM_POOL, TAKEN, place_in_pool
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.service.runs import PHASES, ProjectRun
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import Engine, connect_engine, dagster_url
 from consolidation_pipeline.store.presence import delete_delivered, hold, is_held
 
 TASK = {"dagster-celery/task_id": "t1"}
@@ -30,14 +31,19 @@ def instance(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     overrides = {"storage": {"custom": storage}, "telemetry": {"enabled": False}}
     with dg.instance_for_test(temp_dir=str(tmp_path), overrides=overrides) as instance:
         yield instance
+    connect_engine(dagster_url(Settings())).dispose()
 
 
 @pytest.fixture
-def launcher(instance: dg.DagsterInstance) -> Any:
+def launcher(instance: dg.DagsterInstance) -> Iterator[Any]:
     workers = pytest.importorskip("consolidation_pipeline.workers", exc_type=ImportError)
     launcher = workers.WorkerRunLauncher.from_config_value(None, {})
     launcher.register_instance(instance)
-    return launcher
+    yield launcher
+    from kombu.transport.sqlalchemy import Channel
+
+    while Channel._engines:
+        Channel._engines.popitem()[1][0].dispose()
 
 
 def started(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
@@ -71,6 +77,20 @@ def test_a_cancelled_run_is_marked_for_its_worker_to_see(instance: dg.DagsterIns
     instance.report_run_canceled(run)
     assert not launcher.terminate(run.run_id)
     assert not launcher.terminate("there is none")
+
+
+def test_a_worker_hears_that_its_run_was_cancelled(
+    instance: dg.DagsterInstance, launcher: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from consolidation_pipeline import workers
+
+    monkeypatch.setattr(workers, "_ASK_SECONDS", 0.05)
+    run = started(instance, **TASK)
+    with pytest.raises(KeyboardInterrupt), workers.at_work(run.run_id):
+        assert is_held(engine, f"run:{run.run_id}")
+        launcher.terminate(run.run_id)
+        threading.Event().wait(60)
+    assert not is_held(engine, f"run:{run.run_id}")
 
 
 def test_a_lock_goes_with_the_connection_that_holds_it(engine: Engine) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import combinations
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import dagster as dg
@@ -44,6 +45,7 @@ BIN = Path(sys.executable).parent
 DEADLINE = time.monotonic() + (float(sys.argv[2]) if len(sys.argv) > 2 else 170)
 PLACES = 1  # in the pool `llm`
 MEMORIES = 40
+KILLED = Event()
 BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
 BEGAN = time.monotonic()
 
@@ -138,8 +140,9 @@ def is_open(host: str, port: int) -> bool:
 
 
 def answer(request: Request) -> dict[str, Any]:
-    """A slow and sound model: it says of everything what its first memory says."""
-    time.sleep(0.5)
+    """A sound model: it says of everything what its first memory says; nothing until the worker is killed."""
+    KILLED.wait(timeout=90)
+    time.sleep(0.3)
     told, asked = request.body["messages"], request.body["response_format"]["json_schema"]["name"]
     shown = {int(number): text for _, number, text in BLOCK.findall(told[1]["content"])}
     if asked == "SummaryReply":
@@ -255,6 +258,7 @@ def prove(folder: Path, count: int) -> None:
         ask(engine, projects)
         slug, lost, victim = wait_for("a run that asks the model", lambda: holder(records, projects))
         kill(workers[victim], signal.SIGKILL)
+        KILLED.set()
         tell(f"killed worker {victim} in its run of {slug}, after {', '.join(lost.phases_completed)}")
         wait_for("the job to be marked", lambda: records.newest_jobs(projects)[slug].status == "failed")
         tell(f"{slug}: its job is marked failed; asked for again")
