@@ -44,7 +44,7 @@ INSTANCE = ROOT / "deploy" / "distributed"
 BIN = Path(sys.executable).parent
 DEADLINE = time.monotonic() + (float(sys.argv[2]) if len(sys.argv) > 2 else 170)
 PLACES = 1  # in the pool `llm`
-MEMORIES = 40
+MEMORIES = 60  # more than a summary waits for
 KILLED = Event()
 BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
 BEGAN = time.monotonic()
@@ -295,6 +295,7 @@ def check(records: Records, projects: list[Project], slug: str, victim: str) -> 
 
 def main() -> None:
     """Everything in a folder that is removed when all went well."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     folder = Path(tempfile.mkdtemp(prefix="two_workers_"))
     with openai_server(chatting(answer)) as model:
         set_environment(folder, model.api_base)
