@@ -9,6 +9,7 @@ happened and ends with 1 where a claim does not hold, or when SECONDS (170) are 
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -290,18 +291,19 @@ def check(records: Records, projects: list[Project], slug: str, victim: str) -> 
     claim("every rule of the store holds", broken(records.engine, projects) == [])
     claim("never two runs of one project at once", overlapping(records) == [])
     places = records.places()
-    claim(f"{len(places)} phases asked the model, never more than {PLACES} at once", most_at_once(places) == PLACES)
+    claim(f"{len(places)} phases took a place in the pool, never more than {PLACES} at once", most_at_once(places) == PLACES)
 
 
 def main() -> None:
-    """Everything in a folder that is removed when all went well."""
+    """Everything in a folder that is removed, after the server in it has stopped, when all went well."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    folder = Path(tempfile.mkdtemp(prefix="two_workers_"))
+    folder, done = Path(tempfile.mkdtemp(prefix="two_workers_")), Event()
+    # Registered before the server's own end, so called after it.
+    atexit.register(lambda: shutil.rmtree(folder) if done.is_set() else None)
     with openai_server(chatting(answer)) as model:
         set_environment(folder, model.api_base)
         prove(folder, int(sys.argv[1]) if len(sys.argv) > 1 else 5)
-    shutil.rmtree(folder, ignore_errors=True)
-    tell("done")
+    done.set()
 
 
 if __name__ == "__main__":
