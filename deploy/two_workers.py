@@ -291,7 +291,10 @@ def check(records: Records, projects: list[Project], slug: str, victim: str) -> 
     claim("every rule of the store holds", broken(records.engine, projects) == [])
     claim("never two runs of one project at once", overlapping(records) == [])
     places = records.places()
-    claim(f"{len(places)} phases took a place in the pool, never more than {PLACES} at once", most_at_once(places) == PLACES)
+    claim(
+        f"{len(places)} phases took a place in the pool, never more than {PLACES} at once",
+        most_at_once(places) == PLACES,
+    )
 
 
 def main() -> None:
