@@ -11,7 +11,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -240,6 +240,9 @@ class World:
             "archive_rows": {"marks": [Mark(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_cached": {"prompt_hashes": ["hash"]},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
+            "hold": {"name": "a lock"},
+            "is_held": {"name": "a lock"},
+            "delete_delivered": {"older_than": timedelta(days=1)},
             "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
             "append_job": {"project_id": plant_project(connection, "other").id},
             "append_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
