@@ -86,10 +86,15 @@ def test_a_worker_hears_that_its_run_was_cancelled(
 
     monkeypatch.setattr(workers, "_ASK_SECONDS", 0.05)
     run = started(instance, **TASK)
-    with pytest.raises(KeyboardInterrupt), workers.at_work(run.run_id):
-        assert is_held(engine, f"run:{run.run_id}")
-        launcher.terminate(run.run_id)
-        threading.Event().wait(60)
+
+    def work() -> None:
+        with workers.at_work(run.run_id):
+            assert is_held(engine, f"run:{run.run_id}")
+            launcher.terminate(run.run_id)
+            threading.Event().wait(60)
+
+    with pytest.raises(KeyboardInterrupt):
+        work()
     assert not is_held(engine, f"run:{run.run_id}")
 
 
