@@ -19,14 +19,17 @@ _ROUNDING = 1e-6
 
 _SPAN = 8
 _ROUNDS = 24
+# As many rows as directions are taken from: what more of them would move, no picture shows.
+_MOST_ROWS = 4_000
 
 
 def plane(x: NDArray[np.floating]) -> NDArray[np.float32]:
     """Coordinates (n, 2), float32, of L2-normalised rows ``x`` (n, d) along their two principal directions.
 
     The rows' mean is the origin. Subspace iteration over eight directions from a fixed start: deterministic, without
-    a (d, d) matrix, and exact enough for a picture. Of each direction the entry of largest magnitude is positive, so
-    the picture does not flip. A direction that does not exist (n < 2, d < 2) gives zeros.
+    a (d, d) matrix, and exact enough for a picture; of more than ``_MOST_ROWS`` rows, evenly spaced ones give the
+    directions. Of each direction the entry of largest magnitude is positive, so the picture does not flip. A direction
+    that does not exist (n < 2, d < 2) gives zeros.
     ValueError: ``x`` is not a finite matrix.
     """
     rows = np.asarray(x, dtype=np.float32)
@@ -34,8 +37,9 @@ def plane(x: NDArray[np.floating]) -> NDArray[np.float32]:
         raise ValueError(f"x has shape {rows.shape}; it must be a matrix (n, d) of finite numbers")
     points = np.zeros((len(rows), 2), dtype=np.float32)
     if rows.size:
+        sample = rows[_spaced(len(rows), _MOST_ROWS)]
         mean = rows.mean(axis=0, dtype=np.float64)
-        found = _project(rows, mean, _leading_directions(rows, mean))[:, :2]
+        found = _project(rows, mean, _leading_directions(sample, sample.mean(axis=0, dtype=np.float64)))[:, :2]
         found[:, np.ptp(found, axis=0) <= _ROUNDING] = 0.0
         points[:, : found.shape[1]] = found
     return points
@@ -52,10 +56,9 @@ def map_svg(
     ValueError: shapes that do not fit each other, or points that are not finite.
     """
     spots, groups = _checked(points, labels)
-    drawn = min(len(spots), MOST_POINTS)
-    shown = np.arange(drawn) * len(spots) // max(1, drawn)
+    shown = _spaced(len(spots), MOST_POINTS)
     placed = _placed(spots[shown], width, height - _CAPTION_HEIGHT)
-    caption = _caption(drawn, groups, total or len(spots))
+    caption = _caption(len(shown), groups, total or len(spots))
     return "\n".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}"'
@@ -67,6 +70,12 @@ def map_svg(
             "</svg>",
         )
     )
+
+
+def _spaced(n: int, most: int) -> NDArray[np.int64]:
+    """At most ``most`` of n positions, evenly spaced."""
+    taken = min(n, most)
+    return np.arange(taken) * n // max(1, taken)
 
 
 def _leading_directions(rows: NDArray[np.float32], mean: NDArray[np.float64]) -> NDArray[np.float64]:

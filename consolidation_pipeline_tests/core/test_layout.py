@@ -31,6 +31,15 @@ def test_the_plane_is_that_of_the_leading_principal_directions():
     assert np.allclose(points, expected * signs, atol=1e-3)
 
 
+def test_a_large_plane_has_the_directions_of_a_sample():
+    x = rows(9000, 16)
+    _, _, directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
+    found, exact = plane(x), (x - x.mean(axis=0)) @ directions[:2].T
+    for axis in range(2):
+        assert abs(np.corrcoef(found[:, axis], exact[:, axis])[0, 1]) > 0.99
+    assert np.allclose(found.mean(axis=0), 0.0, atol=1e-4)
+
+
 def test_the_plane_is_deterministic_and_follows_its_rows():
     x = rows(300, 24)
     order = np.random.default_rng(1).permutation(len(x))
