@@ -318,12 +318,16 @@ def replace_clusters(
     *,
     changed: Collection[str] | None = None,
 ) -> None:
-    """Put the groups of this run in place of the last ones; rows that are the same stay as they are.
+    """Put the groups of this run in place of the last ones.
 
     ``changed``: the cluster keys that ``members`` have, and those that go; the groups of others stay. None: none stay.
     """
     connection.execute(
-        text(f"CREATE TEMP TABLE formed (LIKE {SCHEMA}.memory_clusters INCLUDING DEFAULTS) ON COMMIT DROP")
+        text(
+            f"DELETE FROM {SCHEMA}.memory_clusters WHERE project_id = :project "
+            "AND (CAST(:changed AS text[]) IS NULL OR cluster_key = ANY(:changed))"
+        ),
+        {"project": project_id, "changed": None if changed is None else list(changed)},
     )
     names = (
         "project_id, tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, "
@@ -334,29 +338,7 @@ def replace_clusters(
          json.dumps(m.details), job_id)
         for m in members
     )  # fmt: skip
-    copy_rows(connection, f"formed ({names})", rows)
-    same = (
-        "f.tier = c.tier AND f.cluster_key = c.cluster_key AND f.member_id = c.member_id "
-        "AND f.member_kind = c.member_kind AND f.is_representative = c.is_representative AND f.details = c.details "
-        "AND f.similarity_to_representative IS NOT DISTINCT FROM c.similarity_to_representative"
-    )
-    connection.execute(text("ANALYZE formed"))
-    connection.execute(
-        text(
-            f"DELETE FROM {SCHEMA}.memory_clusters c WHERE project_id = :project "
-            "AND (CAST(:changed AS text[]) IS NULL OR cluster_key = ANY(:changed)) "
-            f"AND NOT EXISTS (SELECT 1 FROM formed f WHERE {same})"
-        ),
-        {"project": project_id, "changed": None if changed is None else list(changed)},
-    )
-    connection.execute(
-        text(
-            f"INSERT INTO {SCHEMA}.memory_clusters ({names}) SELECT {names} FROM formed f WHERE NOT EXISTS "
-            f"(SELECT 1 FROM {SCHEMA}.memory_clusters c WHERE c.project_id = :project AND {same})"
-        ),
-        {"project": project_id},
-    )
-    connection.execute(text("DROP TABLE formed"))
+    copy_rows(connection, f"{SCHEMA}.memory_clusters ({names})", rows)
 
 
 def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
