@@ -105,8 +105,10 @@ def find_outgrown(present: Collection[str], held: Sequence[Held]) -> list[tuple[
                 having[leaf].append(row.id)
     outgrown = []
     for row in active:
+        if row.cluster_key in present or row.is_kept:
+            continue
         shared = [having.get(leaf, []) for leaf in row.leaves]
-        if row.cluster_key not in present and not row.is_kept and shared and all(shared):
+        if shared and all(shared):
             counts = Counter(id_ for ids in shared for id_ in ids)
             outgrown.append((row, min(counts, key=lambda id_: (-counts[id_], id_))))
     return outgrown

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, RowMapping, text
 
 from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.ledger import Author, Change, update_rows
@@ -136,9 +136,14 @@ _PARENTS = f"ARRAY(SELECT parent_id FROM {SCHEMA}.memory_lineage l WHERE l.child
 
 def load_held(connection: Connection, project_id: UUID, kind: str) -> list[Held]:
     """Every pattern or principle of a project, retired ones too, by id."""
-    query = _HELD.format(members=_PARENTS if kind == "principle" else "source_memory_ids")
+    query = _HELD.format(members=_PARENTS if kind == "principle" else "NULL")
     rows = connection.execute(text(query), {"project": project_id, "kind": kind}).mappings()
-    return [Held(**{**row, "members": frozenset(row["members"]), "leaves": frozenset(row["leaves"])}) for row in rows]
+    return [_held(row, frozenset(row["leaves"])) for row in rows]
+
+
+def _held(row: RowMapping, leaves: frozenset[UUID]) -> Held:
+    members = leaves if row["members"] is None else frozenset(row["members"])
+    return Held(**{**row, "members": members, "leaves": leaves})
 
 
 def supersede_rows(

@@ -63,19 +63,11 @@ def find_denormalized(connection: Connection, project_id: UUID) -> list[str]:
 
 
 def find_bad_pairs(connection: Connection, project_id: UUID) -> list[str]:
-    """Neighbours whose similarity is no cosine, or that name a memory that does not exist."""
-    # Millions of pairs name few memories: each is looked up once, and only a lost one sends us back to the pairs.
+    """Neighbours whose similarity is no cosine, or that name a raw memory that does not exist."""
     query = """
-        WITH lost AS MATERIALIZED (
-            SELECT id FROM (
-                SELECT DISTINCT a FROM {s}.memory_neighbors WHERE project_id = :project UNION
-                SELECT DISTINCT b FROM {s}.memory_neighbors WHERE project_id = :project) AS ends(id)
-            WHERE NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = ends.id)
-                AND NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = ends.id))
-        SELECT a, b, similarity FROM {s}.memory_neighbors
-            WHERE project_id = :project AND NOT similarity BETWEEN -1 AND 1 UNION
-        SELECT a, b, similarity FROM {s}.memory_neighbors JOIN lost ON a = lost.id WHERE project_id = :project UNION
-        SELECT a, b, similarity FROM {s}.memory_neighbors JOIN lost ON b = lost.id WHERE project_id = :project
+        SELECT a, b, similarity FROM {s}.memory_neighbors n
+        LEFT JOIN {s}.task_memories one ON one.id = n.a LEFT JOIN {s}.task_memories other ON other.id = n.b
+        WHERE n.project_id = :project AND (one.id IS NULL OR other.id IS NULL OR NOT similarity BETWEEN -1 AND 1)
     """
     return _ids(connection, project_id, query)
 
