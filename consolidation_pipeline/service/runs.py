@@ -6,13 +6,14 @@ to a process that died; whoever comes next marks it failed and goes on from what
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -431,9 +432,15 @@ def _refuse_done(connection: Connection, job_id: UUID) -> None:
 
 def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:
     """The project's options; models set in the environment are the default for all projects."""
-    named = {"llm_model": settings.llm_model, "embedding_model": settings.embedding_model}
+    return _read_options(json.dumps(project.config), settings.llm_model, settings.embedding_model)
+
+
+@lru_cache(maxsize=1_000)
+def _read_options(config: str, llm_model: str | None, embedding_model: str | None) -> ConsolidationOptions:
+    """Options of a project's config (JSON): every search asks, and few projects differ."""
+    named = {"llm_model": llm_model, "embedding_model": embedding_model}
     base = parse_options({key: value for key, value in named.items() if value})
-    return parse_options(project.config, base=base)
+    return parse_options(json.loads(config), base=base)
 
 
 def _settle_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:

@@ -104,10 +104,15 @@ def open_engine(settings: Settings) -> Engine:
 def connect_engine(url: str) -> Engine:
     """Engine for ``url``, one per process: sessions run in UTC; connections that died at rest are replaced.
 
-
     Raises:
         StoreError: ``url`` cannot be read.
     """
+    import psycopg
+    from pgvector.psycopg.vector import Vector, VectorBinaryDumper
+
+    # A vector that is bound goes as its bytes and takes its type from the cast around it: as text, one of 256 numbers
+    # costs more to write and to read than the comparison with a hundred memories.
+    psycopg.adapters.register_dumper(Vector, VectorBinaryDumper)
     arguments = {"options": "-c timezone=UTC", "connect_timeout": 10}
     try:
         engine = create_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=arguments)

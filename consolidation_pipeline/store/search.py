@@ -15,13 +15,14 @@ from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
+from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
 from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, task_memories
 from consolidation_pipeline.store.search_indexes import Index
-from consolidation_pipeline.store.vectors_io import Vectors, vector_text
+from consolidation_pipeline.store.vectors_io import Vectors
 
 TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
 # Bytes of a text: Postgres knows them without reading it, and they measure its length as well as words do.
@@ -157,7 +158,7 @@ def find_nearest(
     leave few or the index gave up, every row is compared instead: a filter never starves the result.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "limit": limit}
-    bound |= filters.parameters | {"vector": vector_text(vector)}
+    bound |= filters.parameters | {"vector": Vector(vector)}
     used = {table: index for table, index in indexed.items() if table in filters.tables}
     if used:
         _prepare_scan(connection, limit)

@@ -10,9 +10,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pgvector import Vector
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.vectors_io import (
     Ids,
     Vectors,
@@ -82,11 +84,13 @@ finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(vector=arrays(np.float32, 5, elements=finite).filter(np.any))
-def test_every_float32_survives_binary_and_text(tables: Connection, vector: Vectors) -> None:
+def test_every_float32_survives_copying_text_and_binding(tables: Connection, vector: Vectors) -> None:
     tables.execute(text("TRUNCATE v"))
     copy_vectors(tables, "v (id, embedding)", to_ids(TRAILING_ZEROS[:1]), vector[None, :])
     written = tables.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": vector_text(vector)})
     assert written.scalar_one() is True
+    bound = fetch(tables, "SELECT CAST(%(v)s AS vector) = embedding FROM v", {"v": Vector(vector)})
+    assert bound == [(True,)]
     assert _load(tables, 5)[1].tobytes() == vector.tobytes()
 
 
