@@ -24,7 +24,7 @@ from consolidation_pipeline.store.driver import connect_briefly
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.hits import Found, count_reuse, load_hits, load_sources
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.search import Filters, Near, find_matching, find_nearest, load_lexemes, open_snapshot
+from consolidation_pipeline.store.search import Filters, Near, find_matching, find_nearest, load_words, open_snapshot
 from consolidation_pipeline.store.search_indexes import find_indexes
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -225,8 +225,8 @@ def _search_legs(
             limit=CANDIDATES,
             indexed=find_indexes(connection, project_id, model, len(embedded)),
         )
-    lexemes = load_lexemes(connection, project_id, text)
-    matching = find_matching(connection, project_id, filters, lexemes=lexemes, pool=_POOL)
+    words = load_words(connection, project_id, text)
+    matching = find_matching(connection, project_id, filters, words=words, pool=_POOL)
     scores = bm25(matching.lengths, matching.counts).tolist()
     ordered = sorted(zip(matching.ids, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
     kinds = {near.id: near.kind for near in similar} | dict(zip(matching.ids, matching.kinds, strict=True))

@@ -79,6 +79,10 @@ class Filters:
         return " AND ".join(["project_id = %(project)s", *states, *(sql for sql, value in given.items() if value)])
 
 
+# Rows of a project, of all kinds, below which looking through them takes no longer than to plan how to avoid that.
+SMALL = 500
+
+
 # Ids are text here, of which a leg lists hundreds and a search shows a few: they sort as UUIDs do, and faster.
 class Near(NamedTuple):
     """A memory found by meaning, with its cosine."""
@@ -86,6 +90,13 @@ class Near(NamedTuple):
     id: str
     similarity: float
     kind: str
+
+
+class Words(NamedTuple):
+    """A question's words in each language of a project's memories, and whether the project has fewer than ``SMALL``."""
+
+    lexemes: Mapping[str, Sequence[str]]
+    is_small: bool
 
 
 class Matching(NamedTuple):
@@ -179,21 +190,28 @@ def _prepare_scan(connection: Connection, limit: int) -> None:
 # --- by words ------------------------------------------------------------------------------------------------------
 
 
-def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
+def load_words(connection: Connection, project_id: UUID, query: str) -> Words:
     """The words of ``query`` as each language of the project's memories has them, without its stop words.
 
     A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
     """
-    bound = {"project": project_id, "query": query}
+    bound = {"project": project_id, "query": query, "small": SMALL}
     rows = fetch(connection, _LEXEMES.format(_ENDS), bound)
     if len(rows) > 1:  # there may be more between the first language and the last
         rows = fetch(connection, _LEXEMES.format(_STEPS), bound)
-    return {language: lexemes for language, lexemes in rows if lexemes}
+    lexemes = {language: lexemes for language, lexemes, _ in rows if lexemes}
+    return Words(lexemes, all(is_small for _, _, is_small in rows))
 
 
-_LEXEMES = """
-    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
-    FROM (SELECT DISTINCT language FROM ({}) found) languages ORDER BY 1
+# In the order of an index: another project's rows are not passed on the way to enough of its own.
+_ROWS = " UNION ALL ".join(
+    f"(SELECT 1 FROM {table} WHERE project_id = %(project)s ORDER BY language LIMIT %(small)s)"
+    for table in TABLES.values()
+)
+_LEXEMES = f"""
+    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)),
+        (SELECT count(*) FROM ({_ROWS}) counted) < %(small)s
+    FROM (SELECT DISTINCT language FROM ({{}}) found) languages ORDER BY 1
 """
 _ENDS = " UNION ALL ".join(
     f"(SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language {way} LIMIT 1)"
@@ -211,17 +229,20 @@ _STEPS = " UNION ALL ".join(
 )
 
 
-def matching_query(filters: Filters, languages: int) -> str:
+def matching_query(filters: Filters, languages: int, *, is_small: bool = False) -> str:
     """SQL of the memories that share a word with a question: id, kind, length in bytes, and a rank for each word asked.
 
     At most ``pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``language0`` and
-    ``words0`` (a tsquery) are bound; ``each`` is a tsquery for each word, besides what ``Filters.where`` binds.
+    ``words0`` (a tsquery) are bound; ``each`` is a tsquery for each word, besides what ``Filters.where`` binds. In a
+    small project (``is_small``) all rows are looked through: the index on words, which is that of all projects, is not
+    read, so that one plan is good for any words.
     """
+    has_words = "(content_tsv @@ CAST(%(words{})s AS tsquery))" + (" IS TRUE" if is_small else "")
     found = [
         f"(SELECT id, {_KIND[table]} AS kind, {_SIZE[table]} AS size, content_tsv, "
         f"ts_rank(content_tsv, CAST(%(words{at})s AS tsquery), 1) AS rank FROM {TABLES[table]} "
         f"WHERE {filters.where(table)} AND language = CAST(%(language{at})s AS regconfig) "
-        f"AND content_tsv @@ CAST(%(words{at})s AS tsquery) ORDER BY rank DESC, id LIMIT %(pool)s)"
+        f"AND {has_words.format(at)} ORDER BY rank DESC, id LIMIT %(pool)s)"
         for table in filters.tables
         for at in range(languages)
     ]
@@ -233,21 +254,19 @@ def matching_query(filters: Filters, languages: int) -> str:
     )
 
 
-def find_matching(
-    connection: Connection, project_id: UUID, filters: Filters, *, lexemes: Mapping[str, Sequence[str]], pool: int
-) -> Matching:
-    """The ``pool`` memories that share most words with a question.
-
-    ``lexemes``: the question's words by language, of which one is enough: a row is held against those of its own.
-    """
+def find_matching(connection: Connection, project_id: UUID, filters: Filters, *, words: Words, pool: int) -> Matching:
+    """The ``pool`` memories that share most words with a question: one is enough, of a row's own language."""
+    lexemes, is_small = words
     if not lexemes:
         return Matching([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
-    asked = sorted({word for words in lexemes.values() for word in words})
+    asked = sorted({word for listed in lexemes.values() for word in listed})
     bound: dict[str, Any] = {"project": project_id, "pool": pool} | filters.parameters
     bound["each"] = [_any_of([word]) for word in asked]
-    for at, (language, words) in enumerate(lexemes.items()):
-        bound |= {f"language{at}": language, f"words{at}": _any_of(words)}
-    rows = fetch(connection, matching_query(filters, len(lexemes)), bound, prepare=False)
+    for at, (language, listed) in enumerate(lexemes.items()):
+        bound |= {f"language{at}": language, f"words{at}": _any_of(listed)}
+    query = matching_query(filters, len(lexemes), is_small=is_small)
+    # In a large project the best plan depends on how rare the words are.
+    rows = fetch(connection, query, bound, prepare=None if is_small else False)
     ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(asked))
     lengths = np.array([row[2] for row in rows], np.int64)
     return Matching([row[0] for row in rows], [row[1] for row in rows], lengths, np.searchsorted(_BETWEEN, ranks))

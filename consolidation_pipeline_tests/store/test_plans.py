@@ -64,7 +64,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ("unsummarized", lambda c, p: summaries.count_waiting(c, p, NOW), "task_memories_language_idx"),
     ("neighbours", lambda c, p: graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
     ("groups", lambda c, p: graph.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
-    ("languages", lambda c, p: search.load_lexemes(c, p, "a"), "task_memories_language_idx"),
+    ("languages", lambda c, p: search.load_words(c, p, "a"), "task_memories_language_idx"),
     ("relations", lambda c, p: relations.count_relations(c, p), "memory_relations_project_id_idx"),
     ("playbook", lambda c, p: playbook.count_entries(c, p), "playbook_entries_project_id_idx"),
     ("live job", lambda c, p: jobs.find_live_job(c, p), "consolidation_jobs_live_key"),

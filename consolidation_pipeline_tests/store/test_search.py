@@ -20,7 +20,7 @@ from consolidation_pipeline.store.search import (
     Filters,
     find_matching,
     find_nearest,
-    load_lexemes,
+    load_words,
     matching_query,
     nearest_query,
 )
@@ -86,21 +86,24 @@ def test_the_semantic_leg_reads_the_index_of_its_model(engine: Engine, planted: 
         assert "task_memories_active_idx" in exact
 
 
-def test_the_keyword_leg_reads_the_full_text_index(engine: Engine, planted: Project) -> None:
+def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(engine: Engine, planted: Project) -> None:
     words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
     with engine.begin() as connection:
         plan = explain(connection, matching_query(RAW, 1), bound(planted, **words))
         assert "task_memories_content_tsv_idx" in plan
+        small = explain(connection, matching_query(RAW, 1, is_small=True), bound(planted, **words))
+        assert "task_memories_content_tsv_idx" not in small
+        assert "task_memories_active_idx" in small
 
 
 def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_lexemes(connection, planted.id, "The houses, die Häuser") == {
+        assert load_words(connection, planted.id, "The houses, die Häuser").lexemes == {
             "english": ["die", "hous", "häuser"],
             "german": ["haus", "hous", "the"],
         }
-        assert load_lexemes(connection, plant_project(connection, "empty").id, "houses") == {}
+        assert load_words(connection, plant_project(connection, "empty").id, "houses").lexemes == {}
 
 
 def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Project) -> None:
@@ -164,14 +167,18 @@ def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, plan
 
 @pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
 def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, planted: Project, times: int) -> None:
-    words = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
+    told = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
     with engine.begin() as connection:
         connection.execute(
             text(f"UPDATE {SCHEMA}.task_memories SET execution_summary = :words WHERE external_id = '1'"),
-            {"words": words},
+            {"words": told},
         )
-        lexemes = load_lexemes(connection, planted.id, "gizmo widgets sprocket")
-        found = find_matching(connection, planted.id, RAW, lexemes=lexemes, pool=9)
+        words = load_words(connection, planted.id, "gizmo widgets sprocket")
+        found, same = (
+            find_matching(connection, planted.id, RAW, words=asked, pool=9)
+            for asked in (words, words._replace(is_small=not words.is_small))
+        )
         connection.rollback()
+    assert (found.ids, found.counts.tolist()) == (same.ids, same.counts.tolist())
     assert found.kinds == ["raw"]
-    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(words)], [[times, 0, 1]])
+    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(told)], [[times, 0, 1]])
