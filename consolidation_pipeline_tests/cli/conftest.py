@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import dagster as dg
 import psycopg
 import pytest
 from psycopg import sql
@@ -55,12 +56,18 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setattr(app, "ENV_FILE", tmp_path / ".env")
+    _keep_events_in_memory(monkeypatch)
 
     def run(*arguments: object) -> Answer:
         code = app.run([str(argument) for argument in arguments])
         return Answer(code, *capfd.readouterr())
 
     return run
+
+
+def _keep_events_in_memory(patch: pytest.MonkeyPatch) -> None:
+    """Runs leave nothing in the Dagster home: writing their events to files takes longer than the runs do."""
+    patch.setattr(dg.DagsterInstance, "get", dg.DagsterInstance.ephemeral)
 
 
 @pytest.fixture
@@ -116,6 +123,7 @@ def consolidated_once(server: str, tmp_path_factory: pytest.TempPathFactory) -> 
         patch.setenv("CONSOLIDATION_DATA_DIR", str(folder))
         patch.setenv("DAGSTER_HOME", str(folder))
         patch.setattr(app, "ENV_FILE", folder / ".env")
+        _keep_events_in_memory(patch)
         answer = _run_once(folder / "rows.jsonl")
     connect_engine(with_driver(url, "psycopg")).dispose()
     yield Consolidated(database, answer)

@@ -19,7 +19,7 @@ from consolidation_pipeline_tests.service.running import Pipeline
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield instance
 
 

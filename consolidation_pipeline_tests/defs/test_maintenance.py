@@ -25,7 +25,7 @@ from consolidation_pipeline_tests.service.test_rollback import age_changes
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as instance:
+    with dg.DagsterInstance.ephemeral() as instance:
         yield instance
 
 

@@ -36,7 +36,8 @@ SAMPLE = str(PROJECT_ROOT / "examples" / "memories.jsonl")
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    with dg.instance_for_test() as instance:
+    """Its events are kept in memory: writing them to files takes longer than the run."""
+    with dg.DagsterInstance.ephemeral() as instance:
         yield instance
 
 
