@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test life workers dev check clean
+.PHONY: help demo test life chaos workers dev check clean
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -28,6 +28,9 @@ test: $(VENV)/.installed ## run all tests
 
 life: $(VENV)/.installed ## take 1,000 random sequences of steps through a project's life
 	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_life.py
+
+chaos: $(VENV)/.installed ## write, search, run and undo for five minutes while everything around it fails
+	@CONSOLIDATION_CHAOS_SECONDS=$${CONSOLIDATION_CHAOS_SECONDS:-300} $(BIN)/python -m pytest -s consolidation_pipeline_tests/chaos
 
 workers: $(VENV)/.installed ## show that two workers share runs and a killed one loses nothing
 	@$(BIN)/python deploy/two_workers.py

@@ -192,7 +192,8 @@ class ProjectRun:
 
         Raises:
             JobCancelledError: somebody cancelled the job; what the phases before did stands. TimeLimitError: the run's
-            time is over, and no further phase of it begins.
+            time is over, and no further phase of it begins. ConflictError: another run has taken over, for this one
+            lost its lock with its connection.
         """
         told = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
         attributes = {"consolidation.phase": name, tracing.STORE: self.project.slug, tracing.JOB: str(self.job_id)}
@@ -234,6 +235,10 @@ class ProjectRun:
     def _go_on(self, name: str) -> None:
         with self.engine.connect() as connection:
             refuse_cancelled(connection, self.job_id, f"{name} was not begun")
+            job = jobs.get_job(connection, self.job_id)
+        if job is not None and job.status != "running":
+            # The connection that held the lock was lost, and who came next took this run for dead.
+            raise ConflictError(f"job {self.job_id} is {job.status}: another run took over, {name} was not begun")
         limit = self.options.timeout_seconds
         if time.monotonic() - self.began > limit:
             raise TimeLimitError(

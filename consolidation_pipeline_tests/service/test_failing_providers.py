@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +14,9 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.llm import retrying
 from consolidation_pipeline.service import asking
+from consolidation_pipeline.service.runs import PHASES, open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.engine import connect_engine
 from consolidation_pipeline_tests.openai_server import (
     Behaviour,
     OpenAIServer,
@@ -28,13 +32,18 @@ from consolidation_pipeline_tests.openai_server import (
     refusing,
     saying,
 )
-from consolidation_pipeline_tests.service.chaos import ASKING, ASKING_BATCH, Nursery, open_nursery
+from consolidation_pipeline_tests.service.dying import _die_at
 from consolidation_pipeline_tests.service.lessons import note
-from consolidation_pipeline_tests.service.running import Pipeline, run_phases
+from consolidation_pipeline_tests.service.nursery import Nursery, open_nursery
+from consolidation_pipeline_tests.service.running import SLUG, Pipeline, run_phases
 from consolidation_pipeline_tests.service.test_asking import finding
 from consolidation_pipeline_tests.service.test_patterns import MIGRATIONS, WEBHOOKS, topic
 from consolidation_pipeline_tests.service.test_rewriting import MODEL, PAIRS, shorter
 
+# Everything that asks a model.
+ASKING = PHASES[: PHASES.index("principles") + 1]
+# Small enough that three groups are asked about in several batches.
+ASKING_BATCH = 2
 OPTIONS: dict[str, Any] = {
     "llm_model": MODEL,
     "merge_style": "rewrite",
@@ -84,16 +93,31 @@ def provider() -> Iterator[OpenAIServer]:
         for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
             patch.setenv(name, running.api_base)
         patch.setenv("OPENAI_API_KEY", "sk-test")
-        patch.setattr(retrying, "_wait", lambda *_: 0.0)
-        patch.setattr(asking, "BATCH", ASKING_BATCH)
+        _hurry(patch.setattr)
         yield running
 
 
 @pytest.fixture(scope="module")
 def nursery(provider: OpenAIServer) -> Iterator[Nursery]:
     del provider
-    with open_nursery() as running:
+    with open_nursery(__name__) as running:
         yield running
+
+
+def _hurry(set_: Callable[[Any, str, Any], None] = setattr) -> None:
+    set_(retrying, "_wait", lambda *_: 0.0)
+    set_(asking, "BATCH", ASKING_BATCH)
+
+
+def run_until(url: str, commit: int, when: str) -> None:
+    """Run until just before or after the ``commit``-th commit since merging began, or to the end if that is earlier."""
+    _hurry()
+    engine = connect_engine(url)
+    with open_run(engine, SLUG, settings=Settings(), planned=ASKING) as run:
+        before = ASKING.index("merged_memories")
+        run_phases(run, ASKING[:before])
+        _die_at(engine, commit, when)
+        run_phases(run, ASKING[before:])
 
 
 def begin(pipeline: Pipeline, **options: Any) -> None:
@@ -152,7 +176,8 @@ def test_the_budget_holds_and_the_end_is_that_of_an_undisturbed_project(
     begin(shared, budget_tokens_per_run=tokens)
     provider.requests.clear()
     provider.then(*(KINDS[kind] for kind in trouble))
-    nursery.run(shared, *kill)
+    url = shared.engine.url.render_as_string(hide_password=False)
+    assert nursery.wait(nursery.spawn(run_until, url, *kill)) in (0, -signal.SIGKILL)
     provider.then(*(KINDS[kind] for kind in later))
     run(shared)
     check_spending(shared, len(provider.requests), tokens)

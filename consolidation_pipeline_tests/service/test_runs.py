@@ -13,7 +13,13 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.core.memories import memory_id
-from consolidation_pipeline.errors import NotFoundError, ProjectBusyError, ProjectDisabledError, TimeLimitError
+from consolidation_pipeline.errors import (
+    ConflictError,
+    NotFoundError,
+    ProjectBusyError,
+    ProjectDisabledError,
+    TimeLimitError,
+)
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service import recovery, runs
 from consolidation_pipeline.service.recovery import finish_dead_jobs, settle_dead_jobs
@@ -368,3 +374,14 @@ def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipe
     assert (row.status, row.phases_failed) == ("failed", ["merged_memories"])
     assert pipeline.run().merging.created == len(LESSONS)
     assert broken_rules(pipeline) == []
+
+
+def test_a_run_that_lost_its_lock_begins_no_phase_after_another_took_over(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as first:
+        pipeline.rows("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        second = pipeline.run().job_id
+        with pytest.raises(ConflictError, match="took over, clusters was not begun"), first.phase("clusters"):
+            pass
+    ended = dict(map(tuple, pipeline.rows("SELECT id, status FROM {s}.consolidation_jobs")))
+    assert ended == {first.job_id: "failed", second: "completed"}
