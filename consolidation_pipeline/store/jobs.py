@@ -63,9 +63,10 @@ def _acquire(connection: Connection, project_id: UUID, wait_seconds: float) -> b
 
 def _release(connection: Connection, project_id: UUID) -> None:
     try:
-        connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_OF_PROJECT})"), {"project": project_id})
+        if not connection.invalidated:  # else it was cut, and the lock is gone with it
+            connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_OF_PROJECT})"), {"project": project_id})
     except OperationalError:
-        connection.invalidate()  # the server is gone, and the lock with it
+        connection.invalidate()
     finally:
         connection.close()
 

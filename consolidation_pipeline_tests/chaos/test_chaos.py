@@ -44,6 +44,7 @@ def database(tmp_path: Path) -> Iterator[tuple[Server, str]]:
     url = with_driver(server.url.replace("/postgres?", "/chaos?"), "psycopg")
     engine = connect_engine(url)
     upgrade(engine)
+    (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     yield server, url
     engine.dispose()
 
