@@ -34,7 +34,8 @@ def come_to_rest(pipeline: Pipeline) -> None:
             if find_unchanged(pipeline.engine, pipeline.project(slug), pipeline.settings) is not None:
                 break
         else:
-            raise AssertionError(f"{slug} does not come to rest in {MOST_RUNS} runs")
+            metrics = pipeline.rows("SELECT metrics FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")
+            raise AssertionError(f"{slug} does not come to rest in {MOST_RUNS} runs: {metrics}")
     while deliver(pipeline.engine, pipeline.settings, once=True).waiting:
         pipeline.write("UPDATE {s}.consolidation_events SET created_at = created_at - interval '6 hours'")
 

@@ -20,8 +20,9 @@ from consolidation_pipeline_tests.chaos.actors import Scene, perform
 from consolidation_pipeline_tests.openai_server import Reply, Request, chatting
 from consolidation_pipeline_tests.receiver import Message, status
 from consolidation_pipeline_tests.service.nursery import Nursery
-from consolidation_pipeline_tests.service.test_asking import blocks
 from consolidation_pipeline_tests.service.test_failing_providers import KINDS, well
+from consolidation_pipeline_tests.service.test_proposing import both
+from consolidation_pipeline_tests.service.test_summaries import telling
 
 # Those who are killed: what others did stays to be told by them.
 MORTAL = ("launcher", "worker", "post")
@@ -186,7 +187,6 @@ class Outside:
 def _sound(request: Request) -> Reply | None:
     system = request.body["messages"][0]["content"]
     if "could stand in their place" in system:
-        return chatting(lambda r: {"content": " ".join(blocks(r).values()), "lessons_learned": "", "keywords": ["a"]})(
-            request
-        )
-    return well(request)
+        return chatting(both)(request)
+    is_told = "software agents noted" in system or "they noted after" in system
+    return chatting(telling)(request) if is_told else well(request)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -223,6 +224,8 @@ def test_dev_registers_projects_and_becomes_the_dagster_ui(
         seen["automation"] = os.environ["CONSOLIDATION_AUTOMATION"]
         raise ReplacedError
 
+    instance = dg.DagsterInstance.ephemeral()
+    monkeypatch.setattr(dg.DagsterInstance, "get", lambda: nullcontext(instance))
     monkeypatch.setattr(os, "execv", replace)
     monkeypatch.setenv("CONSOLIDATION_AUTOMATION", "")
     monkeypatch.chdir(Path.cwd())
@@ -234,5 +237,4 @@ def test_dev_registers_projects_and_becomes_the_dagster_ui(
         *f"-m dagster dev -w {PROJECT_ROOT / 'workspace.yaml'} --host 127.0.0.1 --port 4000".split()
     ]
     assert (seen["folder"], seen["automation"]) == (Path(os.environ["DAGSTER_HOME"]), "running")
-    with dg.DagsterInstance.get() as instance:
-        assert set(instance.get_dynamic_partitions("projects")) == {"notes", "later"}
+    assert set(instance.get_dynamic_partitions("projects")) == {"notes", "later"}

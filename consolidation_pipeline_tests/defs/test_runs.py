@@ -42,6 +42,13 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 
 @pytest.fixture
+def stored_instance() -> Iterator[dg.DagsterInstance]:
+    """One in files, which alone schedules can be evaluated with."""
+    with dg.instance_for_test() as instance:
+        yield instance
+
+
+@pytest.fixture
 def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Callable[[str, int], None]:
     """Imports the first n rows of the sample into a project."""
     del settings
@@ -277,25 +284,25 @@ def test_a_job_with_a_run_is_not_launched_again_and_a_cancelled_one_does_not_run
 
 
 def test_the_night_takes_projects_with_anything_new(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+    engine: Engine, sample: Callable[[str, int], None], stored_instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    context = dg.build_schedule_context(instance=instance, resources={"store": engine})
+    context = dg.build_schedule_context(instance=stored_instance, resources={"store": engine})
     assert "nothing new" in nightly_consolidation(context).skip_message  # it came after the night
     with engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.task_memories SET created_at = created_at - interval '1 day'"))
     (job,) = jobs_of(nightly_consolidation(context))
-    assert instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
-    materialize(instance, "alpha", **{JOB_TAG: job})
+    assert stored_instance.get_dynamic_partitions(PROJECTS) == ["alpha"]
+    materialize(stored_instance, "alpha", **{JOB_TAG: job})
     assert isinstance(nightly_consolidation(context), dg.SkipReason)
 
 
 def test_daily_decay_scores_and_nothing_else(
-    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+    engine: Engine, sample: Callable[[str, int], None], stored_instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
-    (job,) = jobs_of(daily_decay(dg.build_schedule_context(instance=instance, resources={"store": engine})))
-    result = materialize(instance, "alpha", job="decay", **{JOB_TAG: job})
+    (job,) = jobs_of(daily_decay(dg.build_schedule_context(instance=stored_instance, resources={"store": engine})))
+    result = materialize(stored_instance, "alpha", job="decay", **{JOB_TAG: job})
     assert job_rows(engine) == [("completed", "scheduled", ["decay_scores"], result.run_id)]
 
 

@@ -12,7 +12,8 @@ from uuid import UUID, uuid4
 
 import psycopg
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.store.engine import Engine
@@ -249,6 +250,20 @@ def test_the_lock_holds_within_a_process_and_for_one_project(engine: Engine, pro
             assert [_busy(engine, p) for p in [project, *others]] == [p is held for p in [project, *others]]
             with pytest.raises(ProjectBusyError), project_lock(engine, held.id, held.slug, wait_seconds=0):
                 pytest.fail("two hold the project")
+    assert not _busy(engine, project)
+
+
+def test_who_is_cut_off_while_asking_for_the_lock_is_told_so(engine: Engine, project: Project) -> None:
+    def cut(connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+        if "pg_try_advisory_lock" in statement:
+            with engine.connect() as other:
+                pid = connection.connection.driver_connection.info.backend_pid  # type: ignore[union-attr]
+                other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+
+    event.listen(engine, "before_cursor_execute", cut)
+    with pytest.raises(OperationalError), project_lock(engine, project.id, "garden", wait_seconds=0):
+        pass
+    event.remove(engine, "before_cursor_execute", cut)
     assert not _busy(engine, project)
 
 
