@@ -31,6 +31,7 @@ from consolidation_pipeline.store.knowledge import (
     load_sources,
     write_merged,
 )
+from consolidation_pipeline.store.references import load_speakers
 from consolidation_pipeline.store.vectors_io import Vectors
 
 # Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
@@ -41,6 +42,10 @@ _ATTEMPTS = 3
 CONFIDENCE = 0.95
 # In ``details``: the text is to be rewritten, but the model or the budget gave out; the next run asks again.
 _PENDING = "rewrite_pending"
+
+
+# Memory type and hash of the normalised text: only one active merged memory has both.
+Words = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,12 @@ class PlannedMerge:
         return [source.id for source in self.sources if source.consolidated_into_id is None]
 
     @property
+    def words(self) -> Words:
+        """What it says, and as what."""
+        first = next(s for s in self.sources if s.id == self.representative)
+        return first.memory_type, normalized_hash(self.merged.content)
+
+    @property
     def duplicates(self) -> Duplicates:
         """What a model is shown of it."""
         return Duplicates(tuple(dict.fromkeys(self.texts)), tuple(source.language for source in self.sources))
@@ -127,15 +138,16 @@ def merge_clusters(run: ProjectRun) -> Merging:
     rewriter = Rewriter(run) if rewrites(run) else None
     plans: list[PlannedMerge] = []
     skipped = 0
-    for planned in prefetch(_planned_batches(run, rewriter)):
-        batch = _write(run, planned, rewriter)
+    said: dict[Words, UUID] = {}
+    for planned in prefetch(_planned_batches(run, rewriter, said)):
+        batch = _write(run, planned, rewriter, said)
         plans += batch.plans
         skipped += batch.skipped
     done = _count(plans, skipped)
     return done if rewriter is None else replace(done, failed=rewriter.failed, stopped=rewriter.stopped)
 
 
-def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None) -> _Batch:
+def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict[Words, UUID]) -> _Batch:
     """Write a batch; it is planned anew where somebody changed one of its memories meanwhile, say by feedback."""
     left = _ATTEMPTS
     while True:
@@ -147,7 +159,7 @@ def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None) -> _Batch:
         except ConflictError:
             if not left:
                 raise
-        batch = _plan_batch(run, batch.groups, rewriter)
+        batch = _plan_batch(run, batch.groups, rewriter, said)
 
 
 def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:
@@ -161,8 +173,8 @@ def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:
     )
 
 
-def _planned_batches(run: ProjectRun, rewriter: Rewriter | None) -> Iterator[_Batch]:
-    """Groups share no memory, so that a batch can be planned before the one ahead of it is written.
+def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[Words, UUID]) -> Iterator[_Batch]:
+    """Groups share no memory and no words, so that a batch can be planned before the one ahead of it is written.
 
     Replies are paid for, so no more are asked for at once than phases ask for that write nothing else.
     """
@@ -173,15 +185,17 @@ def _planned_batches(run: ProjectRun, rewriter: Rewriter | None) -> Iterator[_Ba
     groups = list(open_groups.items())
     size = BATCH if rewriter is None else min(BATCH, asking.BATCH)
     for start in range(0, len(groups), size):
-        yield _plan_batch(run, dict(groups[start : start + size]), rewriter)
+        yield _plan_batch(run, dict(groups[start : start + size]), rewriter, said)
 
 
-def _plan_batch(run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None) -> _Batch:
-    plans, skipped = plan_merges(run, groups)
+def _plan_batch(
+    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None, said: dict[Words, UUID]
+) -> _Batch:
+    plans, skipped = plan_merges(run, groups, said)
     if run.plan is not None:
         plans = [plan for plan in plans if str(plan.id) in run.plan.merges]
     if rewriter is not None:
-        plans = _rewrite(plans, rewriter)
+        plans = _without_twins(run, _rewrite(plans, rewriter), said)
     return _Batch(groups, plans, _rows(run, plans), skipped)
 
 
@@ -203,10 +217,13 @@ def _reworded(plan: PlannedMerge, rewrite: Rewrite | None) -> PlannedMerge:
     return replace(plan, method="llm", merged=Merged(rewrite.content, ()), verbatim=same)
 
 
-def plan_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[list[PlannedMerge], int]:
+def plan_merges(
+    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], said: dict[Words, UUID]
+) -> tuple[list[PlannedMerge], int]:
     """Plans for the groups that are not merged yet, and how many groups changed since they were formed.
 
-    ``groups``: cluster key -> members, the representative first, then by id.
+    ``groups``: cluster key -> members, the representative first, then by id. ``said``: by whom which words are said
+    that were planned before in the same run; the plans' own are added.
     """
     ids = [id_ for members in groups.values() for id_ in members]
     with run.engine.connect() as connection:
@@ -221,7 +238,23 @@ def plan_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> tuple[
             skipped += 1
         elif None in stand_in or len(stand_in) > 1 or _awaits_rewriting(run, [held[id_] for id_ in stand_in if id_]):
             plans.append(_plan(run, key, chosen, largest_first(held[id_] for id_ in stand_in if id_ is not None)))
-    return plans, skipped
+    return _without_twins(run, plans, said), skipped
+
+
+def _without_twins(run: ProjectRun, plans: Sequence[PlannedMerge], said: dict[Words, UUID]) -> list[PlannedMerge]:
+    """The plans but for those that would make a second merged memory of the same words: then their sources stay.
+
+    Word for word the same, yet in two groups, are memories that a person keeps apart, or that were merged apart.
+    """
+    words = [plan.words for plan in plans]
+    with run.engine.connect() as connection:
+        standing = load_speakers(connection, run.project.id, {hash_ for _, hash_ in words})
+    return [
+        plan
+        for plan, spoken in zip(plans, words, strict=True)
+        if standing.get(spoken, plan.id) in {plan.id, *(row.id for row in plan.held)}
+        and said.setdefault(spoken, plan.id) == plan.id
+    ]
 
 
 def _awaits_rewriting(run: ProjectRun, held: Sequence[Row[Any]]) -> bool:
@@ -295,7 +328,7 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
     those, their sources do not know.
     """
     sources, held = plan.sources, plan.held
-    first = next(s for s in sources if s.id == plan.representative)
+    memory_type, hash_of_words = plan.words
     merged_before = {row.id for row in held}
     new = [s for s in sources if s.consolidated_into_id not in merged_before]
     accessed = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in held)]
@@ -303,7 +336,7 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
         "kind": "merged",
         "abstraction_level": LEVELS["merged"],
         "content": plan.merged.content,
-        "memory_type": first.memory_type,
+        "memory_type": memory_type,
         "confidence_score": CONFIDENCE,
         "details": _details(plan),
         "tags": list(dict.fromkeys(tag for s in sources for tag in s.tags)),
@@ -317,7 +350,7 @@ def columns_of(plan: PlannedMerge) -> dict[str, Any]:
         "cluster_key": plan.cluster_key,
         "language": most_frequent(s.language for s in sources),
         "content_hash": content_hash(plan.merged.content),
-        "normalized_hash": normalized_hash(plan.merged.content),
+        "normalized_hash": hash_of_words,
         "files": sorted({path for s in sources for path in s.files}),
     }
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import UUID
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.ledger import refuse
 from consolidation_pipeline.store.schema import SCHEMA
@@ -55,6 +56,18 @@ def is_twin(row: str) -> str:
     )
     same = " AND ".join(f"twin.{name} = {row}.{name}" for name in ("project_id", "kind"))
     return f"twin.id <> {row}.id AND {same} AND {place.format('twin')} = {place.format(row)}"
+
+
+def load_speakers(connection: Connection, project_id: UUID, hashes: Collection[str]) -> dict[tuple[str, str], UUID]:
+    """The active merged memories that say one of these texts, by memory type and hash of the normalised text."""
+    rows = connection.execute(
+        text(
+            f"SELECT memory_type, normalized_hash, id FROM {SCHEMA}.consolidated_memories "
+            "WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND normalized_hash = ANY(:hashes)"
+        ),
+        {"project": project_id, "hashes": list(hashes)},
+    )
+    return {(memory_type, hash_): id_ for memory_type, hash_, id_ in rows}
 
 
 def refuse_twins(connection: Connection, group_id: UUID) -> None:

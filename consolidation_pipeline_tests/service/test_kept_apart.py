@@ -83,3 +83,16 @@ def test_exact_repeats_can_be_kept_apart_too(pipeline: Pipeline) -> None:
     sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
     a, b = (pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :n", n=n) for n in "ab")
     assert not any({a, b} <= group for group in sources)
+
+
+def test_repeats_that_were_taken_from_a_merged_memory_make_no_second_one_of_the_same_words(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    pipeline.run()
+    pipeline.add([note("c", LESSON), note("d", LESSON)])
+    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    done = pipeline.run().merging
+    assert broken_rules(pipeline) == []
+    assert (planned.merges, done.absorbed) == ([], 0)
+    pipeline.add([note("e", LESSON)])
+    assert pipeline.run().merging.extended == 1

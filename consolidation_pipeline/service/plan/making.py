@@ -20,7 +20,7 @@ from consolidation_pipeline.core.retention import (
 from consolidation_pipeline.core.spending import Bill
 from consolidation_pipeline.service.archiving import load_units, policies_in_force
 from consolidation_pipeline.service.clusters import group_contents
-from consolidation_pipeline.service.merging import BATCH, CONFIDENCE, PlannedMerge, plan_merges
+from consolidation_pipeline.service.merging import BATCH, CONFIDENCE, PlannedMerge, Words, plan_merges
 from consolidation_pipeline.service.plan.document import (
     Costs,
     MergeGroup,
@@ -87,7 +87,8 @@ def plan_all_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> li
         return []
     keys = list(groups)
     batches = ({key: groups[key] for key in keys[at : at + BATCH]} for at in range(0, len(keys), BATCH))
-    return [merge for batch in batches for merge in plan_merges(run, batch)[0]]
+    said: dict[Words, UUID] = {}
+    return [merge for batch in batches for merge in plan_merges(run, batch, said)[0]]
 
 
 def _open_groups(contents: Contents, members: Iterable[Member]) -> dict[str, list[UUID]]:
