@@ -1,7 +1,6 @@
 """The pool ``llm``: how many phases ask paid models at once, over all runs, workers and projects.
 
-An operator sets its limit in the Dagster UI, or by ``dagster instance concurrency set llm 2``.; it has none
-until then.
+An operator sets its limit in the Dagster UI, or by ``dagster instance concurrency set llm 2``; it has none until then.
 """
 
 import time
