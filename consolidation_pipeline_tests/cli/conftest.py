@@ -65,6 +65,16 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     return run
 
 
+_IN_FILES = dg.DagsterInstance.get
+
+
+@pytest.fixture
+def dagster_home(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands find Dagster's records in its home, for tests of what is read back from there."""
+    del command
+    monkeypatch.setattr(dg.DagsterInstance, "get", _IN_FILES)
+
+
 def _keep_events_in_memory(patch: pytest.MonkeyPatch) -> None:
     """Runs leave nothing in the Dagster home: writing their events to files takes longer than the runs do."""
     patch.setattr(dg.DagsterInstance, "get", dg.DagsterInstance.ephemeral)

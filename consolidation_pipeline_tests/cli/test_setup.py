@@ -60,7 +60,7 @@ def dagster_url(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me:hunter2@127.0.0.1:5432/runs")
 
 
-@pytest.mark.usefixtures("dagster_url")
+@pytest.mark.usefixtures("dagster_url", "dagster_home")
 def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli) -> None:
     answer = cli("doctor", "--json")
     assert answer.code == 0, answer
@@ -129,7 +129,7 @@ def test_doctor_warns_of_dead_jobs_missing_vectors_and_mixed_models(
 
 
 @pytest.mark.breaks_rules
-@pytest.mark.usefixtures("dagster_url")
+@pytest.mark.usefixtures("dagster_url", "dagster_home")
 def test_doctor_finds_what_was_broken_on_purpose(
     cli: Cli, consolidated: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,6 +183,7 @@ def test_doctor_tells_that_the_server_is_full() -> None:
     assert found["database size"].message == "5.00 GB"
 
 
+@pytest.mark.usefixtures("dagster_home")
 def test_doctor_tells_what_is_off_where_a_daemon_runs(cli: Cli) -> None:
     del cli
     with dg.DagsterInstance.get() as instance:
@@ -199,6 +200,7 @@ def test_doctor_tells_what_is_off_where_a_daemon_runs(cli: Cli) -> None:
     assert fine.status == "ok"
 
 
+@pytest.mark.usefixtures("dagster_home")
 def test_doctor_warns_when_dagster_reads_another_folder(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -192,6 +192,7 @@ class World:
             "depth": 3,
             "ids": self.raw,
             "uses": dict.fromkeys(self.raw, 1),
+            "hashes": ["0" * 64],
             "memory_id": self.raw[0],
             "memory_type": None,
             "least": None,
