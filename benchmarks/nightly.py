@@ -103,7 +103,10 @@ def dagster() -> Iterator[tuple[Any, psutil.Process]]:
             time.sleep(0.5)
         yield DagsterGraphQLClient("127.0.0.1", port_number=port), psutil.Process(process.pid)
     finally:
-        process.terminate()
+        # It waits for its own children, which do not all end when it is asked to.
+        for child in [*psutil.Process(process.pid).children(recursive=True), process]:
+            with suppress(psutil.Error):
+                child.kill()
         process.wait()
 
 
