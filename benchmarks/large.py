@@ -10,20 +10,17 @@ rates as in serving.py, with lessons of the project in other words. Everything i
 
 from __future__ import annotations
 
-import atexit
 import json
-import os
 import random
 import resource
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fresh import start_fresh
 from pipeline import draw_lessons, word, write_corpus
 from serving import WAYS, send, serving
 
@@ -118,10 +115,7 @@ def main() -> None:
     """Import, embed, index and search."""
     given = [int(argument) for argument in sys.argv[1:]]
     memories, projects = [*given, *(100_000, 20)[len(given) :]]
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder)
-    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    folder = start_fresh()
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
 
@@ -129,7 +123,7 @@ def main() -> None:
     engine = open_engine(settings)
     corpora = {}
     for number, size in enumerate(draw_sizes(memories, projects)):
-        corpora[f"p{number}"] = Path(folder) / f"p{number}.jsonl"
+        corpora[f"p{number}"] = folder / f"p{number}.jsonl"
         write_corpus(corpora[f"p{number}"], size, seed=number)
     slugs = list(corpora)
     print(f"\n{memories:,} memories over {projects} projects, the largest of {draw_sizes(memories, projects)[0]:,}\n")

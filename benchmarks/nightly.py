@@ -13,14 +13,12 @@ CPU seconds are those of Dagster and its runs, and of the database. Peak memory 
 
 from __future__ import annotations
 
-import atexit
 import os
 import random
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -31,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from fresh import start_fresh
 from pipeline import draw_notes
 from rich.progress import track
 
@@ -168,11 +167,9 @@ def measure(name: str, schedule: Any, engine: Any, client: Any, meter: Meter) ->
 def main() -> None:
     """Make the projects, then measure nights and a morning."""
     count, *nights = [int(argument) for argument in sys.argv[1:]] or [1000]
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
+    folder = start_fresh()
     shutil.copy(ROOT / "dagster.yaml", folder)
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder, DAGSTER_HOME=folder)
-    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    os.environ.update(DAGSTER_HOME=str(folder))
     from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
     from consolidation_pipeline.launch import register_projects
     from consolidation_pipeline.settings import Settings
@@ -190,7 +187,7 @@ def main() -> None:
     print(f"{count:,} projects, {sum(sizes.values()):,} memories, the largest {max(sizes.values()):,}; {took:.0f} s\n")
     print("| tick | jobs | runs launched | tick | all done after | jobs a minute | CPU s | per job | peak |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
-    postmaster = int((next(Path(folder).glob("postgres/**/postmaster.pid"))).read_text().split()[0])
+    postmaster = int((next(folder.glob("postgres/**/postmaster.pid"))).read_text().split()[0])
     with dagster() as (client, process):
         roots = process, psutil.Process(postmaster)
         for number in (changed := nights or [10, 100]):

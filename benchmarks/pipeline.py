@@ -11,15 +11,12 @@ half of the memories are near-duplicates. Phases run as Dagster assets in this p
 
 from __future__ import annotations
 
-import atexit
 import inspect
 import json
 import os
 import random
 import resource
-import shutil
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -28,6 +25,8 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from fresh import start_fresh
 
 SUBJECTS = (
     "the payment worker|the order importer|the session cache|the invoice renderer|the search indexer|"
@@ -230,15 +229,13 @@ def show(count: int, new: int, first: dict[str, float], night: dict[str, float])
 def main() -> None:
     """Measure each size given on the command line and print a table for each."""
     counts = [int(argument) for argument in sys.argv[1:]] or [1000, 10_000]
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder, DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
-    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    folder = start_fresh()
+    os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     spent: defaultdict[str, float] = defaultdict(float)
     watch(spent)
     for count in counts:
         project, new = f"benchmark-{count}", min(NIGHT, count // 10)
-        corpus, evening = Path(folder) / f"{count}.jsonl", Path(folder) / f"{count}-night.jsonl"
+        corpus, evening = folder / f"{count}.jsonl", folder / f"{count}-night.jsonl"
         write_corpus(corpus, count)
         write_night(evening, count, new)
         first, merged = measure(project, corpus, spent)

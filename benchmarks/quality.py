@@ -10,13 +10,10 @@ Rows "consolidation" are the real thing: imported, run as assets on an embedded 
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import random
-import shutil
 import sys
-import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -24,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from fresh import start_fresh
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
@@ -419,10 +417,8 @@ def main() -> None:
     source, wanted = Path(sys.argv[1]), sys.argv[2:]
     files = sorted(path for path in source.glob("*.jsonl") if not path.stem.endswith("_queries"))
     corpora = [load_corpus(path) for path in files if not wanted or path.stem in wanted]
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder, DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
-    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    start_fresh()
+    os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
 

@@ -8,18 +8,15 @@ random words of a skewed vocabulary; all is stored on an embedded server of its 
 
 from __future__ import annotations
 
-import atexit
-import os
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
+from fresh import start_fresh
 
 PROJECTS = 50
 SEARCHES = 200
@@ -117,10 +114,7 @@ def index_recall(engine: Any, slug: str) -> float | None:
 
 def main() -> None:
     """Measure every size given on the command line."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder)
-    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    start_fresh()
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
 

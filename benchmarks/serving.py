@@ -10,16 +10,12 @@ clients share this machine.
 
 from __future__ import annotations
 
-import atexit
 import http.client
 import json
-import os
 import random
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -30,6 +26,7 @@ from threading import local
 from typing import Any
 
 import numpy as np
+from fresh import start_fresh
 from search import SEED, plant, sentence
 
 ROWS = 10_000
@@ -104,10 +101,7 @@ def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float
 
 def main() -> None:
     """Measure every rate given on the command line."""
-    folder = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # runs after the embedded server has stopped
-    os.environ.update(CONSOLIDATION_DATA_DIR=folder)
-    os.environ.pop("CONSOLIDATION_DATABASE_URL", None)
+    start_fresh()
     from consolidation_pipeline.service.keys import create_key
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
