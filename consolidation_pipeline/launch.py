@@ -104,9 +104,7 @@ def find_automation() -> Automation:
     Raises:
         StoreError: Dagster's storage cannot be reached.
     """
-    from consolidation_pipeline.definitions import defs
-
-    found = defs()
+    found = _definitions()
     defaults = {one.name: one.default_status.value for one in (*(found.sensors or ()), *(found.schedules or ()))}
     try:
         with _instance() as instance:

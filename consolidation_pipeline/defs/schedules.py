@@ -35,9 +35,9 @@ def _launch(
         by_cron=by_cron,
         settings=Settings() if by_cron else None,
     )
-    context.log.info(say_why(decision))
+    context.log.info(why := say_why(decision))
     if not decision.requests:
-        return dg.SkipReason(say_why(decision))
+        return dg.SkipReason(why)
     # A schedule cannot return partition requests, and a run for a partition that is not there would be refused.
     for request in partition_requests(store, context.instance):
         context.instance.add_dynamic_partitions(projects.name or "", list(request.partition_keys))

@@ -1,6 +1,6 @@
 """Sensors: projects become partitions, memories and people ask for runs, job rows follow them, events go out."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -94,9 +94,9 @@ def _ask(
     context: dg.SensorEvaluationContext, store: Engine, due: IsDue, *, job: str, triggered_by: str
 ) -> dg.SensorResult | dg.SkipReason:
     decision = request_jobs(store, due, job=job, trigger_type="threshold", triggered_by=triggered_by)
-    context.log.info(say_why(decision))
+    context.log.info(why := say_why(decision))
     if not decision.requests:
-        return dg.SkipReason(say_why(decision))
+        return dg.SkipReason(why)
     return dg.SensorResult(
         run_requests=run_requests(decision, job=job, triggered_by=triggered_by),
         dynamic_partitions_requests=partition_requests(store, context.instance),
@@ -118,8 +118,8 @@ def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
 def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]) -> dg.SkipReason:
     """Job rows tell the truth whatever way their run ended: killed processes, cancelled and lost runs included."""
 
-    def find_ended(jobs: Mapping[UUID, str | None]) -> dict[UUID, str]:
-        runs = find_turns(context.instance, list(jobs))
+    def find_ended(jobs: Sequence[UUID]) -> dict[UUID, str]:
+        runs = find_turns(context.instance, jobs)
         return {job: _ENDED[run.status] for job, run in runs.items() if run.status in _ENDED}
 
     end_orphans(context.instance)

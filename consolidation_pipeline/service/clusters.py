@@ -171,7 +171,7 @@ def _suggest_tier(connection: Connection, run: ProjectRun, contents: Contents, u
     close = judged.pairs.select(judged.verdict >= ASK)
     labels = clustering.complete_linkage(len(units), close, run.thresholds["t_suggest"])
     told = load_group_details(connection, run.project.id, "suggest")
-    at = np.concatenate([np.empty(0, dtype=np.int64), *clustering.members_of(labels)])
+    at = _group_by_group(labels)
     keys = _keys(units.ids[at], labels[at])
     # Texts do not change: what was told of a group of the same members holds while the calibration does.
     version = run.calibration.version if run.calibration else 0
@@ -229,7 +229,7 @@ def _tier(
 ) -> Formed:
     """The groups of a tier; ``representatives`` (positions among the things) and ``details`` by group."""
     similarity = clustering.similarities_to(x[things.rows], labels, representatives)
-    at = np.concatenate([np.empty(0, dtype=np.int64), *clustering.members_of(labels)])
+    at = _group_by_group(labels)
     return Formed(
         tier,
         keys=_keys(things.ids[at], labels[at]),
@@ -240,6 +240,11 @@ def _tier(
         similarity=similarity[at],
         is_representative=representatives[labels[at]] == at,
     )
+
+
+def _group_by_group(labels: Labels) -> Labels:
+    """Positions of the things that are in a group, group by group."""
+    return np.concatenate([np.empty(0, dtype=np.int64), *clustering.members_of(labels)])
 
 
 def _keys(ids: Ids, groups: Labels) -> list[str]:

@@ -21,7 +21,7 @@ from consolidation_pipeline.settings import FILES, PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine, check_schema, connect_engine, dagster_url, database_url
 from consolidation_pipeline.store.events import count_events
 from consolidation_pipeline.store.inspection import Server, hide_password, inspect_server
-from consolidation_pipeline.store.jobs import is_project_busy, list_live_jobs, list_pending_jobs
+from consolidation_pipeline.store.jobs import list_live_jobs, list_pending_jobs
 from consolidation_pipeline.store.projects import list_projects
 from consolidation_pipeline.tracing import find_exporters, why_no_spans
 
@@ -121,16 +121,12 @@ def _check_waiting(engine: Engine) -> Iterator[Finding]:
 
 def _check_contents(engine: Engine) -> Iterator[Finding]:
     with engine.connect() as connection:
-        projects = {project.id: project for project in list_projects(connection)}
-        dead = [
-            job
-            for job in list_live_jobs(connection)
-            if job.status == "running" and not is_project_busy(connection, job.project_id)
-        ]
-    disabled = [project.slug for project in projects.values() if not project.consolidation_enabled]
+        projects = list_projects(connection)
+        dead = [job for job in list_live_jobs(connection) if job.status == "running" and not job.busy]
+    disabled = [project.slug for project in projects if not project.consolidation_enabled]
     off = f", disabled: {', '.join(disabled)}" if disabled else ""
     yield Finding("projects", "ok", f"{len(projects)} projects{off}")
-    stuck = [f"job {job.id} of {projects[job.project_id].slug}" for job in dead]
+    stuck = [f"job {job.id} of {job.slug}" for job in dead]
     yield listed("jobs", stuck, what="died while running; the next run goes on from there", fine="no job is stuck")
 
 

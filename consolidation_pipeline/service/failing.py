@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.triggers import next_try
 from consolidation_pipeline.service.runs import JOB_PHASES
-from consolidation_pipeline.store.engine import Connection
+from consolidation_pipeline.store.engine import Connection, Row
 from consolidation_pipeline.store.jobs import list_failing_jobs
 
 
@@ -28,19 +29,21 @@ class Failing:
 
 def list_failing(connection: Connection, project_id: UUID | None = None) -> list[Failing]:
     """What keeps failing, in one project or in all, by project and job; a success ends it."""
-    return [
-        Failing(
-            project=row.slug,
-            job=row.job,
-            job_id=row.id,
-            failures=row.retry_count,
-            dead=row.dead,
-            failed_at=row.completed_at,
-            next_try_at=next_try(row.retry_count, row.completed_at, most=row.max_retries),
-            error=row.error_message,
-        )
-        for row in list_failing_jobs(connection, JOB_PHASES, project_id)
-    ]
+    return [_failing(row) for row in list_failing_jobs(connection, JOB_PHASES, project_id)]
+
+
+def _failing(row: Row[Any]) -> Failing:
+    following = next_try(row.retry_count, row.completed_at, most=row.max_retries)
+    return Failing(
+        project=row.slug,
+        job=row.job,
+        job_id=row.id,
+        failures=row.retry_count,
+        dead=following is None,
+        failed_at=row.completed_at,
+        next_try_at=following,
+        error=row.error_message,
+    )
 
 
 def tell_failing(failing: Failing) -> str:

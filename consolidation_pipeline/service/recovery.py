@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -13,7 +13,7 @@ from consolidation_pipeline.store.projects import Project
 
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
 
-FindEnded = Callable[[Mapping[UUID, str | None]], Mapping[UUID, str]]
+FindEnded = Callable[[Sequence[UUID]], Mapping[UUID, str]]
 
 _ABANDONED_FOR = timedelta(days=7)
 
@@ -30,12 +30,12 @@ def settle_dead_jobs(engine: Engine, project: Project) -> bool:
 def finish_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
     """Mark every live job whose process died or whose run ended without it; returns their ids.
 
-    ``find_ended``: of live jobs, id and Dagster run where it is known, the final status of their runs, by job; without
-    those that may still work and those that have no run.
+    ``find_ended``: of live jobs the final status of their Dagster runs, by job; without those that may still work and
+    those that have no run.
     """
     with engine.connect() as connection:
         free = [job for job in jobs.list_live_jobs(connection) if not job.busy]
-    ended = find_ended({job.id: job.dagster_run_id for job in free}) if free else {}
+    ended = find_ended([job.id for job in free]) if free else {}
     over = [job for job in free if job.id in ended or job.status == "running"]
     return [str(job.id) for job in over if _finish(engine, job, ended.get(job.id, "failed"))]
 

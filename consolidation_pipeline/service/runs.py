@@ -112,8 +112,7 @@ class ProjectRun:
     something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``began``: when, by the clock
     of ``time.monotonic``, in seconds. ``plan``: the decisions it carries out, and no others; None = all that it finds.
     ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of
-    which those of the phases are part. ``place``: what a phase that may
-    call a paid model waits for and holds, by its name.
+    which those of the phases are part. ``place``: what a phase that may call a paid model waits for and holds, by name.
     """
 
     engine: Engine
@@ -234,8 +233,7 @@ class ProjectRun:
 
     def _go_on(self, name: str) -> None:
         with self.engine.connect() as connection:
-            refuse_cancelled(connection, self.job_id, f"{name} was not begun")
-            job = jobs.get_job(connection, self.job_id)
+            job = refuse_cancelled(connection, self.job_id, f"{name} was not begun")
         if job is not None and job.status != "running":
             # The connection that held the lock was lost, and who came next took this run for dead.
             raise ConflictError(f"job {self.job_id} is {job.status}: another run took over, {name} was not begun")
@@ -336,8 +334,7 @@ def open_run(
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
             if requested is not None:
-                refuse_cancelled(connection, requested, "nothing was run")
-                _refuse_done(connection, requested)
+                _refuse_done(refuse_cancelled(connection, requested, "nothing was run"))
             _settle_live_job(connection, project, planned)
             job_id, options, plan = _begin_job(
                 connection,
@@ -421,18 +418,22 @@ def read_scope(scope: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
     return job, tuple(scope.get("phases", JOB_PHASES.get(job, ())))
 
 
-def refuse_cancelled(connection: Connection, job_id: UUID, consequence: str) -> None:
-    """Raises JobCancelledError where somebody cancelled the job; the message ends with the ``consequence``."""
+def refuse_cancelled(connection: Connection, job_id: UUID, consequence: str) -> Row[Any] | None:
+    """The job, None where there is none any more.
+
+    Raises:
+        JobCancelledError: somebody cancelled it; the message ends with the ``consequence``.
+    """
     job = jobs.get_job(connection, job_id)
     if job is not None and CANCELLED_BY in job.metrics:
         raise JobCancelledError(f"job {job_id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
+    return job
 
 
-def _refuse_done(connection: Connection, job_id: UUID) -> None:
+def _refuse_done(job: Row[Any] | None) -> None:
     """A job that was launched twice, as its first launch was thought lost, is done once."""
-    job = jobs.get_job(connection, job_id)
     if job is not None and job.status in ("completed", "failed"):
-        raise ConflictError(f"job {job_id} is {job.status} already: nothing was run", (str(job_id),))
+        raise ConflictError(f"job {job.id} is {job.status} already: nothing was run", (str(job.id),))
 
 
 def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:

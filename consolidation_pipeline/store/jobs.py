@@ -133,13 +133,13 @@ def append_job(
 def list_failing_jobs(
     connection: Connection, phases: Mapping[str, Sequence[str]], project_id: UUID | None = None
 ) -> Sequence[Row[Any]]:
-    """Of each project and job the newest failure, where nothing did the job since, with ``slug``, ``job``, ``dead``.
+    """Of each project and job the newest failure, where nothing did the job since, with ``slug`` and ``job``.
 
     ``phases``: what each job consists of; whatever completed all of them did the job. ``asked_since``: a newer job of
     this name is there, whatever became of it. A run of some phases or of a plan is no attempt at the job.
     """
     query = f"""
-        SELECT f.*, p.slug, p.config, p.consolidation_enabled, w.job, f.retry_count >= f.max_retries AS dead,
+        SELECT f.*, p.slug, p.config, p.consolidation_enabled, w.job,
             EXISTS (SELECT FROM {_JOBS} n WHERE n.project_id = p.id AND n.created_at > f.created_at
                 AND {WHOLE_JOB.format("n")} AND {JOB_NAME.format("n")} = w.job) AS asked_since
         FROM {SCHEMA}.projects p, jsonb_each(CAST(:phases AS jsonb)) AS w(job, phases),
