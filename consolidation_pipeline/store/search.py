@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
-from consolidation_pipeline.store.driver import fetch
+from consolidation_pipeline.store import search_indexes
+from consolidation_pipeline.store.driver import connect_briefly, fetch
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, task_memories
 from consolidation_pipeline.store.search_indexes import Index
@@ -79,10 +80,6 @@ class Filters:
         return " AND ".join(["project_id = %(project)s", *states, *(sql for sql, value in given.items() if value)])
 
 
-# Rows of a project, of all kinds, below which looking through them takes no longer than to plan how to avoid that.
-SMALL = 500
-
-
 # Ids are text here, of which a leg lists hundreds and a search shows a few: they sort as UUIDs do, and faster.
 class Near(NamedTuple):
     """A memory found by meaning, with its cosine."""
@@ -93,7 +90,10 @@ class Near(NamedTuple):
 
 
 class Words(NamedTuple):
-    """A question's words in each language of a project's memories, and whether the project has fewer than ``SMALL``."""
+    """A question's words in each language of a project's memories, and whether it has few rows, of all kinds.
+
+    Few are fewer than ``search_indexes.INDEXED_FROM``.
+    """
 
     lexemes: Mapping[str, Sequence[str]]
     is_small: bool
@@ -110,9 +110,24 @@ class Matching(NamedTuple):
 
 @contextmanager
 def open_snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection on which all queries see one moment: what is merged meanwhile is found once, before or after."""
-    with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection, connection.begin():
-        yield connection
+    """A connection on which all queries see one moment: what is merged meanwhile is found once, before or after.
+
+    Nothing can be written on it. Statements that were prepared are not planned again for other values.
+    """
+    with connect_briefly(engine) as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.execute(_BEGIN)
+        try:
+            yield connection
+        except BaseException:
+            driver.rollback()
+            raise
+        driver.execute("COMMIT")
+
+
+# Left to itself, Postgres compares the first few searches of a connection with the average one, and where those were
+# in small projects plans every later one anew, which takes it about as long as to answer.
+_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan"
 
 
 # --- by meaning ----------------------------------------------------------------------------------------------------
@@ -139,11 +154,14 @@ def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
     for table in filters.tables:
         # Cast to vector first wherever it stands: a parameter has one type, and that of half precision would lose some.
         wanted = "CAST(%(vector)s AS vector)"
-        distance = indexed[table].distance(wanted) if table in indexed else f"embedding <=> {wanted}"
+        if table in indexed:
+            distance, of_model = indexed[table].distance(wanted), "embedding_model = %(model)s"
+        else:
+            # Not as a condition that an index on models has: it would be read for all projects, to the end.
+            distance, of_model = f"embedding <=> {wanted}", "(embedding_model = %(model)s) IS TRUE"
         nearest.append(
             f"(SELECT id, {_KIND[table]} AS kind, '{table}' AS held_in, embedding "
-            f"FROM {TABLES[table]} WHERE {filters.where(table)} "
-            "AND embedding_model = %(model)s AND embedding_dim = %(dimension)s "
+            f"FROM {TABLES[table]} WHERE {filters.where(table)} AND {of_model} AND embedding_dim = %(dimension)s "
             f"ORDER BY {distance}, id LIMIT %(limit)s)"
         )
     return (
@@ -181,10 +199,13 @@ def find_nearest(
 
 
 def _prepare_scan(connection: Connection, limit: int) -> None:
-    """For this transaction: the index goes on where filters took its first rows."""
+    """For this transaction: plans go by what is bound, and the index goes on where filters took its first rows."""
     size = str(max(40, min(1000, limit)))
     strict = "set_config('hnsw.iterative_scan', 'strict_order', true)"
-    fetch(connection, f"SELECT {strict}, set_config('hnsw.ef_search', %(size)s, true)", {"size": size})
+    fetch(connection, f"SELECT {_BY_VALUES}, {strict}, set_config('hnsw.ef_search', %(size)s, true)", {"size": size})
+
+
+_BY_VALUES = "set_config('plan_cache_mode', 'auto', true)"
 
 
 # --- by words ------------------------------------------------------------------------------------------------------
@@ -195,7 +216,7 @@ def load_words(connection: Connection, project_id: UUID, query: str) -> Words:
 
     A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
     """
-    bound = {"project": project_id, "query": query, "small": SMALL}
+    bound = {"project": project_id, "query": query, "small": search_indexes.INDEXED_FROM}
     rows = fetch(connection, _LEXEMES.format(_ENDS), bound)
     if len(rows) > 1:  # there may be more between the first language and the last
         rows = fetch(connection, _LEXEMES.format(_STEPS), bound)
@@ -265,7 +286,8 @@ def find_matching(connection: Connection, project_id: UUID, filters: Filters, *,
     for at, (language, listed) in enumerate(lexemes.items()):
         bound |= {f"language{at}": language, f"words{at}": _any_of(listed)}
     query = matching_query(filters, len(lexemes), is_small=is_small)
-    # In a large project the best plan depends on how rare the words are.
+    if not is_small:  # the best plan depends on how rare the words are
+        fetch(connection, f"SELECT {_BY_VALUES}", {})
     rows = fetch(connection, query, bound, prepare=None if is_small else False)
     ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(asked))
     lengths = np.array([row[2] for row in rows], np.int64)
