@@ -1,11 +1,12 @@
-"""A million memories over 200 projects: how long do import, vectors and the index take, and what do searches cost then?
+"""A million memories over 200 projects: how long do import, vectors and indexes take, and what do searches cost then?
 
     python benchmarks/large.py [MEMORIES [PROJECTS]]        default: 100000 20
 
 Projects are of very different sizes (log-normal). The corpus is that of pipeline.py: lessons, each noted one to five
 times in changed wordings. Memories are imported from JSON lines and given their vectors by the phase that does it in
-runs, project after project in one process; then the index is built, and `consolidation serve` is searched at fixed
-rates as in serving.py, with lessons of the project in other words. Everything is on an embedded server of its own.
+runs, project after project in one process; then the indexes of large projects are built, and `consolidation serve` is
+searched at fixed rates as in serving.py, with lessons of the project in other words. Everything is on an embedded
+server of its own.
 """
 
 from __future__ import annotations
@@ -72,16 +73,17 @@ def embed_all(engine: Any, settings: Any, slugs: list[str]) -> None:
             embed_memories(run)
 
 
-def index_all(engine: Any, slug: str) -> None:
-    """Build the index on vectors, as the end of a large project's run does."""
+def index_all(engine: Any, slugs: list[str]) -> None:
+    """Build the indexes on vectors, as the end of a large project's run does."""
     from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
     from consolidation_pipeline.store.projects import get_project
     from consolidation_pipeline.store.search_indexes import build_indexes
 
     dimension = load_embedder("local").embed(["length"]).shape[1]
     with engine.connect() as connection:
-        project = get_project(connection, slug)
-    build_indexes(engine, project.id, LOCAL_MODEL, dimension)
+        projects = [get_project(connection, slug) for slug in slugs]
+    for project in projects:
+        build_indexes(engine, project.id, LOCAL_MODEL, dimension)
 
 
 def draw_bodies(slugs: list[str], count: int) -> list[bytes]:
@@ -130,7 +132,7 @@ def main() -> None:
     print("| step | time | memories a second | peak memory of the process |\n|---|---:|---:|---:|")
     timed("import", memories, lambda: import_all(engine, corpora))
     timed("vectors", memories, lambda: embed_all(engine, settings, slugs))
-    timed("index", memories, lambda: index_all(engine, slugs[0]))
+    timed("indexes", memories, lambda: index_all(engine, slugs))
     with engine.connect() as connection:
         size = connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one()
     print(f"\nThe database has {size / 1e6:,.0f} MB.")

@@ -15,6 +15,7 @@ from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.search_indexes import drop_indexes
 from consolidation_pipeline.store.statistics import Backlog, ProjectCounts, count_project, list_backlogs
 
 
@@ -85,6 +86,7 @@ def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Proje
                 "memories, its jobs and its configuration (the ledger stays); say --yes to do it"
             )
         store.delete_project(connection, project)
+    drop_indexes(engine, project.id)
     return project, counts
 
 

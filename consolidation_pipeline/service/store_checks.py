@@ -59,7 +59,7 @@ def _check_search_indexes(indexes: Indexes, projects: Mapping[UUID, Project], us
         f"{use.memories:,} vectors of {use.model} in {projects[use.project_id].slug}"
         for use in uses
         if use.model and use.dimension and use.dimension <= LONGEST_VECTOR and use.memories >= INDEXED_FROM
-        if Index(use.table, use.model, use.dimension).name not in indexes.complete
+        if Index(use.table, use.project_id, use.model, use.dimension).name not in indexes.complete
     ]
     missing += [f"what is left of {name}" for name in sorted(indexes.invalid - indexes.missing.keys())]
     what = "have no complete index, so that a search compares all; the next run builds it"

@@ -26,9 +26,9 @@ from consolidation_pipeline.store.search import (
     nearest_query,
     open_snapshot,
 )
-from consolidation_pipeline.store.search_indexes import Index, build_indexes, find_indexes
+from consolidation_pipeline.store.search_indexes import Index, build_indexes, drop_indexes, find_indexes
 from consolidation_pipeline.store.vectors_io import vector_text
-from consolidation_pipeline_tests.store.planting import plant_project, unit_vector
+from consolidation_pipeline_tests.store.planting import plant_merged, plant_project, unit_vector
 
 ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
 RAW = Filters(["raw"])
@@ -74,18 +74,48 @@ def nearest(connection: Connection, project: Project, filters: Filters, *, index
     return find_nearest(connection, project.id, filters, model=MODEL, vector=vector, floor=0.3, limit=20, indexed=used)
 
 
-def test_the_semantic_leg_reads_the_index_of_its_model(engine: Engine, planted: Project) -> None:
-    index = Index("task_memories", MODEL, DIMENSION)
-    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name]
+@pytest.mark.parametrize("archived", [False, True])
+def test_the_semantic_leg_reads_the_index_of_its_model(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
+) -> None:
+    monkeypatch.setattr(search_indexes, "INDEXED_FROM", 0)
+    indexes = [Index(table, planted.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name for index in indexes]
+    filters = Filters(LEVELS, include_archived=archived)
     with engine.begin() as connection:
         used = find_indexes(connection, planted.id, MODEL, DIMENSION)
-        assert used == {"task_memories": index}
-        plan = explain(connection, nearest_query(RAW, used), bound(planted))
-        assert f"Index Scan using {index.name}" in plan
+        assert used == {index.table: index for index in indexes}
+        plan = explain(connection, nearest_query(filters, used), bound(planted, **filters.parameters))
+        for index in indexes:
+            assert f"Index Scan using {index.name}" in plan
         assert f"(embedding)::halfvec({DIMENSION})" in plan
         exact = explain(connection, nearest_query(RAW, {}), bound(planted))
         assert "task_memories_active_idx" in exact
-        assert not {index.name, "task_memories_embedded_content_idx"} & set(exact.split())
+        assert not {indexes[0].name, "task_memories_embedded_content_idx"} & set(exact.split())
+
+
+def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_place_of_another_models(
+    engine: Engine, planted: Project
+) -> None:
+    with engine.begin() as connection:
+        merged, other = plant_merged(connection, planted, "all of them", []), plant_project(connection, "other")
+        connection.execute(text(PLANT), {"project": other.id, "rows": 5, "model": MODEL})
+        connection.execute(
+            text(f"UPDATE {SCHEMA}.task_memories SET consolidated_into_id = :merged WHERE external_id::int > 10"),
+            {"merged": merged},
+        )
+    was, index = (Index("task_memories", planted.id, model, DIMENSION) for model in ("former", MODEL))
+    with engine.begin() as connection:
+        connection.execute(text(f'CREATE INDEX "{was.name}" ON {SCHEMA}.task_memories (id)'))
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name]
+    held = (
+        "SELECT relname, reltuples FROM pg_class WHERE relkind = 'i' AND relname ~ '_memories_embedding_[0-9a-f]{12}_'"
+    )
+    with engine.begin() as connection:
+        assert connection.execute(text(held)).all() == [(index.name, 10)]
+    drop_indexes(engine, planted.id)
+    with engine.begin() as connection:
+        assert connection.execute(text(held)).all() == []
 
 
 def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(engine: Engine, planted: Project) -> None:
@@ -158,6 +188,18 @@ def test_indexes_are_made_once_and_only_for_large_projects(engine: Engine, plant
     assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
     with engine.connect() as connection:
         assert find_indexes(connection, small.id, MODEL, DIMENSION) == {}
+
+
+def test_an_index_is_built_where_there_is_little_shared_memory(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search_indexes, "_BYTES_OF_LINKS", 2**30)
+    monkeypatch.setattr(search_indexes, "_MOST_MEMORY", 2**40)
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {SCHEMA}.task_memories SET (parallel_workers = 2)"))
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+    with engine.connect() as connection:
+        assert connection.execute(text("SHOW maintenance_work_mem")).scalar_one() == "64MB"
 
 
 def test_an_older_transaction_does_not_hold_up_whoever_builds(
