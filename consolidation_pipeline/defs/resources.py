@@ -31,6 +31,7 @@ class ProjectRuns:
         self._engine = engine
         self._place = partial(place_in_pool, instance, run)
         self._run = run
+        self._instance = instance
         self._open: dict[str, ProjectRun] = {}
         self._stack = ExitStack()
 
@@ -60,7 +61,18 @@ class ProjectRuns:
 
     def close(self) -> None:
         """End the runs: their job rows say how they went, their locks are free."""
-        self._stack.close()
+        try:
+            if self._open and self._was_interrupted():
+                for run in self._open.values():
+                    run.cancelled = True
+        finally:
+            self._stack.close()
+
+    def _was_interrupted(self) -> bool:
+        """Whether a step was cut off, be it one of checks: a phase notices that by itself, what is between them not."""
+        failures = self._instance.all_logs(self._run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
+        told = [failure.dagster_event.step_failure_data for failure in failures if failure.dagster_event]
+        return any(failure.error_source and failure.error_source.name == "INTERRUPT" for failure in told)
 
     def _planned(self) -> tuple[str, ...]:
         chosen = {key.to_user_string() for key in self._run.asset_selection or ()}

@@ -287,11 +287,11 @@ class ProjectRun:
 
     def outcome(self) -> tuple[str, str | None]:
         """Final status of the job and, where it is not completed, why."""
-        if self.cancelled:
+        missing = [name for name in self.planned if name not in self.completed]
+        if self.cancelled and missing:
             return "cancelled", "the run was interrupted"
         if self.failed:
             return "failed", None
-        missing = [name for name in self.planned if name not in self.completed]
         if missing:
             return "failed", f"did not run: {', '.join(missing)} (an earlier step or check failed)"
         return "completed", None

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import dagster as dg
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.defs import checks
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
@@ -147,6 +149,30 @@ def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
     result = materialize(instance, "alpha")
     assert not result.success
     assert [row[:3] for row in job_rows(engine)] == [("failed", "manual", [])]
+
+
+@pytest.mark.parametrize(("asset", "status"), [("embedding_matrix", "cancelled"), ("decay_scores", "completed")])
+def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
+    engine: Engine,
+    sample: Callable[[str, int], None],
+    instance: dg.DagsterInstance,
+    monkeypatch: pytest.MonkeyPatch,
+    asset: str,
+    status: str,
+) -> None:
+    judge = checks._result
+
+    def cut_off(key: dg.AssetKey, *judged: Any) -> dg.AssetCheckResult:
+        if key.to_user_string() != asset:
+            return judge(key, *judged)
+        (run,) = instance.get_runs()
+        instance.report_run_canceling(run)
+        raise dg.DagsterExecutionInterruptedError
+
+    monkeypatch.setattr(checks, "_result", cut_off)
+    sample("alpha", 5)
+    assert not materialize(instance, "alpha", "decay" if asset == "decay_scores" else "consolidate").success
+    assert [row[0] for row in job_rows(engine)] == [status]
 
 
 @pytest.mark.parametrize(
