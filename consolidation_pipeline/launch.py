@@ -11,12 +11,14 @@ from uuid import UUID
 
 import dagster as dg
 
+from consolidation_pipeline.defs.automation import end_dead_runs
 from consolidation_pipeline.defs.batches import execute
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
 from consolidation_pipeline.service.doctor import Automation
 from consolidation_pipeline.service.plan import Plan, request_plan
+from consolidation_pipeline.service.recovery import settle_dead_jobs
 from consolidation_pipeline.service.requesting import RequestedJob
 from consolidation_pipeline.service.runs import PHASES, check_phases, check_runnable, find_unchanged
 from consolidation_pipeline.settings import Settings, use_dagster_home
@@ -71,6 +73,8 @@ def run_project(
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
+        settle_dead_jobs(engine, project)
+        end_dead_runs(instance, engine)
         tags |= {} if request is None else {JOB_TAG: str(request)}
         result = execute(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
     with engine.begin() as connection:

@@ -12,6 +12,7 @@ from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.defs.batches import batch_config, find_batched, job_batch
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
+from consolidation_pipeline.service.recovery import DIED, list_dead_runs
 from consolidation_pipeline.service.requesting import LOST_AFTER, RequestedJob
 from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline.service.triggering import Decision, tell_skipped
@@ -22,6 +23,7 @@ from consolidation_pipeline.store.statistics import list_backlogs
 # So many people that wait at once are served soonest by batches.
 MANY = 20
 _RUNS_AT_ONCE = 500  # ids in a query
+_AT_WORK = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 # `consolidation dev` starts everything running; otherwise a person switches each on in the UI.
 RUNNING = os.environ.get("CONSOLIDATION_AUTOMATION") == "running"
@@ -52,6 +54,19 @@ def find_turns(instance: dg.DagsterInstance, jobs: Sequence[UUID]) -> dict[UUID,
     """The run of each of the jobs, else the batch in which it waits for its turn or with which it was cancelled."""
     batched = find_batched(instance)
     return {job: batched[job] for job in jobs if job in batched} | find_runs(instance, jobs)
+
+
+def end_dead_runs(instance: dg.DagsterInstance, engine: Engine) -> list[str]:
+    """Fail the runs whose process was killed: they would count as under way for ever; returns their ids.
+
+    Until then nothing of their project leaves Dagster's queue. Its own monitoring leaves out what ``consolidation run``
+    executes, which no launcher has launched.
+    """
+    runs = {run.run_id: run for run in instance.get_runs(dg.RunsFilter(statuses=_AT_WORK))}
+    dead = list_dead_runs(engine, list(runs))
+    for run_id in dead:
+        instance.report_run_failed(runs[run_id], DIED)
+    return list(dead)
 
 
 def run_requests(decision: Decision, *, job: str, triggered_by: str) -> list[dg.RunRequest]:

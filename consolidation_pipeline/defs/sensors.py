@@ -8,6 +8,7 @@ import dagster as dg
 
 from consolidation_pipeline.defs.automation import (
     SENSOR_STATUS,
+    end_dead_runs,
     find_runs,
     find_turns,
     partition_requests,
@@ -116,7 +117,7 @@ def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
 # Bookkeeping only, so it runs wherever a daemon does.
 @dg.sensor(minimum_interval_seconds=30, default_status=dg.DefaultSensorStatus.RUNNING)
 def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]) -> dg.SkipReason:
-    """Job rows tell the truth whatever way their run ended: killed processes, cancelled and lost runs included."""
+    """Job rows and runs tell the truth whatever way they ended: killed processes, cancelled and lost runs included."""
 
     def find_ended(jobs: Sequence[UUID]) -> dict[UUID, str]:
         runs = find_turns(context.instance, jobs)
@@ -124,8 +125,13 @@ def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourcePar
 
     end_orphans(context.instance)
     marked = finish_dead_jobs(store, find_ended)
+    dead = end_dead_runs(context.instance, store)
     void = [run for run in find_runs(context.instance, list_abandoned(store)).values() if run.status in _WAITS]
     for run in void:
         context.instance.report_run_canceled(run, "its job was cancelled before it began")
-    told = (("jobs marked as ended", marked), ("runs cancelled with their jobs", [run.run_id for run in void]))
+    told = (
+        ("jobs marked as ended", marked),
+        ("runs marked as failed", dead),
+        ("runs cancelled with their jobs", [run.run_id for run in void]),
+    )
     return dg.SkipReason("; ".join(f"{what}: {', '.join(ids)}" for what, ids in told if ids) or "every job row is true")

@@ -50,6 +50,14 @@ def _finish(engine: Engine, job: Row[Any], status: str) -> bool:
         return jobs.finish_job(connection, job.id, "failed" if status == "completed" else status, error=error)
 
 
+def list_dead_runs(engine: Engine, runs: Sequence[str]) -> Sequence[str]:
+    """Of Dagster runs, by id, that count as under way those whose process was killed: their job ended without them."""
+    if not runs:
+        return []
+    with engine.connect() as connection:
+        return jobs.list_ended_runs(connection, runs, died=DIED)
+
+
 def list_abandoned(engine: Engine) -> list[UUID]:
     """Jobs that were cancelled in the last week before anybody began them: a run that still waits for one is void."""
     with engine.connect() as connection:

@@ -197,6 +197,23 @@ def list_unopened(connection: Connection, since: datetime) -> Sequence[UUID]:
     return connection.execute(query).scalars().all()
 
 
+def list_ended_runs(connection: Connection, runs: Sequence[str], *, died: str) -> Sequence[str]:
+    """Of the Dagster runs with these ids those whose job has ended, and whose project nobody holds.
+
+    A job that ended just now may have done so by its own run, which has to say so yet: it counts after a minute, or if
+    its error is ``died``, as nobody writes of himself.
+    """
+    query = f"""
+        WITH held AS ({_HELD})
+        SELECT j.dagster_run_id FROM {_JOBS} j
+        WHERE j.dagster_run_id = ANY(:runs) AND j.status NOT IN ('pending', 'running')
+            AND (j.error_message = :died OR j.completed_at < now() - interval '1 minute')
+            AND {_LOCK.format("j.project_id")} NOT IN (SELECT key FROM held)
+        ORDER BY 1
+    """
+    return connection.execute(text(query), {"runs": list(runs), "died": died}).scalars().all()
+
+
 def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
     """A job with its project's slug."""
     return connection.execute(

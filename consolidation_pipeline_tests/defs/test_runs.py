@@ -369,7 +369,9 @@ def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
         start_job(connection, jobs["killed"], run_id=runs["killed"].run_id, options={})
     context = dg.build_sensor_context(instance=instance, resources={"store": engine})
     told = job_status_sensor(context).skip_message
-    assert f"runs cancelled with their jobs: {runs['void'].run_id}" in told
+    assert (
+        f"runs marked as failed: {runs['killed'].run_id}; runs cancelled with their jobs: {runs['void'].run_id}" in told
+    )
     with engine.connect() as connection:
         rows = {slug: get_job(connection, job).status for slug, job in jobs.items()}
     assert rows == {
@@ -381,8 +383,8 @@ def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
         "deleted": "pending",
         "killed": "failed",
     }
-    left = {slug: instance.get_run_by_id(runs[slug].run_id) for slug in ("waits", "void")}
-    assert [left["waits"].status, left["void"].status] == [status.STARTING, status.CANCELED]
+    left = {slug: instance.get_run_by_id(runs[slug].run_id) for slug in ("waits", "void", "killed")}
+    assert [run.status for run in left.values()] == [status.STARTING, status.CANCELED, status.FAILURE]
     assert [request.partition_key for request in requested_jobs_sensor(context).run_requests] == ["deleted"]
     assert job_status_sensor(context).skip_message == "every job row is true"
 
@@ -425,11 +427,23 @@ def test_a_run_without_a_daemon_is_recorded_in_the_same_instance(
 
 
 @pytest.mark.usefixtures("home")
-def test_single_phases_run_alone(engine: Engine, sample: Callable[[str, int], None]) -> None:
+def test_single_phases_run_alone_and_end_the_run_of_a_killed_process(
+    engine: Engine, sample: Callable[[str, int], None]
+) -> None:
     sample("alpha", 20)
+    with dg.DagsterInstance.get() as instance, engine.begin() as connection:
+        job, started = definitions().resolve_job_def("decay"), dg.DagsterRunStatus.STARTED
+        killed, alive = (instance.create_run_for_job(job, status=started).run_id for _ in range(2))
+        project = get_project(connection, "alpha")
+        died = append_job(connection, project.id, trigger_type="manual", triggered_by="test", options={})
+        start_job(connection, died, run_id=killed, options={})
     outcome = run_project("alpha", phases=["similarity_graph", "embedding_matrix"])
     assert outcome.status == "completed", outcome.error
-    assert job_rows(engine)[0][2] == ["embedding_matrix", "similarity_graph"]
+    assert [row[0] for row in job_rows(engine)] == ["failed", "completed"]
+    assert job_rows(engine)[1][2] == ["embedding_matrix", "similarity_graph"]
+    with dg.DagsterInstance.get() as instance:
+        left = {run.run_id: run.status.value for run in instance.get_runs()}
+    assert left == {killed: "FAILURE", alive: "STARTED", outcome.run_id: "SUCCESS"}
 
 
 @pytest.mark.usefixtures("home")

@@ -71,6 +71,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ("live jobs", lambda c, _: jobs.list_live_jobs(c), "consolidation_jobs_live_key"),
     ("unopened jobs", lambda c, _: jobs.list_unopened(c, NOW), "consolidation_jobs_status_idx"),
     ("job of a run", lambda c, _: jobs.find_job_of_run(c, "r"), "consolidation_jobs_dagster_run_id_idx"),
+    ("ended runs", lambda c, _: jobs.list_ended_runs(c, ["r"], died="d"), "consolidation_jobs_dagster_run_id_idx"),
     ("history", lambda c, p: jobs.list_jobs(c, p, limit=9), "consolidation_jobs_project_id_created_at_idx"),
     ("jobs that wait", lambda c, _: monitoring.read_waiting(c), "consolidation_jobs_live_key"),
     ("changes", lambda c, p: changes.list_changes(c, p, limit=9), "consolidation_changes_project_id_seq_idx"),
