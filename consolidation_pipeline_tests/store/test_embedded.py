@@ -141,6 +141,20 @@ def test_a_killed_process_takes_neither_the_server_nor_its_stopping_along(data_d
     assert _postmaster(data_dir) is None
 
 
+def test_whoever_is_last_stops_the_server_that_another_process_started_anew(data_dir: Path) -> None:
+    with _user(data_dir):
+        crashed = psutil.Process(_postmaster(data_dir))
+        parts = crashed.children()
+        crashed.kill()
+        psutil.wait_procs([crashed, *parts], timeout=30)
+        with _user(data_dir) as (_, url):
+            assert _answers(url)
+        anew = _postmaster(data_dir)
+        assert anew != crashed.pid
+    assert _postmaster(data_dir) is None
+    assert not _is_alive(anew)
+
+
 def test_a_server_left_behind_by_a_killed_process_is_met_by_the_next(data_dir: Path) -> None:
     with _user(data_dir) as (only, _):
         only.kill()
