@@ -63,7 +63,7 @@ def import_all(engine: Any, corpora: dict[str, Path]) -> None:
 def embed_all(engine: Any, settings: Any, slugs: list[str]) -> None:
     """Give every memory its vector, as the first phase of a run does."""
     from consolidation_pipeline.service.embedding import embed_memories
-    from consolidation_pipeline.service.runs import open_run
+    from consolidation_pipeline.service.opening import open_run
 
     for slug in slugs:
         with (

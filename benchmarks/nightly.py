@@ -61,8 +61,8 @@ def add(engine: Any, number: int, first: int, count: int) -> None:
 
 def consolidate(number: int) -> int:
     """Make a project and run all phases in it; its memories."""
+    from consolidation_pipeline.service.opening import open_run
     from consolidation_pipeline.service.projects import create_project
-    from consolidation_pipeline.service.runs import open_run
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
     from consolidation_pipeline_tests.service.running import run_phases

@@ -197,7 +197,7 @@ def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple
     """Import and run; returns seconds per step and how many memories were merged."""
     from consolidation_pipeline.launch import run_project
     from consolidation_pipeline.service.importing import import_memories
-    from consolidation_pipeline.service.runs import PHASES
+    from consolidation_pipeline.service.phases import PHASES
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.engine import open_engine
 

@@ -230,7 +230,7 @@ def consolidate(name: str, rows: Iterable[dict[str, Any]], engine: Any) -> Outco
 def embed_alone(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> None:
     """Import the rows as a project of their own, and give them vectors: what search has before consolidation."""
     from consolidation_pipeline.service.embedding import embed_memories
-    from consolidation_pipeline.service.runs import open_run
+    from consolidation_pipeline.service.opening import open_run
     from consolidation_pipeline.settings import Settings
 
     load(project, rows, engine)

@@ -15,7 +15,8 @@ from sqlalchemy import text
 
 from consolidation_pipeline.defs.pools import LLM_POOL, TAKEN, place_in_pool
 from consolidation_pipeline.options import parse_options
-from consolidation_pipeline.service.runs import PHASES, ProjectRun
+from consolidation_pipeline.service.phases import PHASES
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine, dagster_url
 from consolidation_pipeline.store.presence import delete_delivered, hold, is_held

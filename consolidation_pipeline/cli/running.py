@@ -117,8 +117,8 @@ def _load(path: Path | None, chosen: list[str], job: str, phases: str | None) ->
 
 def _choose(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
     """The projects to run, each once. Raises UsageError, NotFoundError before anything is run."""
+    from consolidation_pipeline.service.opening import check_runnable
     from consolidation_pipeline.service.projects import list_projects
-    from consolidation_pipeline.service.runs import check_runnable
 
     if bool(named) == everything:
         raise UsageError("name the projects to run, or say --all, not both")

@@ -12,9 +12,9 @@ from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.defs.batches import batch_config, find_batched, job_batch
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
+from consolidation_pipeline.service.phases import JOB_PHASES
 from consolidation_pipeline.service.recovery import DIED, list_dead_runs
 from consolidation_pipeline.service.requesting import LOST_AFTER, RequestedJob
-from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline.service.triggering import Decision, tell_skipped
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import list_projects

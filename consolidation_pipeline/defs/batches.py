@@ -15,8 +15,8 @@ from pydantic import Field
 
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG, store
+from consolidation_pipeline.service.phases import JOB_PHASES
 from consolidation_pipeline.service.requesting import RequestedJob, is_pending, list_pending
-from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.jobs import get_job, is_project_busy
 

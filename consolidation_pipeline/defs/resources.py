@@ -8,7 +8,9 @@ from uuid import UUID
 import dagster as dg
 
 from consolidation_pipeline.defs.pools import place_in_pool
-from consolidation_pipeline.service.runs import ALL_PHASES, JOB_PHASES, PHASES, ProjectRun, open_run
+from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.phases import ALL_PHASES, JOB_PHASES, PHASES
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, open_engine
 

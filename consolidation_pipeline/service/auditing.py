@@ -10,7 +10,7 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import ProjectBusyError
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.auditing import list_deleted_projects, remove_changes

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from consolidation_pipeline.service.deriving import derive_calibration, shaping_options
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.nodes import Look, Subject, count_active
-from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, ProjectRun, effective_options
+from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.service.wording import Wording, refresh_wording, save_wording
 from consolidation_pipeline.settings import Settings

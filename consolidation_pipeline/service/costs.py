@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.costs import sum_costs
 from consolidation_pipeline.store.engine import Engine, Row

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.relevance import Rates, relevance
-from consolidation_pipeline.service.runs import PHASES, ProjectRun
+from consolidation_pipeline.service.phases import PHASES
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.memories import Decaying, load_decaying, save_relevance
 
 _TABLES = ("task_memories", "consolidated_memories")

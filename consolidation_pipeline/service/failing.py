@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.core.triggers import next_try
-from consolidation_pipeline.service.runs import JOB_PHASES
+from consolidation_pipeline.service.phases import JOB_PHASES
 from consolidation_pipeline.store.engine import Connection, Row
 from consolidation_pipeline.store.jobs import list_failing_jobs
 

@@ -10,10 +10,10 @@ from uuid import UUID
 
 from consolidation_pipeline.core.triggers import is_due, next_instant
 from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.failing import list_failing, tell_failing
 from consolidation_pipeline.service.recovery import settle_dead_jobs
 from consolidation_pipeline.service.report import describe_counts
-from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import changes, jobs
 from consolidation_pipeline.store.changes import Chosen

@@ -9,7 +9,7 @@ from consolidation_pipeline.core.profiles import resolve_thresholds
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.errors import InvalidOptionError, UsageError
 from consolidation_pipeline.options import OPTION_NAMES, ConsolidationOptions, parse_options
-from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store import projects as store

@@ -14,9 +14,9 @@ from consolidation_pipeline.core.memories import NewMemory, memory_id
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
 from consolidation_pipeline.service.by_hand import lock_fit, unfit_to_weigh
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.embedding import embed_now
 from consolidation_pipeline.service.importing import BATCH, CHANGED, RowReader
-from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.archiving import Mark, weigh_rows
 from consolidation_pipeline.store.engine import Engine

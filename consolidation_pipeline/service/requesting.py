@@ -14,15 +14,10 @@ from uuid import UUID
 from consolidation_pipeline.core.triggers import may_retry
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError, NotFoundError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
+from consolidation_pipeline.service.opening import check_runnable
+from consolidation_pipeline.service.phases import JOB_PHASES, check_phases, read_scope, scope_of
 from consolidation_pipeline.service.recovery import settle_dead_jobs
-from consolidation_pipeline.service.runs import (
-    CANCELLED_BY,
-    JOB_PHASES,
-    check_phases,
-    check_runnable,
-    read_scope,
-    scope_of,
-)
+from consolidation_pipeline.service.runs import CANCELLED_BY
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import NewJob

@@ -10,7 +10,8 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
-from consolidation_pipeline.service.runs import LOCK_WAIT_SECONDS, effective_options
+from consolidation_pipeline.service.effective_options import effective_options
+from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.apart import count_kept_apart

@@ -16,9 +16,9 @@ from consolidation_pipeline.core.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.ranking import bm25
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.fusing import CANDIDATES, FUSIONS, Legs, fuse
 from consolidation_pipeline.service.query_vectors import embed_query, explain_missing
-from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.driver import connect_briefly
 from consolidation_pipeline.store.engine import Connection, Engine

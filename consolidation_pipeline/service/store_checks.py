@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.findings import Finding, Status, listed
-from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import CONNECTIONS, Engine
 from consolidation_pipeline.store.inspection import (

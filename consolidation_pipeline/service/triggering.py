@@ -21,8 +21,10 @@ from consolidation_pipeline.core.triggers import (
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.archiving import is_any_due
+from consolidation_pipeline.service.opening import preview_run
+from consolidation_pipeline.service.phases import JOB_PHASES, scope_of
 from consolidation_pipeline.service.requesting import make_request, pend_jobs
-from consolidation_pipeline.service.runs import JOB_PHASES, find_done, preview_run, scope_of
+from consolidation_pipeline.service.states import find_done
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, Row
 from consolidation_pipeline.store.jobs import list_failing_jobs

@@ -23,13 +23,13 @@ from sqlalchemy import text
 
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.llm import retrying
-from consolidation_pipeline.service import asking, embedding, merging, rollback, runs
+from consolidation_pipeline.service import asking, embedding, merging, opening, rollback
 from consolidation_pipeline.service.by_hand import archive_by_hand, pin_memories, restore_memories
 from consolidation_pipeline.service.events import deliver
+from consolidation_pipeline.service.opening import open_run
 from consolidation_pipeline.service.remembering import add_memories
 from consolidation_pipeline.service.requesting import cancel_job, list_pending, request_job
 from consolidation_pipeline.service.reviewing import decide_review
-from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.service.searching import SearchQuery, search
 from consolidation_pipeline.service.suggestions import approve_suggestion, list_suggestions, reject_suggestion
 from consolidation_pipeline.settings import Settings
@@ -120,7 +120,7 @@ def perform(told: dict[str, Any], role: str, name: str, seed: str) -> None:
     os.environ |= {"OPENAI_API_BASE": scene.provider, "OPENAI_BASE_URL": scene.provider, "OPENAI_API_KEY": "sk-test"}
     retrying._wait = lambda *_: 0.0
     asking.BATCH, merging.BATCH, embedding.BATCH = 2, 3, 20
-    runs.LOCK_WAIT_SECONDS = rollback.LOCK_WAIT_SECONDS = 1.0
+    opening.LOCK_WAIT_SECONDS = rollback.LOCK_WAIT_SECONDS = 1.0
     actor = Actor(scene, name, random.Random(seed), connect_engine(scene.url))
     act = {"agent": remember, "reader": read, "operator": operate, "worker": work, "launcher": launch, "post": post}
     while time.time() < scene.until:

@@ -10,7 +10,7 @@ from typing import Any
 
 from consolidation_pipeline.service.events import deliver
 from consolidation_pipeline.service.remembering import add_memories
-from consolidation_pipeline.service.runs import find_unchanged
+from consolidation_pipeline.service.states import find_unchanged
 from consolidation_pipeline_tests.chaos.actors import OPTIONS, SLUGS, SOURCE
 from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, list_broken
 from consolidation_pipeline_tests.service.running import Pipeline, run_phases

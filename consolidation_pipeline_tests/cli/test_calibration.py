@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from consolidation_pipeline.service import calibration, deriving
-from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.service.opening import open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Cli, sample_rows

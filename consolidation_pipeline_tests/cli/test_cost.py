@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from consolidation_pipeline.cli.running import _code_of
-from consolidation_pipeline.service.runs import PHASES
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
 from consolidation_pipeline_tests.openai_server import OpenAIServer
 from consolidation_pipeline_tests.service.test_asking import provider as provider

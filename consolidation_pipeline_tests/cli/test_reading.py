@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service.runs import PHASES, open_run
+from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli

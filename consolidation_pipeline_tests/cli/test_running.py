@@ -12,9 +12,10 @@ from sqlalchemy import text
 
 from consolidation_pipeline.cli.running import _code_of
 from consolidation_pipeline.embed import LOCAL_MODEL
-from consolidation_pipeline.service import runs
+from consolidation_pipeline.service import opening
+from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.service.requesting import request_job
-from consolidation_pipeline.service.runs import PHASES, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.projects import get_project
@@ -147,7 +148,7 @@ def test_a_project_that_another_run_holds_is_not_run(
     cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "one"}), "--project", "a")
-    monkeypatch.setattr(runs, "LOCK_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.0)
     with open_run(engine, "a", settings=settings):
         answer = cli("run", "a", "--json")
     assert (answer.code, answer.json["error"]) == (3, "project_busy")

@@ -19,7 +19,7 @@ from sqlalchemy import text
 from consolidation_pipeline.launch import find_automation
 from consolidation_pipeline.service import store_checks
 from consolidation_pipeline.service.doctor import _check_automation
-from consolidation_pipeline.service.runs import open_run
+from consolidation_pipeline.service.opening import open_run
 from consolidation_pipeline.service.store_checks import _check_room, check_store
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine

@@ -26,8 +26,8 @@ from consolidation_pipeline.defs.sensors import (
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.service.importing import ensure_project, import_memories
+from consolidation_pipeline.service.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.requesting import cancel_job, request_job
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline.store.jobs import append_job, get_job, start_job

@@ -18,7 +18,7 @@ from consolidation_pipeline.mcp.door import Door
 from consolidation_pipeline.mcp.running import Runs, RunsHere
 from consolidation_pipeline.mcp.server import build_server
 from consolidation_pipeline.service.keys import LOCAL, Principal
-from consolidation_pipeline.service.runs import check_phases
+from consolidation_pipeline.service.phases import check_phases
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
 from consolidation_pipeline_tests.conftest import lasting_engine

@@ -13,8 +13,9 @@ from sqlalchemy import event
 
 from consolidation_pipeline.service import embedding, importing, merging, summaries
 from consolidation_pipeline.service.importing import Imported, import_memories
+from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.rollback import roll_back
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES, open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine
 from consolidation_pipeline_tests.service.running import SLUG, STEPS, Pipeline

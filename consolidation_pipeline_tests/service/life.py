@@ -28,10 +28,10 @@ from consolidation_pipeline.service.archiving import archive_memories
 from consolidation_pipeline.service.associations import associate_memories
 from consolidation_pipeline.service.by_hand import archive_by_hand, pin_memories, restore_memories
 from consolidation_pipeline.service.decay import score_relevance
+from consolidation_pipeline.service.phases import JOB_PHASES
 from consolidation_pipeline.service.plan import Plan, make_plan, request_plan
 from consolidation_pipeline.service.relations import decide_relations
 from consolidation_pipeline.service.reviewing import decide_review
-from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline_tests.service.dumps import checksums
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
 from consolidation_pipeline_tests.service.replaying import (

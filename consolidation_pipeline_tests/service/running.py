@@ -21,14 +21,16 @@ from consolidation_pipeline.service.embedding import Embedded, embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.service.importing import Imported, ensure_project, import_memories
 from consolidation_pipeline.service.merging import Merging, merge_clusters
+from consolidation_pipeline.service.opening import open_run
 from consolidation_pipeline.service.patterns import form_patterns
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.service.plan import check_plan
 from consolidation_pipeline.service.playbook import Promoted, update_playbook
 from consolidation_pipeline.service.principles import form_principles
 from consolidation_pipeline.service.profiles import Profiled, form_profiles
 from consolidation_pipeline.service.report import Report, write_report
 from consolidation_pipeline.service.rollback import Rollback, roll_back
-from consolidation_pipeline.service.runs import PHASES, ProjectRun, open_run
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.suggestions import Proposed, propose_merges
 from consolidation_pipeline.service.summaries import Summarized, summarize_memories
 from consolidation_pipeline.settings import Settings

@@ -15,7 +15,7 @@ from consolidation_pipeline.service.calibration import Calibrated, calibrate_pro
 from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.service.nodes import load_grouping_nodes
-from consolidation_pipeline.service.runs import find_unchanged
+from consolidation_pipeline.service.states import find_unchanged
 from consolidation_pipeline.store.vectors_io import to_uuids
 from consolidation_pipeline_tests.service.dumps import dump
 from consolidation_pipeline_tests.service.lessons import LESSONS, alone, corpus, note

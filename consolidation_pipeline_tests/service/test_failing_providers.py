@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.llm import retrying
 from consolidation_pipeline.service import asking
-from consolidation_pipeline.service.runs import PHASES, open_run
+from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import connect_engine
 from consolidation_pipeline_tests.openai_server import (

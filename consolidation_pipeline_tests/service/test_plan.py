@@ -16,8 +16,8 @@ from sqlalchemy.exc import DBAPIError
 from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service import merging
+from consolidation_pipeline.service.opening import preview_run
 from consolidation_pipeline.service.plan import Plan, check_plan, load_plan, make_plan, request_plan, save_plan
-from consolidation_pipeline.service.runs import preview_run
 from consolidation_pipeline.store.knowledge import write_merged
 from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.dumps import dump, knowledge

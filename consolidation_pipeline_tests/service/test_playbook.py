@@ -11,7 +11,7 @@ import pytest
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lineage import trace_memory
 from consolidation_pipeline.service.playbook import read_playbook
-from consolidation_pipeline.service.runs import find_unchanged
+from consolidation_pipeline.service.states import find_unchanged
 from consolidation_pipeline.store.ledger import Author, Change, update_rows
 from consolidation_pipeline.store.schema import consolidated_memories, playbook_entries
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting

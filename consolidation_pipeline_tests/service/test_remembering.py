@@ -10,8 +10,8 @@ import pytest
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.by_hand import archive_by_hand
 from consolidation_pipeline.service.importing import BATCH, ensure_project
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.service.remembering import Added, add_memories, get_memory, give_feedback
-from consolidation_pipeline.service.runs import PHASES
 from consolidation_pipeline.service.searching import SearchQuery, search
 from consolidation_pipeline_tests.service.lessons import LESSONS, reworded
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline, run_phases

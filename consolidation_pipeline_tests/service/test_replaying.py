@@ -7,8 +7,8 @@ from uuid import UUID
 
 from consolidation_pipeline.service.associations import associate_memories
 from consolidation_pipeline.service.by_hand import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.phases import JOB_PHASES
 from consolidation_pipeline.service.relations import decide_relations
-from consolidation_pipeline.service.runs import JOB_PHASES
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, TODAY, near_misses, note, reworded
 from consolidation_pipeline_tests.service.replaying import Replay, State, differing, photograph
 from consolidation_pipeline_tests.service.running import Pipeline, run_phases

@@ -15,6 +15,7 @@ from consolidation_pipeline.errors import (
     UsageError,
 )
 from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.requesting import (
     RequestedJob,
     cancel_job,
@@ -23,7 +24,6 @@ from consolidation_pipeline.service.requesting import (
     list_pending,
     request_job,
 )
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
 from consolidation_pipeline.service.triggering import is_due_tonight, request_jobs
 from consolidation_pipeline_tests.service.dumps import knowledge
 from consolidation_pipeline_tests.service.lessons import LESSONS, alone, note

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Table, create_engine
 
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
-from consolidation_pipeline.service import rollback, runs
+from consolidation_pipeline.service import opening, rollback
 from consolidation_pipeline.service.by_hand import archive_by_hand
 from consolidation_pipeline.service.rollback import roll_back
 from consolidation_pipeline.store.ledger import Author, Change, insert_rows
@@ -186,7 +186,7 @@ def test_a_rollback_begins_when_the_run_under_way_is_done(pipeline: Pipeline) ->
 
 def test_a_run_does_not_begin_in_the_middle_of_a_rollback(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     job = pair(pipeline)
-    monkeypatch.setattr(runs, "LOCK_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.2)
     entered, leave, real = threading.Event(), threading.Event(), rollback.revert_changes
 
     def slowly(*arguments: Any, **named: Any) -> dict[str, int]:

@@ -21,9 +21,10 @@ from consolidation_pipeline.errors import (
     TimeLimitError,
 )
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service import recovery, runs
+from consolidation_pipeline.service import opening, recovery
+from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.service.recovery import finish_dead_jobs, settle_dead_jobs
-from consolidation_pipeline.service.runs import PHASES, find_unchanged
+from consolidation_pipeline.service.states import find_unchanged
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline_tests.service.dumps import counts, dump
 from consolidation_pipeline_tests.service.dying import kill, run_and_die
@@ -168,7 +169,7 @@ def test_a_disabled_project_is_refused_and_gets_no_job(pipeline: Pipeline) -> No
 def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "LOCK_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.2)
     pipeline.add(alone())
     pipeline.add(alone(), slug="other")
     with pipeline.open() as run:
@@ -252,7 +253,7 @@ def test_a_run_does_not_pass_for_a_job_that_asked_for_something_else(
         run_phases(run, planned)
     assert run.job_id != waiting
     assert job(pipeline, run.job_id).status == "completed"
-    assert (job(pipeline, waiting).status, job(pipeline, waiting).error_message) == ("cancelled", runs.OVERTAKEN)
+    assert (job(pipeline, waiting).status, job(pipeline, waiting).error_message) == ("cancelled", opening.OVERTAKEN)
 
 
 def test_a_run_given_twice_adds_no_row_anywhere_and_leaves_the_ledger_alone(pipeline: Pipeline) -> None:

@@ -17,7 +17,7 @@ from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, I
 from consolidation_pipeline.service.condensing import Passage, Told, condense
 from consolidation_pipeline.service.exporting import export_memories
 from consolidation_pipeline.service.lineage import trace_memory
-from consolidation_pipeline.service.runs import JOB_PHASES
+from consolidation_pipeline.service.phases import JOB_PHASES
 from consolidation_pipeline.service.summaries import Summarized
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, openai_server
 from consolidation_pipeline_tests.service.dumps import dump, knowledge

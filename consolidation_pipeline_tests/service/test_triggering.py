@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import UUID
 
-from consolidation_pipeline.service.runs import JOB_PHASES, PHASES
+from consolidation_pipeline.service.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.triggering import (
     Decision,
     IsDue,

@@ -30,12 +30,12 @@ from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.graph import update_similarity_graph
 from consolidation_pipeline.service.importing import import_memories
 from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service.opening import open_run
 from consolidation_pipeline.service.patterns import form_patterns
 from consolidation_pipeline.service.playbook import update_playbook
 from consolidation_pipeline.service.principles import form_principles
 from consolidation_pipeline.service.profiles import form_profiles
 from consolidation_pipeline.service.rollback import roll_back
-from consolidation_pipeline.service.runs import open_run
 from consolidation_pipeline.service.summaries import summarize_memories
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.abstractions import load_held

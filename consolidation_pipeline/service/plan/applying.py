@@ -8,12 +8,13 @@ from uuid import UUID
 
 from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.errors import ConflictError, UsageError
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.merging import PlannedMerge
 from consolidation_pipeline.service.plan.document import Plan, PlannedKnowledge
 from consolidation_pipeline.service.plan.knowledge import foresee_knowledge
 from consolidation_pipeline.service.plan.making import plan_all_merges, plan_archiving
 from consolidation_pipeline.service.requesting import pend_job
-from consolidation_pipeline.service.runs import ProjectRun, effective_options
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.archiving import load_archived
 from consolidation_pipeline.store.engine import Engine

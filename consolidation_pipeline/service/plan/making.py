@@ -21,6 +21,7 @@ from consolidation_pipeline.core.spending import Bill
 from consolidation_pipeline.service.archiving import load_units, policies_in_force
 from consolidation_pipeline.service.clusters import group_contents
 from consolidation_pipeline.service.merging import BATCH, CONFIDENCE, PlannedMerge, Words, plan_merges
+from consolidation_pipeline.service.opening import preview_run
 from consolidation_pipeline.service.plan.document import (
     Costs,
     MergeGroup,
@@ -32,7 +33,7 @@ from consolidation_pipeline.service.plan.document import (
 from consolidation_pipeline.service.plan.knowledge import foresee_knowledge
 from consolidation_pipeline.service.preview import Preview, preview_contents
 from consolidation_pipeline.service.rewriting import Duplicates, price_rewrites
-from consolidation_pipeline.service.runs import ProjectRun, preview_run
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.suggestions.groups import AlikeGroup, group_by_words, read_groups
 from consolidation_pipeline.service.suggestions.proposing import price_suggestions
 from consolidation_pipeline.service.units import Contents

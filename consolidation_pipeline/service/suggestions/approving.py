@@ -13,8 +13,8 @@ from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.merging import Merged
 from consolidation_pipeline.core.proposals import left_out
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.merging import PlannedMerge, columns_of, largest_first
-from consolidation_pipeline.service.runs import effective_options
 from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.service.suggestions.reading import Suggestion, join_parts
 from consolidation_pipeline.settings import Settings

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.literals import Literal, conflicts
 from consolidation_pipeline.core.memories import MEMORY_TYPES, embedding_text
 from consolidation_pipeline.core.merging import missing_literals
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.runs import effective_options
+from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import suggestions as store
 from consolidation_pipeline.store.engine import Engine, Row
