@@ -6,6 +6,7 @@ Linkage, connected components, cohesion and representatives have modules of thei
 import hashlib
 import json
 from collections.abc import Sequence
+from itertools import pairwise
 from uuid import UUID
 
 import numpy as np
@@ -42,6 +43,7 @@ __all__ = [
     "choose_representative",
     "choose_representatives",
     "cluster_key",
+    "cluster_keys",
     "cohesion",
     "complete_linkage",
     "connected_components",
@@ -56,6 +58,10 @@ __all__ = [
 
 # Part of every cluster key: raise it whenever the same input may give other groups.
 ALGORITHM_VERSION = "2"
+
+# An id as it stands in the list that a key is the hash of, after another entry; and the digits of each byte.
+_LISTED = b', "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"'
+_HEXADECIMAL = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 
 METHODS = ("average", "complete", "components", "hdbscan")
 
@@ -95,6 +101,17 @@ def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGOR
     """
     text = json.dumps([algorithm_version, *sorted({str(member) for member in member_ids})])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def cluster_keys(ids: NDArray[np.bytes_], groups: Labels) -> list[str]:
+    """The ``cluster_key`` of each group 0..g-1: ``ids`` ``S16`` (m,) and their ``groups`` (m,), each id once in it."""
+    order = np.lexsort((ids, groups))
+    raw = np.ascontiguousarray(ids[order]).view(np.uint8).reshape(-1, 16)
+    listed = np.tile(np.frombuffer(_LISTED, np.uint8), (len(raw), 1))
+    listed[:, np.frombuffer(_LISTED, np.uint8) == ord("x")] = _HEXADECIMAL[raw].reshape(-1, 32)
+    text, ends = listed.tobytes(), (len(_LISTED) * np.cumsum(np.bincount(groups))).tolist()
+    head = json.dumps([ALGORITHM_VERSION])[:-1].encode()
+    return [hashlib.sha256(b"%b%b]" % (head, text[a:b])).hexdigest()[:32] for a, b in pairwise([0, *ends])]
 
 
 def _linked_labels(

@@ -122,8 +122,18 @@ def positions_of(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int6
     """Where each of ``wanted`` (m,) stands in ``ordered`` (n,), ascending without repeats; -1 = nowhere."""
     if not len(ordered):
         return np.full(len(wanted), -1, dtype=np.int64)
-    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    one, other = ordered, wanted
+    if ordered.dtype == wanted.dtype == np.dtype("S16"):
+        # Half of an id is a number, which is compared several times as fast, and hardly ever another one's too.
+        halves = _first_halves(ordered)
+        if (halves[1:] != halves[:-1]).all():
+            one, other = halves, _first_halves(wanted)
+    at = np.minimum(np.searchsorted(one, other), len(ordered) - 1)
     return np.where(ordered[at] == wanted, at, -1).astype(np.int64)
+
+
+def _first_halves(ids: NDArray[np.bytes_]) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(ids).view(">u8")[::2].astype(np.uint64)
 
 
 def checked_numbers(name: str, values: ArrayLike, *, least: float) -> NDArray[np.float64]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.clustering import LARGEST_BY_DENSITY, cluster_key, group, members_of
+from consolidation_pipeline.core.clustering import LARGEST_BY_DENSITY, cluster_key, cluster_keys, group, members_of
 from consolidation_pipeline.core.similarity import similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.errors import InvalidOptionError
@@ -98,6 +98,14 @@ def test_a_cluster_key_names_its_members_in_any_order_and_form(ids):
     assert key == cluster_key(ids[::-1]) == cluster_key([str(member) for member in ids])
     assert key != cluster_key([*ids, "another"])
     assert key != cluster_key(ids, "another version")
+
+
+def test_the_keys_of_many_groups_are_those_of_each():
+    ids = [UUID(int=number) for number in (9 << 64, 7, 1 << 100, 256, 0, 5)]
+    array = np.array([id_.bytes for id_ in ids], dtype="S16")
+    groups = np.array([0, 0, 1, 2, 2, 2])
+    assert cluster_keys(array, groups) == [cluster_key(ids[:2]), cluster_key(ids[2:3]), cluster_key(ids[3:])]
+    assert cluster_keys(array[:0], groups[:0]) == []
 
 
 def test_cluster_keys_do_not_confuse_ids_that_read_alike():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from consolidation_pipeline.core.vectors import center, cosine, find_unusable, normalize
+from consolidation_pipeline.core.vectors import center, cosine, find_unusable, normalize, positions_of
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=6), elements=numbers)
@@ -133,3 +133,12 @@ def test_find_unusable_lists_rows_with_nan_infinity_or_only_zeros():
 def test_rows_that_are_not_unusable_normalize_to_length_one(x):
     usable = np.delete(x, find_unusable(x), axis=0)
     assert np.allclose(np.linalg.norm(normalize(usable).astype(np.float64), axis=1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("shift", [64, 0])
+def test_ids_are_found_whether_their_first_halves_tell_them_apart_or_not(shift):
+    ordered = np.array([(number << shift).to_bytes(16, "big") for number in (0, 1, 256, 1 << 60)], dtype="S16")
+    wanted = np.array([(number << shift).to_bytes(16, "big") for number in (256, 2, 0, 1 << 61)], dtype="S16")
+    assert positions_of(ordered, wanted).tolist() == [2, -1, 0, -1]
+    assert positions_of(ordered, wanted[:0]).tolist() == []
+    assert positions_of(ordered[:0], wanted).tolist() == [-1] * 4

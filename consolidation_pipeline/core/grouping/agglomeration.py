@@ -1,5 +1,6 @@
 """Groups that merge bottom-up on a sparse graph, in plain Python or compiled, whichever is sooner done."""
 
+import sys
 from functools import cache
 from typing import Any
 
@@ -10,8 +11,8 @@ from consolidation_pipeline.core.grouping import chains
 from consolidation_pipeline.core.grouping.chains import DEAD, Graph, Rows
 from consolidation_pipeline.core.grouping.labels import Labels
 
-# Loading Numba and compiled code takes as long as so many edges in plain Python.
-COMPILED_FROM = 100_000
+# Loading Numba and compiled code takes as long as so many edges in plain Python; less where the join has loaded Numba.
+COMPILED_FROM, LOADED_FROM = 100_000, 20_000
 
 # What ``follow_chains`` calls.
 _PARTS = (
@@ -46,7 +47,7 @@ def agglomerate(
     ends = np.column_stack([j, i]).ravel().astype(np.int32)
     graph = Graph(ends, following, heads, np.full(n, -1, dtype=np.int32), weights.astype(np.float64))
     into = np.arange(n, dtype=np.int64)
-    if len(i) >= COMPILED_FROM:
+    if len(i) >= COMPILED_FROM or (len(i) >= LOADED_FROM and "numba" in sys.modules):
         _compiled()(graph, rows, into, np.empty(n, dtype=np.int64))
     else:
         into = _in_plain_python(graph, rows, into)
