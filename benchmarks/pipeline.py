@@ -83,7 +83,7 @@ PARTS: dict[str, dict[str, str]] = {
     "clusters": {},
     "- load nodes and pairs": {"consolidation_pipeline.service.clusters": "load_contents"},
     "- form units": {"consolidation_pipeline.service.clusters": "form_units"},
-    "- write groups": {"consolidation_pipeline.service.clusters": "replace_clusters"},
+    "- write groups": {"consolidation_pipeline.service.clusters": "replace_"},
     "merged_memories": {},
     "- write merges": {"consolidation_pipeline.service.merging": "write_merged"},
     "patterns": {},

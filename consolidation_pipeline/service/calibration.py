@@ -5,12 +5,13 @@ Between renewals nothing about grouping changes, so that a graph that grew equal
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from consolidation_pipeline.service.deriving import derive_calibration, shaping_options
 from consolidation_pipeline.service.effective_options import effective_options
-from consolidation_pipeline.service.nodes import Look, Subject, count_active
+from consolidation_pipeline.service.nodes import Look, Subject
 from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.spending import open_embedder
@@ -19,12 +20,13 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import graph, jobs
 from consolidation_pipeline.store.calibrations import Calibration, append_calibration, load_calibration
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import Nodes
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.vectors_io import Ids
 
 # Growth of the active memories after which the calibration is taken anew (pipeline.md).
 RENEWAL_GROWTH = 1.5
+# Under this version no memory was compared.
+NOT_YET = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,14 +34,14 @@ class Calibrated:
     """The snapshot in force, and whether it was ``taken`` just now.
 
     ``stripped``: memories, of those that were new to it, whose boilerplate is left out; ``embedded``: texts embedded
-    for that. ``nodes``: ids ``S16`` (n,) of all memories that it was held against by now.
+    for that. ``looked_at``: ids ``S16`` (n,) of the memories, new to it or changed, that it was held against now.
     """
 
     snapshot: Calibration
     taken: bool
     stripped: int
     embedded: int
-    nodes: Ids
+    looked_at: Ids
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,18 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> Calibrated:
         EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a planted one.
     """
     held = run.calibration
+    subject = run.project.id, run.embedder.name
     with run.engine.connect() as connection:
-        nodes = graph.load_nodes(connection, run.project.id, run.embedder.name)
-    trigger = why_taken(held, run, nodes, renew=renew)
+        trigger = why_taken(held, run, lambda: graph.count_active(connection, *subject), renew=renew)
+        version = held.version if held is not None and trigger is None else NOT_YET
+        new = graph.load_uncompared(connection, *subject, version)
     if held is not None and trigger is None:
-        wording = refresh_wording(run, nodes.ids[nodes.graph_version != held.version], held.boilerplate)
-        return Calibrated(held, False, len(wording.hashes), len(wording.vectors), nodes.ids)
+        wording = refresh_wording(run, new, held.boilerplate)
+        return Calibrated(held, False, len(wording.hashes), len(wording.vectors), new)
     fresh, wording = derive_calibration(run, held, trigger or "first")
     _store(run, fresh, wording)
     run.calibration = fresh
-    return Calibrated(fresh, True, len(wording.hashes), len(wording.vectors), nodes.ids)
+    return Calibrated(fresh, True, len(wording.hashes), len(wording.vectors), new)
 
 
 def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: bool) -> Proposal:
@@ -100,7 +104,7 @@ def _propose(look: Look) -> tuple[Proposal, Wording]:
     return Proposal(look.embedder.name, held, fresh, applied=False), wording
 
 
-def why_taken(held: Calibration | None, run: Subject, nodes: Nodes, *, renew: bool) -> str | None:
+def why_taken(held: Calibration | None, run: Subject, count_active: Callable[[], int], *, renew: bool) -> str | None:
     """Why a calibration has to be taken; None: the one held does."""
     if held is None:
         return "first"
@@ -108,7 +112,7 @@ def why_taken(held: Calibration | None, run: Subject, nodes: Nodes, *, renew: bo
         return None
     if dict(held.options) != shaping_options(run):
         return "options"
-    return "growth" if count_active(nodes) >= RENEWAL_GROWTH * max(held.memories, 1) else None
+    return "growth" if count_active() >= RENEWAL_GROWTH * max(held.memories, 1) else None
 
 
 def _store(run: Subject, fresh: Calibration, wording: Wording) -> None:

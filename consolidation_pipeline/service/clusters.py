@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core import clustering
-from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, Labels, cluster_key
+from consolidation_pipeline.core.clustering import Labels, cluster_keys
 from consolidation_pipeline.core.layout import map_svg, plane
 from consolidation_pipeline.core.literals import conflicts
 from consolidation_pipeline.core.similarity import SimilarPairs
@@ -26,6 +25,7 @@ from consolidation_pipeline.store.graph import (
     find_changed_groups,
     load_group_details,
     replace_clusters,
+    replace_details,
 )
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_uuids
@@ -68,9 +68,10 @@ def form_clusters(run: ProjectRun) -> Clusters:
         contents = load_contents(connection, run)
         groups = group_contents(connection, run, contents)
         changed = find_changed_groups(connection, run.project.id, groups.tiers)
-        members = [member for tier in groups.tiers for member in tier.members(changed)]
         if changed:
+            members = [member for tier in groups.tiers for member in tier.members(changed)]
             replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
+        replace_details(connection, run.project.id, run.job_id, groups.tiers)
     vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
     return _summary(groups.tiers, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of))
 
@@ -119,19 +120,20 @@ def _merge_tier(contents: Contents, units: Units, min_size: int) -> Formed:
     kept = units.merged & (np.bincount(units.of_row, minlength=len(units)) >= min_size)
     number = np.where(kept, np.cumsum(kept) - 1, -1)
     things = _Things(np.arange(len(contents.nodes)), contents.nodes.ids, np.zeros(len(contents.nodes), np.bool_))
-    details = _merge_details(contents, units)
+    details = _merge_details(contents, units, np.flatnonzero(kept))
     return _tier(
         "merge",
         contents.x,
         things,
         number[units.of_row],
         representatives=units.representatives[kept],
-        details=[details[unit] for unit in np.flatnonzero(kept).tolist()],
+        details=details,
     )
 
 
-def _merge_details(contents: Contents, units: Units) -> list[dict[str, Any]]:
-    """Per unit: mean and lowest cosine between its contents, and the lowest of one that is about to be merged.
+def _merge_details(contents: Contents, units: Units, chosen: Labels) -> list[dict[str, Any]]:
+    """Of each of the ``chosen`` units: mean and lowest cosine between its contents, and the lowest of one that is about
+    to be merged.
 
     Contents that were merged when another centre was taken off may be no neighbours now; their cosines are computed.
     """
@@ -155,7 +157,7 @@ def _merge_details(contents: Contents, units: Units) -> list[dict[str, Any]]:
         mean[of_content[rows[0]]], lowest[of_content[rows[0]]] = cohesion
     return [
         {"weakest_new_pair": _known(a), "cohesion_mean": _known(b), "cohesion_min": _known(c)}
-        for a, b, c in zip(newest.tolist(), mean.tolist(), lowest.tolist(), strict=True)
+        for a, b, c in zip(*(column[chosen].tolist() for column in (newest, mean, lowest)), strict=True)
     ]
 
 
@@ -170,15 +172,15 @@ class _Judged:
 def _suggest_tier(connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged) -> Formed:
     close = judged.pairs.select(judged.verdict >= ASK)
     labels = clustering.complete_linkage(len(units), close, run.thresholds["t_suggest"])
-    told = load_group_details(connection, run.project.id, "suggest")
     at = _group_by_group(labels)
-    keys = _keys(units.ids[at], labels[at])
+    keys = cluster_keys(units.ids[at], labels[at])
     # Texts do not change: what was told of a group of the same members holds while the calibration does.
     version = run.calibration.version if run.calibration else 0
-    told = {key: details for key, details in told.items() if details.get("calibration") == version}
+    held = load_group_details(connection, run.project.id, "suggest")
+    told = {key: details["vetoes"] for key, details in held.items() if details.get("calibration") == version}
     known = np.array([number for number, key in enumerate(keys) if key in told], dtype=np.int64)
     fresh = _veto_reasons(connection, contents, units, np.where(np.isin(labels, known), -1, labels), judged)
-    reasons = [told[key]["vetoes"] if key in told else fresh.get(number, []) for number, key in enumerate(keys)]
+    reasons = [told[key] if key in told else fresh.get(number, []) for number, key in enumerate(keys)]
     details = [{"vetoes": listed, "calibration": version} for listed in reasons]
     return _unit_tier("suggest", contents.x, units, labels, details)
 
@@ -232,7 +234,7 @@ def _tier(
     at = _group_by_group(labels)
     return Formed(
         tier,
-        keys=_keys(things.ids[at], labels[at]),
+        keys=cluster_keys(things.ids[at], labels[at]),
         details=details,
         groups=labels[at],
         ids=things.ids[at],
@@ -245,12 +247,6 @@ def _tier(
 def _group_by_group(labels: Labels) -> Labels:
     """Positions of the things that are in a group, group by group."""
     return np.concatenate([np.empty(0, dtype=np.int64), *clustering.members_of(labels)])
-
-
-def _keys(ids: Ids, groups: Labels) -> list[str]:
-    """The cluster key of each group; ``ids`` and ``groups`` (m,), group by group."""
-    names, ends = to_uuids(ids), np.cumsum(np.bincount(groups)).tolist()
-    return [cluster_key(names[a:b], ALGORITHM_VERSION) for a, b in pairwise([0, *ends])]
 
 
 def _known(value: float) -> float | None:

@@ -42,8 +42,9 @@ _SHAPING = (*TIERS, "center")
 
 
 def shaping_options(run: Subject) -> dict[str, Any]:
-    """The options that a calibration depends on."""
-    return {name: getattr(run.options, name) for name in _SHAPING}
+    """The options that a calibration depends on, or the graph under it: pairs across types are judged only if asked."""
+    across = {"cross_type": True} if run.options.cross_type else {}
+    return {**{name: getattr(run.options, name) for name in _SHAPING}, **across}
 
 
 def derive_calibration(

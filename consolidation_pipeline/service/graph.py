@@ -11,13 +11,15 @@ import numpy.typing as npt
 from consolidation_pipeline.core.similarity import SimilarPairs, concatenate_pairs, iter_similar_pairs, reaches
 from consolidation_pipeline.service.calibration import calibrate_thresholds
 from consolidation_pipeline.service.judging import judge_pairs
-from consolidation_pipeline.service.nodes import centered, load_graph_nodes, variant_keys
+from consolidation_pipeline.service.nodes import centered, load_graph_nodes, type_numbers, variant_keys
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import TOPIC, Neighbors, Nodes
+from consolidation_pipeline.store.graph import ACROSS, TOPIC, Neighbors, Nodes, concatenate_neighbors
 from consolidation_pipeline.store.vectors_io import Vectors
 
+# Pairs that go to the database in one piece: about 50 MB.
+WRITTEN_TOGETHER = 1_000_000
 # Pairs near enough to be judged, which takes their texts: about 100 MB, and no text is read twice below that.
 JUDGED_TOGETHER = 8_000_000
 
@@ -45,7 +47,7 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         nodes, vectors = load_graph_nodes(connection, run)
         graph.prune_neighbors(connection, run.project.id, run.embedder.name)
         # What came with a vector of its own a moment ago was not looked at yet: the next update compares it.
-        looked_at = np.isin(nodes.ids, done.nodes)
+        looked_at = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, done.looked_at)
         nodes, vectors = nodes.select(looked_at), vectors[looked_at]
         known, new = split_carriers(nodes, vectors, snapshot.version)
         found = compare(connection, run, nodes, centered(vectors, snapshot), known=known, new=new)
@@ -81,19 +83,26 @@ def compare(
     """The pairs of ``new`` with ``known`` and with each other, in blocks, and the verdict on each."""
     if not new.size:
         return
-    order = np.concatenate([known, new]).astype(np.int32)
+    order, types = np.concatenate([known, new]).astype(np.int32), type_numbers(nodes)
     waiting: list[SimilarPairs] = []
+    apart: list[Neighbors] = []
     for pairs in iter_similar_pairs(vectors[order], run.thresholds["t_pattern"], known=len(known)):
         one, other = order[pairs.i], order[pairs.j]
         # Positions are sorted by id, so a < b holds for ids too.
         placed = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
-        near = reaches(placed.similarity, run.thresholds["t_suggest"])
-        yield _neighbors(nodes, placed.select(~near), np.full(np.count_nonzero(~near), TOPIC, dtype=np.int16))
+        verdict = np.full(len(placed), TOPIC, dtype=np.int16)
+        if not run.options.cross_type:
+            verdict[types[placed.i] != types[placed.j]] = ACROSS
+        near = (verdict == TOPIC) & reaches(placed.similarity, run.thresholds["t_suggest"])
+        apart.append(_neighbors(nodes, placed.select(~near), verdict[~near]))
         waiting.append(placed.select(near))
+        if sum(map(len, apart)) > WRITTEN_TOGETHER:
+            yield concatenate_neighbors(apart)
+            apart = []
         if sum(map(len, waiting)) > JUDGED_TOGETHER:
             yield _judged(connection, run, nodes, waiting)
             waiting = []
-    yield _judged(connection, run, nodes, waiting)
+    yield concatenate_neighbors([*apart, _judged(connection, run, nodes, waiting)])
 
 
 def _judged(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:

@@ -20,7 +20,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def judge_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
-    """The verdict (m,) on pairs of ``nodes`` that reach ``t_suggest``, whatever their memory types.
+    """The verdict (m,) on pairs of ``nodes`` that reach ``t_suggest`` and whose memory types may share a group.
 
     A threshold that the operator gave is meant as it stands. An automatic one also asks for words in common, and more
     of short texts; what is near enough but has a veto, or is too short, is for a person.

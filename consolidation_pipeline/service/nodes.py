@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed import Embedder
 from consolidation_pipeline.options import ConsolidationOptions
@@ -19,6 +20,8 @@ from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.graph import Nodes
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.vectors_io import Vectors
+
+_TYPES = np.sort(np.array(MEMORY_TYPES))
 
 
 class Subject(Protocol):
@@ -52,13 +55,7 @@ def load_graph_nodes(connection: Connection, run: Subject, *, plain: bool = Fals
 
     Memories with boilerplate come with the vector of the rest of their text, unless ``plain``.
     """
-    model = run.embedder.name
-    nodes = graph.load_nodes(connection, run.project.id, model)
-    if not len(nodes):
-        return nodes, np.empty((0, 0), np.float32)
-    dimension = graph.load_dimension(connection, run.project.id, model)
-    ids, vectors = graph.load_node_vectors(connection, run.project.id, model, dimension, plain=plain)
-    return nodes.select(np.isin(nodes.ids, ids)), vectors[np.isin(ids, nodes.ids)]
+    return graph.load_nodes_with_vectors(connection, run.project.id, run.embedder.name, plain=plain)
 
 
 def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
@@ -100,9 +97,13 @@ def variant_keys(nodes: Nodes, vectors: Vectors) -> npt.NDArray[np.int64]:
     return np.asarray(contents * max(len(nodes), 1) + variant)
 
 
+def type_numbers(nodes: Nodes) -> npt.NDArray[np.int64]:
+    """One number per node (n,), the same for nodes of one memory type."""
+    return np.searchsorted(_TYPES, nodes.memory_type).astype(np.int64)
+
+
 def content_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
     """Content of each node (n,), 0..c-1: one text of one memory type, with all its exact repeats."""
     texts, of_text = np.unique(nodes.repeats, return_inverse=True)
-    types = np.unique(nodes.memory_type, return_inverse=True)[1]
-    keys = types.reshape(-1).astype(np.int64) * max(len(texts), 1) + of_text.reshape(-1)
+    keys = type_numbers(nodes) * max(len(texts), 1) + of_text.reshape(-1)
     return np.asarray(np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64))

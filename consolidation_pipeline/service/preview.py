@@ -17,7 +17,7 @@ from consolidation_pipeline.embed.provider import Usage, is_free
 from consolidation_pipeline.service.calibration import why_taken
 from consolidation_pipeline.service.deriving import derive_calibration, load_kept
 from consolidation_pipeline.service.graph import compare, split_carriers
-from consolidation_pipeline.service.nodes import centered
+from consolidation_pipeline.service.nodes import centered, count_active
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.units import Contents, form_contents
 from consolidation_pipeline.service.wording import grouping_vectors, word_memories
@@ -65,7 +65,8 @@ def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dic
     project, model = run.project.id, run.embedder.name
     nodes = graph.load_nodes(connection, project, None)
     dimension = graph.load_dimension(connection, project, model)
-    parts = [graph.load_node_vectors(connection, project, model, dimension, plain=True)] if dimension else []
+    held, known = graph.load_nodes_with_vectors(connection, project, model, plain=True)
+    parts = [(held.ids, known)] if dimension else []
     missing = _missing(nodes.ids, parts)
     # What another model's graph knows of them does not count.
     nodes = replace(nodes, graph_version=np.where(np.isin(nodes.ids, missing), -1, nodes.graph_version))
@@ -90,7 +91,7 @@ def _missing(ids: Ids, parts: Sequence[tuple[Ids, Vectors]]) -> Ids:
 def _calibrate(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors) -> tuple[Vectors, str | None]:
     """Vectors for grouping (n, d), not centred, and why a calibration was taken; puts the one in force on ``run``."""
     held = run.calibration
-    trigger = why_taken(held, run, nodes, renew=is_free(run.embedder))
+    trigger = why_taken(held, run, lambda: count_active(nodes), renew=is_free(run.embedder))
     if trigger is None and held is not None:
         return _reworded(connection, run, nodes, plain, held), None
     if not is_free(run.embedder):

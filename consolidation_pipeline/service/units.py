@@ -17,7 +17,7 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION, Labels
 from consolidation_pipeline.core.memories import consolidated_id
 from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
 from consolidation_pipeline.core.vectors import positions_of
-from consolidation_pipeline.service.nodes import content_keys, load_grouping_nodes
+from consolidation_pipeline.service.nodes import content_keys, load_grouping_nodes, type_numbers
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.apart import load_kept_apart
@@ -88,7 +88,8 @@ def form_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *
     one, other = positions_of(nodes.ids, found.a), positions_of(nodes.ids, found.b)
     kept = (one >= 0) & (other >= 0)
     if not run.options.cross_type:
-        kept &= nodes.memory_type[one] == nodes.memory_type[other]
+        types = type_numbers(nodes)
+        kept &= types[one] == types[other]
     one[kept], other[kept] = of_row[one[kept]], of_row[other[kept]]
     kept &= one != other
     low, high = np.minimum(one, other)[kept], np.maximum(one, other)[kept]

@@ -6,6 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import md5
+from itertools import chain
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import TooManyPairsError
+from consolidation_pipeline.store.driver import fetch
 from consolidation_pipeline.store.ledger import copy_rows
 from consolidation_pipeline.store.memories import lock_rows
 from consolidation_pipeline.store.schema import SCHEMA
@@ -24,12 +26,15 @@ from consolidation_pipeline.store.vectors_io import (
     copy_columns,
     load_columns,
     load_packed,
-    load_vectors,
+    load_rows,
     to_uuids,
 )
 
-# What may become of a pair: it is on one topic at most, a person decides whether it is the same, or it may merge.
-TOPIC, ASK, MERGE = 0, 1, 2
+Integers = npt.NDArray[np.signedinteger[Any]]
+
+# What may become of a pair: nothing, as its ends are of different types and groups are not (no one judged it); it is on
+# one topic at most; a person decides whether it is the same; or it may merge.
+ACROSS, TOPIC, ASK, MERGE = -1, 0, 1, 2
 
 # About 10 GB of table and index. A project with more is mostly one text in many wordings, or has too low a t_pattern.
 MOST_PAIRS = 100_000_000
@@ -65,23 +70,79 @@ IS_NODE = f"""NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolida
     WHERE archived.id = t.consolidated_into_id AND archived.retired_at IS NOT NULL)"""
 
 
+# What ``Nodes`` holds of a row ``t``. An id of zeros reads as empty, as numpy drops closing zero bytes; 32 digits of a
+# hash tell texts apart.
+_NODE = """t.id, array_position(ARRAY[{}], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
+    coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '{}'), t.reused_count""".format(
+    ", ".join(f"'{name}'" for name in MEMORY_TYPES), UUID(int=0)
+)
+_NODE_KINDS = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
+
+
 def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> Nodes:
     """All nodes of a project that have a vector of ``model``; None: those without a vector too."""
-    types = "array_position(ARRAY[{}], memory_type)".format(", ".join(f"'{name}'" for name in MEMORY_TYPES))
-    # An id of zeros reads as empty, as numpy drops closing zero bytes; 32 digits of a hash tell texts apart.
     query = f"""
-        SELECT id, {types} - 1, left(normalized_hash, 32)::uuid, coalesce(graph_version, -1),
-            coalesce(consolidated_into_id, '{UUID(int=0)}'), reused_count
-        FROM {SCHEMA}.task_memories t
-        WHERE project_id = %(project)s AND {IS_NODE}
-            AND (%(model)s::text IS NULL OR embedding_model = %(model)s) ORDER BY id
+        SELECT {_NODE} FROM {SCHEMA}.task_memories t WHERE t.project_id = %(project)s AND {IS_NODE}
+            AND (%(model)s::text IS NULL OR t.embedding_model = %(model)s) ORDER BY t.id
     """
-    kinds = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
-    ids, types_at, repeats, versions, into, reused = load_columns(
-        connection, query, {"project": project_id, "model": model}, kinds
+    return _nodes(*load_columns(connection, query, {"project": project_id, "model": model}, _NODE_KINDS))
+
+
+def load_nodes_with_vectors(
+    connection: Connection, project_id: UUID, model: str, *, plain: bool = False
+) -> tuple[Nodes, Vectors]:
+    """All nodes of a project that have a vector of ``model``, and these: float32 (n, d).
+
+    Memories that hold boilerplate come with their vector for grouping, unless ``plain``.
+
+    Raises:
+        EmbeddingError: vectors differ in length.
+    """
+    embedding, own = "t.embedding", ""
+    if not plain:
+        embedding = "coalesce(g.embedding, t.embedding)"
+        own = (
+            f" LEFT JOIN {SCHEMA}.grouping_embeddings g ON g.project_id = t.project_id "
+            "AND g.embedding_model = t.embedding_model AND g.memory_id = t.id"
+        )
+    rows, vectors = load_rows(
+        connection,
+        f"SELECT {_NODE}, {embedding} FROM {SCHEMA}.task_memories t{own} WHERE t.project_id = %(project)s "
+        f"AND t.embedding_model = %(model)s AND {IS_NODE}",
+        {"project": project_id, "model": model},
+        _NODE_KINDS,
+        dimension=load_dimension(connection, project_id, model),
+        by_id=True,
     )
-    names = np.array(MEMORY_TYPES)[types_at]
+    return _nodes(*rows), vectors
+
+
+def _nodes(ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Ids, reused: Integers) -> Nodes:
+    names = np.array(MEMORY_TYPES)[types]
     return Nodes(ids, names, repeats, versions.astype(np.int64), into, reused.astype(np.int64))
+
+
+def load_uncompared(connection: Connection, project_id: UUID, model: str, version: int) -> Ids:
+    """Ids ``S16`` (n,) of the nodes with a vector of ``model`` that were not compared under calibration ``version``."""
+    query = f"""
+        SELECT t.id FROM {SCHEMA}.task_memories t WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
+            AND t.graph_version IS DISTINCT FROM %(version)s AND {IS_NODE}
+    """
+    return load_columns(connection, query, {"project": project_id, "model": model, "version": version}, {"id": "S16"})[
+        0
+    ]
+
+
+def count_active(connection: Connection, project_id: UUID, model: str) -> int:
+    """How many memories of the nodes with a vector of ``model`` stand for themselves: raw ones that are in no merged
+    memory, and the merged memories.
+    """
+    query = f"""
+        SELECT count(*) FILTER (WHERE t.consolidated_into_id IS NULL) + count(DISTINCT t.consolidated_into_id)
+        FROM {SCHEMA}.task_memories t
+        WHERE t.project_id = :project AND t.embedding_model = :model AND {IS_NODE}
+    """
+    return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar_one())
 
 
 def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
@@ -91,29 +152,6 @@ def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
         WHERE project_id = :project AND embedding_model = :model AND NOT is_archived LIMIT 1
     """
     return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar() or 0)
-
-
-def load_node_vectors(
-    connection: Connection, project_id: UUID, model: str, dimension: int, *, plain: bool = False
-) -> tuple[Ids, Vectors]:
-    """Ids and vectors float32 (n, d) of all nodes, sorted by id as ``load_nodes`` sorts them.
-
-    Memories that hold boilerplate come with their vector for grouping, unless ``plain``.
-    """
-    embedding, own = "t.embedding", ""
-    if not plain:
-        embedding = "coalesce(g.embedding, t.embedding)"
-        own = (
-            f" LEFT JOIN {SCHEMA}.grouping_embeddings g ON g.project_id = t.project_id "
-            "AND g.embedding_model = t.embedding_model AND g.memory_id = t.id"
-        )
-    return load_vectors(
-        connection,
-        f"SELECT t.id, {embedding} FROM {SCHEMA}.task_memories t{own} WHERE t.project_id = %(project)s "
-        f"AND t.embedding_model = %(model)s AND {IS_NODE} ORDER BY t.id",
-        {"project": project_id, "model": model},
-        dimension=dimension,
-    )
 
 
 def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> None:
@@ -126,30 +164,24 @@ def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> Non
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
     """Forget pairs of memories that moved or left since they were compared (their graph version is null)."""
-    connection.execute(
-        text(
-            f"CREATE TEMP TABLE moved ON COMMIT DROP AS SELECT id FROM {SCHEMA}.task_memories "
-            "WHERE project_id = :project AND graph_version IS NULL"
-        ),
-        {"project": project_id},
-    )
-    connection.execute(text("ANALYZE moved"))
+    query = f"SELECT id FROM {SCHEMA}.task_memories WHERE project_id = :project AND graph_version IS NULL"
+    moved = connection.scalars(text(query), {"project": project_id}).all()
     # One pass over the pairs, whose two ends one index cannot serve.
-    pruned = connection.execute(
-        text(
-            f"DELETE FROM {SCHEMA}.memory_neighbors WHERE project_id = :project AND embedding_model = :model "
-            "AND (a IN (SELECT id FROM moved) OR b IN (SELECT id FROM moved))"
-        ),
-        {"project": project_id, "model": model},
-    ).rowcount
-    connection.execute(text("DROP TABLE moved"))
-    return pruned
+    pairs = (
+        f"FROM {SCHEMA}.memory_neighbors WHERE project_id = :project AND embedding_model = :model "
+        "AND (a = ANY(:moved) OR b = ANY(:moved))"
+    )
+    where = {"project": project_id, "model": model, "moved": moved}
+    # Most moved ones are new and in no pair. Several processors may count the others, but only one may delete.
+    if not moved or not connection.scalar(text(f"SELECT count(*) {pairs}"), where):
+        return 0
+    return connection.execute(text(f"DELETE {pairs}"), where).rowcount
 
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Pairs of the graph, (m,) each: ids a < b ``S16``, similarity float32, and a verdict int16: ``TOPIC``, ``ASK`` or
-    ``MERGE``.
+    """Pairs of the graph, (m,) each: ids a < b ``S16``, similarity float32, and a verdict int16: ``ACROSS``, ``TOPIC``,
+    ``ASK`` or ``MERGE``.
     """
 
     a: Ids
@@ -189,7 +221,9 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
                 f"more than {MOST_PAIRS:,} pairs of memories reach t_pattern: set a higher t_pattern, or look for one "
                 "text that repeats in many wordings (exact repeats do not count)"
             )
-        copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(block))
+        # In order, or each page of the index would be fetched once for every pair that goes there.
+        ordered = block.select(np.argsort(block.a, kind="stable"))
+        copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(ordered))
         connection.execute(
             text(
                 f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
@@ -200,7 +234,9 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
         connection.execute(text("TRUNCATE pairs"))
     connection.execute(text("DROP TABLE pairs"))
     # Readers in the same run come before autovacuum, and would be planned for an empty table.
-    connection.execute(text(f"ANALYZE {SCHEMA}.memory_neighbors"))
+    known = "SELECT reltuples FROM pg_class WHERE oid = CAST(:name AS regclass)"
+    if added > connection.scalar(text(known), {"name": f"{SCHEMA}.memory_neighbors"}) / 10:
+        connection.execute(text(f"ANALYZE {SCHEMA}.memory_neighbors"))
     return added
 
 
@@ -220,14 +256,14 @@ def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
 
 
 def load_neighbors(connection: Connection, project_id: UUID, model: str, threshold: float) -> Neighbors:
-    """The pairs at or above ``threshold``, in no order."""
+    """The pairs at or above ``threshold``, in no order, but for those across types that nobody judged."""
     return Neighbors(
         *load_packed(
             connection,
             "SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '') "
             f"FROM {SCHEMA}.memory_neighbors WHERE project_id = %(project)s AND embedding_model = %(model)s "
-            "AND similarity >= %(threshold)s GROUP BY get_byte(uuid_send(a), 15)",
-            {"project": project_id, "model": model, "threshold": threshold},
+            "AND similarity >= %(threshold)s AND verdict <> %(across)s GROUP BY get_byte(uuid_send(a), 15)",
+            {"project": project_id, "model": model, "threshold": threshold, "across": ACROSS},
             {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"},
         )
     )
@@ -297,17 +333,18 @@ def _load_places(connection: Connection, project_id: UUID) -> npt.NDArray[np.voi
 
 
 def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequence[Formed]) -> set[str]:
-    """Cluster keys of the groups that are not stored as they are in ``tiers``, and of those stored that are no more."""
-    query = f"SELECT tier, cluster_key, details FROM {SCHEMA}.memory_clusters WHERE project_id = :project"
-    rows = connection.execute(text(f"{query} AND is_representative"), {"project": project_id})
-    held = {(row.tier, row.cluster_key): row.details for row in rows}
-    formed = {(one.tier, key): told for one in tiers for key, told in zip(one.keys, one.details, strict=True)}
-    changed = {group[1] for group in held.keys() | formed.keys() if held.get(group) != formed.get(group)}
+    """Cluster keys of the groups whose rows, but for their details, are not stored as they are in ``tiers``, and of
+    those stored that are no more.
+    """
     places = np.concatenate([_places(one) for one in tiers])
     differ = np.unique(np.setxor1d(places, _load_places(connection, project_id)).view(_PLACE)["group"])
-    digests = {digest.tobytes() for digest in differ} if len(differ) else set()
-    names = formed.keys() | held.keys() if digests else ()
-    return changed | {key for tier, key in names if md5(f"{tier}{key}".encode()).digest() in digests}
+    if not len(differ):
+        return set()
+    query = f"SELECT tier, cluster_key FROM {SCHEMA}.memory_clusters WHERE project_id = %(project)s"
+    held = fetch(connection, f"{query} AND is_representative", {"project": project_id})
+    digests = {digest.tobytes() for digest in differ}
+    names = chain(held, ((one.tier, key) for one in tiers for key in one.keys))
+    return {key for tier, key in names if md5(f"{tier}{key}".encode()).digest() in digests}
 
 
 def replace_clusters(
@@ -341,16 +378,32 @@ def replace_clusters(
     copy_rows(connection, f"{SCHEMA}.memory_clusters ({names})", rows)
 
 
+def replace_details(connection: Connection, project_id: UUID, job_id: UUID | None, tiers: Iterable[Formed]) -> int:
+    """Put what is told of the groups in place of what was told last, where that differs: nearly everywhere after they
+    were merged, else nearly nowhere. Returns of how many.
+    """
+    connection.execute(text("CREATE TEMP TABLE told (tier text, cluster_key text, details jsonb) ON COMMIT DROP"))
+    rows = ((t.tier, key, json.dumps(told)) for t in tiers for key, told in zip(t.keys, t.details, strict=True))
+    copy_rows(connection, "told", rows)
+    connection.execute(text("ANALYZE told"))
+    written = connection.execute(
+        text(
+            f"UPDATE {SCHEMA}.memory_clusters c SET details = t.details, job_id = :job FROM told t "
+            "WHERE c.project_id = :project AND c.tier = t.tier AND c.cluster_key = t.cluster_key "
+            "AND c.is_representative AND c.details <> t.details"
+        ),
+        {"project": project_id, "job": job_id},
+    ).rowcount
+    connection.execute(text("DROP TABLE told"))
+    return written
+
+
 def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
     """What is told about each group of a tier, by its cluster key."""
-    rows = connection.execute(
-        text(
-            f"SELECT cluster_key, details FROM {SCHEMA}.memory_clusters "
-            "WHERE project_id = :project AND tier = :tier AND is_representative"
-        ),
-        {"project": project_id, "tier": tier},
+    query = f"SELECT cluster_key, details FROM {SCHEMA}.memory_clusters WHERE project_id = %(project)s"
+    return dict(
+        fetch(connection, f"{query} AND tier = %(tier)s AND is_representative", {"project": project_id, "tier": tier})
     )
-    return {row.cluster_key: row.details for row in rows}
 
 
 def count_groups(connection: Connection, project_id: UUID, tier: str) -> int:

@@ -356,7 +356,11 @@ memory_neighbors = Table(
     _column("a", Uuid, "Raw memory with the smaller id."),
     _column("b", Uuid, "Raw memory with the larger id."),
     _column("similarity", REAL, "Cosine, at least the pattern threshold."),
-    _column("verdict", SmallInteger, "0 on one topic at most, 1 a person decides, 2 may be merged."),
+    _column(
+        "verdict",
+        SmallInteger,
+        "-1 of different types, not judged; 0 on one topic at most, 1 a person decides, 2 may merge.",
+    ),
     PrimaryKeyConstraint("project_id", "embedding_model", "a", "b"),
     CheckConstraint("a < b", name="order"),
     comment="The similarity graph: every pair of raw memories at or above the pattern threshold; of exact repeats one "

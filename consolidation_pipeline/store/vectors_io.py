@@ -49,7 +49,27 @@ def load_vectors(
     Raises:
         EmbeddingError: a vector has another length than ``dimension``.
     """
-    record = _vector_record(dimension)
+    (ids,), vectors = load_rows(connection, query, parameters, {"id": "S16"}, dimension=dimension)
+    return ids, vectors
+
+
+def load_rows(
+    connection: Connection,
+    query: str,
+    parameters: Mapping[str, Any],
+    kinds: Mapping[str, str],
+    *,
+    dimension: int,
+    by_id: bool = False,
+) -> tuple[tuple[npt.NDArray[Any], ...], Vectors]:
+    """Columns (n,) as by ``load_columns``, ``id`` among them, and vectors float32 (n, dimension), selected last.
+
+    ``by_id``: sorted by id, here and not by Postgres, which would write the vectors to disk for that.
+
+    Raises:
+        EmbeddingError: a vector has another length than ``dimension``.
+    """
+    record = _vector_record(dimension, kinds)
     rows = _copy_out(connection, query, parameters, record, f"vectors of {dimension} dimensions")
     # Rows of other sizes may add up to whole records by chance; up to the first of them the view is right.
     wrong = np.flatnonzero((rows["size"] != 4 + 4 * dimension) | (rows["dimension"] != dimension))
@@ -58,7 +78,11 @@ def load_vectors(
             f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has no vector of {dimension} dimensions: "
             "its model changed their length; name another embedding_model, which embeds everything anew"
         )
-    return rows["id"].copy(), rows["vector"].astype(np.float32)
+    order = np.argsort(rows["id"]) if by_id else np.arange(len(rows))
+    # Copied once, and the bytes swapped in place.
+    vectors = rows["vector"][order].byteswap(inplace=True)
+    columns = tuple(column[order] for column in _columns(rows, kinds))
+    return columns, vectors.view(vectors.dtype.newbyteorder()).astype(np.float32, copy=False)
 
 
 def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors) -> None:
@@ -72,8 +96,8 @@ def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors
         raise EmbeddingError(
             f"{bad.size} vectors are NaN, infinite or zero, the first of memory {to_uuids(ids[bad[:1]])[0]}"
         )
-    rows = np.zeros(len(ids), dtype=_vector_record(vectors.shape[1]))
-    rows["fields"], rows["id_size"], rows["id"] = 2, 16, ids
+    rows = np.zeros(len(ids), dtype=_vector_record(vectors.shape[1], {"id": "S16"}))
+    rows["fields"], rows["id size"], rows["id"] = 2, 16, ids
     rows["size"], rows["dimension"], rows["vector"] = 4 + 4 * vectors.shape[1], vectors.shape[1], vectors
     _copy_in(connection, target, rows)
 
@@ -89,8 +113,7 @@ def load_columns(
     Raises:
         EmbeddingError: a row does not have these widths.
     """
-    rows = _copy_out(connection, query, parameters, _record(kinds), f"rows of {', '.join(kinds)}")
-    return tuple(rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in kinds)
+    return _columns(_copy_out(connection, query, parameters, _record(kinds), f"rows of {', '.join(kinds)}"), kinds)
 
 
 def load_packed(
@@ -103,8 +126,7 @@ def load_packed(
     with _cursor(connection) as cursor:
         cursor.execute(query, parameters, binary=True)
         packed = b"".join(row[0] for row in cursor)
-    rows = np.frombuffer(packed, dtype=np.dtype(list(kinds.items())))
-    return tuple(rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in kinds)
+    return _columns(np.frombuffer(packed, dtype=np.dtype(list(kinds.items()))), kinds)
 
 
 def copy_columns(connection: Connection, target: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -117,18 +139,24 @@ def copy_columns(connection: Connection, target: str, columns: Mapping[str, npt.
     _copy_in(connection, target, rows)
 
 
+def _columns(rows: npt.NDArray[np.void], kinds: Mapping[str, str]) -> tuple[npt.NDArray[Any], ...]:
+    return tuple(rows[name].astype(rows.dtype[name].newbyteorder("=")) for name in kinds)
+
+
 def _record(kinds: Mapping[str, str]) -> np.dtype[np.void]:
     """A row of fixed width as ``COPY .. (FORMAT binary)`` writes it: field count, then each size and its bytes."""
-    sized = [field for name, kind in kinds.items() for field in ((f"{name} size", ">i4"), (name, kind))]
-    return np.dtype([("fields", ">i2"), *sized])
+    return np.dtype([("fields", ">i2"), *_sized(kinds)])
 
 
-def _vector_record(dimension: int) -> np.dtype[np.void]:
+def _sized(kinds: Mapping[str, str]) -> list[tuple[str, str]]:
+    return [field for name, kind in kinds.items() for field in ((f"{name} size", ">i4"), (name, kind))]
+
+
+def _vector_record(dimension: int, kinds: Mapping[str, str]) -> np.dtype[np.void]:
     return np.dtype(
         [
             ("fields", ">i2"),
-            ("id_size", ">i4"),
-            ("id", "S16"),
+            *_sized(kinds),
             ("size", ">i4"),
             ("dimension", ">i2"),
             ("unused", ">i2"),

@@ -11,7 +11,7 @@ import pytest
 
 from consolidation_pipeline.embed import LOCAL_MODEL, Embedder
 from consolidation_pipeline.service import deriving, graph
-from consolidation_pipeline.store.graph import ASK, MERGE, TOPIC
+from consolidation_pipeline.store.graph import ACROSS, ASK, MERGE, TOPIC
 from consolidation_pipeline_tests.service.lessons import LESSONS, alone, corpus, note, reworded
 from consolidation_pipeline_tests.service.running import Outcome, Pipeline
 from consolidation_pipeline_tests.service.words import VOCABULARY, WordEmbedder
@@ -156,12 +156,14 @@ def test_boilerplate_does_not_make_words_common_or_texts_long(pipeline: Pipeline
     assert verdict(pipeline) == ASK
 
 
-def test_pairs_of_different_types_are_judged_like_others(pipeline: Pipeline) -> None:
+def test_pairs_of_different_types_are_judged_where_they_may_share_a_group(pipeline: Pipeline) -> None:
     lesson, *_ = reworded(times=1)
     pipeline.add([{**lesson, "id": "a"}, {**lesson, "id": "b", "memory_type": "decision"}])
-    pipeline.run()
-    assert verdict(pipeline) == MERGE
-    assert tiers(pipeline) == set()
+    for cross_type, expected in ((False, ACROSS), (True, MERGE), (False, ACROSS)):
+        pipeline.configure(cross_type=cross_type, merge=False)
+        pipeline.run()
+        assert verdict(pipeline) == expected
+        assert tiers(pipeline) == ({"suggest"} if cross_type else set())
 
 
 def test_pairs_are_judged_in_blocks(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from consolidation_pipeline.store.calibrations import (
     load_calibration,
     load_decisions,
 )
-from consolidation_pipeline.store.graph import load_node_vectors
+from consolidation_pipeline.store.graph import load_nodes_with_vectors
 from consolidation_pipeline.store.grouping import load_text_hashes, replace_grouping_vectors
 from consolidation_pipeline.store.memories import save_embeddings
 from consolidation_pipeline.store.projects import Project
@@ -115,12 +115,12 @@ def test_vectors_for_grouping_take_the_place_of_plain_ones_unless_these_are_aske
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
     replace(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
-    ids, vectors = load_node_vectors(connection, project.id, MODEL, 3)
-    found = dict(zip(to_uuids(ids), vectors.tolist(), strict=True))
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    found = dict(zip(to_uuids(nodes.ids), vectors.tolist(), strict=True))
     assert found[raw[0]] == unit_vector(0).tolist()
     assert found[raw[1]] == found[raw[3]] == unit_vector(9).tolist()
-    _, plain = load_node_vectors(connection, project.id, MODEL, 3, plain=True)
-    assert plain[to_uuids(ids).index(raw[1])].tolist() == unit_vector(1).tolist()
+    _, plain = load_nodes_with_vectors(connection, project.id, MODEL, plain=True)
+    assert plain[to_uuids(nodes.ids).index(raw[1])].tolist() == unit_vector(1).tolist()
 
 
 def test_only_what_was_checked_is_forgotten_and_known_texts_need_no_new_vector(
@@ -129,8 +129,8 @@ def test_only_what_was_checked_is_forgotten_and_known_texts_need_no_new_vector(
     replace(connection, project, {raw[0]: "h1", raw[1]: "h2"}, {"h1": unit_vector(8), "h2": unit_vector(9)}, None)
     replace(connection, project, {raw[2]: "h1"}, {}, [raw[1], raw[2]])
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h1", raw[2]: "h1"}
-    ids, vectors = load_node_vectors(connection, project.id, MODEL, 3)
-    assert vectors[to_uuids(ids).index(raw[2])].tolist() == unit_vector(8).tolist()
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    assert vectors[to_uuids(nodes.ids).index(raw[2])].tolist() == unit_vector(8).tolist()
     replace(connection, project, {raw[0]: "h3"}, {"h3": unit_vector(7)}, None)
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h3"}
     replace(connection, project, {}, {}, None)

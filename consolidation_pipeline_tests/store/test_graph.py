@@ -14,6 +14,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.graph import (
+    ACROSS,
     ASK,
     MERGE,
     TOPIC,
@@ -22,15 +23,18 @@ from consolidation_pipeline.store.graph import (
     Neighbors,
     append_neighbors,
     clear_neighbors,
+    count_active,
     find_changed_groups,
     load_clusters,
     load_dimension,
     load_neighbors,
-    load_node_vectors,
     load_nodes,
+    load_nodes_with_vectors,
+    load_uncompared,
     mark_compared,
     prune_neighbors,
     replace_clusters,
+    replace_details,
 )
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings
@@ -102,9 +106,12 @@ def test_nodes_are_what_can_be_compared_and_their_vectors_stand_in_the_same_orde
     plant_memories(connection, project, [new_memory("no vector")])
     mark_compared(connection, to_ids(raw[:1]), 4)
 
-    nodes = load_nodes(connection, project.id, MODEL)
-    ids, vectors = load_node_vectors(connection, project.id, MODEL, 3)
-    assert to_uuids(nodes.ids) == to_uuids(ids) == raw[:3]
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    alone = load_nodes(connection, project.id, MODEL)
+    assert to_uuids(nodes.ids) == raw[:3]
+    assert all(np.array_equal(column, vars(alone)[name]) for name, column in vars(nodes).items())
+    assert sorted(to_uuids(load_uncompared(connection, project.id, MODEL, 4))) == raw[1:3]
+    assert count_active(connection, project.id, MODEL) == 2
     assert nodes.graph_version.tolist() == [4, -1, -1]
     assert to_uuids(nodes.merged_into[:2]) == [merged, merged]
     assert nodes.merged_into[2] == b""
@@ -126,18 +133,18 @@ def test_repeats_are_those_of_equal_normalised_text(connection: Connection, proj
 
 def test_an_empty_project_has_no_nodes(connection: Connection, project: Project) -> None:
     assert len(load_nodes(connection, project.id, MODEL)) == 0
-    assert load_node_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
+    assert load_nodes_with_vectors(connection, project.id, MODEL)[1].shape == (0, 0)
     assert load_dimension(connection, project.id, MODEL) == 0
     assert load_neighbors(connection, project.id, MODEL, 0.5).similarity.shape == (0,)
 
 
 def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
     save_embeddings(connection, "task_memories", to_ids(raw[:1]), unit_vector(1, 8)[None], MODEL)
-    with pytest.raises(EmbeddingError, match="3 dimensions"):
-        load_node_vectors(connection, project.id, MODEL, 3)
+    with pytest.raises(EmbeddingError, match=r"\d dimensions"):
+        load_nodes_with_vectors(connection, project.id, MODEL)
     _archive(connection, project, raw[0])
     assert load_dimension(connection, project.id, MODEL) == 3
-    assert len(load_node_vectors(connection, project.id, MODEL, 3)[0]) == 3
+    assert len(load_nodes_with_vectors(connection, project.id, MODEL)[0]) == 3
 
 
 def test_neighbors_are_those_at_the_threshold_or_above(
@@ -151,6 +158,15 @@ def test_neighbors_are_those_at_the_threshold_or_above(
     found = load_neighbors(connection, project.id, MODEL, 0.0)
     assert _rows(found) == _rows(_all_pairs(raw))
     assert set(found.verdict.tolist()) == {TOPIC, ASK, MERGE}
+
+
+def test_pairs_across_types_are_stored_and_not_loaded(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    pairs = replace(_all_pairs(raw), verdict=np.array([ACROSS, TOPIC, ACROSS, ASK, MERGE, ACROSS], np.int16))
+    assert append_neighbors(connection, project.id, MODEL, [pairs]) == 6
+    judged = pairs.select(pairs.verdict != ACROSS)
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(judged)
 
 
 def test_pairs_come_block_by_block_and_are_counted(connection: Connection, project: Project, raw: list[UUID]) -> None:
@@ -282,8 +298,10 @@ def test_groups_that_differ_are_found_and_written_alone(
     job = uuid4()
     replace_clusters(connection, project.id, None, _formed(raw).members())
     later = _formed(raw, **fields)
-    assert find_changed_groups(connection, project.id, [later]) == changed
-    replace_clusters(connection, project.id, job, later.members(changed), changed=changed)
+    moved = set() if "details" in fields else changed
+    assert find_changed_groups(connection, project.id, [later]) == moved
+    replace_clusters(connection, project.id, job, later.members(moved), changed=moved)
+    assert replace_details(connection, project.id, job, [later]) == len(changed - moved)
     written = f"SELECT DISTINCT cluster_key FROM {SCHEMA}.memory_clusters WHERE job_id = '{job}'"
     assert set(connection.scalars(text(written))) == changed & set(later.keys)
     held = [m for tier in ("merge", "pattern") for g in load_clusters(connection, project.id, tier).values() for m in g]
@@ -294,6 +312,7 @@ def test_groups_that_differ_are_found_and_written_alone(
     ]
     assert told[0] == told[1]
     assert find_changed_groups(connection, project.id, [later]) == set()
+    assert replace_details(connection, project.id, job, [later]) == 0
 
 
 def test_the_representative_comes_first(connection: Connection, project: Project, raw: list[UUID]) -> None:

@@ -280,6 +280,10 @@ class World:
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
             "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
+            "load_rows": {
+                "query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3",
+                "kinds": {"id": "S16"},
+            },
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
@@ -298,6 +302,7 @@ class World:
             "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
+            "replace_details": {"tiers": [NO_GROUPS]},
             "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
             "revoke_key": {"key_id": uuid4()},
             "reserve_call": {"call": CALL, "budgets": BUDGETS, "max_attempts": 9},
