@@ -15,7 +15,7 @@ from consolidation_pipeline.service.nodes import centered, load_graph_nodes, typ
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import ACROSS, TOPIC, Neighbors, Nodes, concatenate_neighbors
+from consolidation_pipeline.store.graph import ACROSS, TOPIC, Compared, Neighbors, Nodes, concatenate_neighbors
 from consolidation_pipeline.store.vectors_io import Vectors
 
 # Pairs that go to the database in one piece: about 50 MB.
@@ -50,9 +50,11 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         looked_at = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, done.looked_at)
         nodes, vectors = nodes.select(looked_at), vectors[looked_at]
         known, new = split_carriers(nodes, vectors, snapshot.version)
-        found = compare(connection, run, nodes, centered(vectors, snapshot), known=known, new=new)
+        x = centered(vectors, snapshot)
+        found = compare(connection, run, nodes, x, known=known, new=new)
         added = graph.append_neighbors(connection, run.project.id, run.embedder.name, found)
         graph.mark_compared(connection, nodes.ids[new], snapshot.version)
+    run.compared = Compared(run.embedder.name, snapshot.version, nodes.ids, x)
     return GraphUpdate(len(nodes), len(new), added, bool(len(new)) and not len(known), snapshot.version)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.memories import MEMORY_TYPES
-from consolidation_pipeline.core.vectors import center
+from consolidation_pipeline.core.vectors import center, positions_of
 from consolidation_pipeline.embed import Embedder
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs import ProjectRun
@@ -59,9 +59,23 @@ def load_graph_nodes(connection: Connection, run: Subject, *, plain: bool = Fals
 
 
 def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
-    """All nodes and the vectors that are compared, float32 (n, d), both sorted by id: boilerplate left out, centred."""
-    nodes, vectors = load_graph_nodes(connection, run)
-    return nodes, vectors if run.calibration is None else centered(vectors, run.calibration)
+    """All nodes and the vectors that are compared, float32 (n, d), both sorted by id: boilerplate left out, centred.
+
+    Those that the run has compared a moment ago it hands over, once, as they are many; the others are loaded.
+    """
+    snapshot, (kept, run.compared) = run.calibration, (run.compared, None)
+    if snapshot is None or kept is None or (kept.model, kept.version) != (run.embedder.name, snapshot.version):
+        nodes, vectors = load_graph_nodes(connection, run)
+        return nodes, vectors if snapshot is None else centered(vectors, snapshot)
+    nodes = graph.load_nodes(connection, run.project.id, kept.model)
+    at = positions_of(kept.ids, nodes.ids)
+    at[nodes.graph_version != kept.version] = -1
+    missing = nodes.ids[at < 0]
+    loaded, vectors = graph.load_nodes_with_vectors(connection, run.project.id, kept.model, only=missing)
+    nodes, at = nodes.select(there := (at >= 0) | np.isin(nodes.ids, loaded.ids)), at[there]
+    x = kept.x[at]
+    x[at < 0] = centered(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
+    return nodes, x
 
 
 def centered(vectors: Vectors, snapshot: Calibration) -> Vectors:

@@ -23,6 +23,7 @@ from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.calibrations import Calibration, load_calibration
 from consolidation_pipeline.store.engine import Connection, Engine, Row
+from consolidation_pipeline.store.graph import Compared
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.llm_calls import JobSpending, sum_job
 from consolidation_pipeline.store.projects import Project
@@ -70,6 +71,7 @@ class ProjectRun:
     of ``time.monotonic``, in seconds. ``plan``: the decisions it carries out, and no others; None = all that it finds.
     ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of
     which those of the phases are part. ``place``: what a phase that may call a paid model waits for and holds, by name.
+    ``compared``: what the similarity graph was brought up to date with, for the phase that forms groups.
     """
 
     engine: Engine
@@ -92,6 +94,7 @@ class ProjectRun:
     span: Any = None
     began: float = field(default_factory=time.monotonic)
     place: Callable[[str], AbstractContextManager[object]] = nullcontext
+    compared: Compared | None = None
 
     @property
     def as_of(self) -> datetime:

@@ -65,6 +65,19 @@ class Nodes:
         return Nodes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Vectors ``x`` float32 (n, d) that a run compared under calibration ``version`` of ``model``, of nodes ``ids``.
+
+    One is as it was as long as its node has that graph version: whatever changes a vector takes the version away.
+    """
+
+    model: str
+    version: int
+    ids: Ids
+    x: Vectors
+
+
 # Raw memories ``t`` that are nodes. The sources of an archived merged memory rest with it.
 IS_NODE = f"""NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories archived
     WHERE archived.id = t.consolidated_into_id AND archived.retired_at IS NOT NULL)"""
@@ -89,11 +102,11 @@ def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> N
 
 
 def load_nodes_with_vectors(
-    connection: Connection, project_id: UUID, model: str, *, plain: bool = False
+    connection: Connection, project_id: UUID, model: str, *, plain: bool = False, only: Ids | None = None
 ) -> tuple[Nodes, Vectors]:
     """All nodes of a project that have a vector of ``model``, and these: float32 (n, d).
 
-    Memories that hold boilerplate come with their vector for grouping, unless ``plain``.
+    Memories that hold boilerplate come with their vector for grouping, unless ``plain``. ``only``: of these ids.
 
     Raises:
         EmbeddingError: vectors differ in length.
@@ -108,8 +121,8 @@ def load_nodes_with_vectors(
     rows, vectors = load_rows(
         connection,
         f"SELECT {_NODE}, {embedding} FROM {SCHEMA}.task_memories t{own} WHERE t.project_id = %(project)s "
-        f"AND t.embedding_model = %(model)s AND {IS_NODE}",
-        {"project": project_id, "model": model},
+        f"AND t.embedding_model = %(model)s AND {IS_NODE}{'' if only is None else ' AND t.id = ANY(%(only)s)'}",
+        {"project": project_id, "model": model, **({} if only is None else {"only": to_uuids(only)})},
         _NODE_KINDS,
         dimension=load_dimension(connection, project_id, model),
         by_id=True,

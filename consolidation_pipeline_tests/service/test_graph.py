@@ -24,7 +24,7 @@ from consolidation_pipeline.service.clusters import form_clusters
 from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.service.merging import merge_clusters
-from consolidation_pipeline.service.nodes import centered, load_graph_nodes
+from consolidation_pipeline.service.nodes import centered, load_graph_nodes, load_grouping_nodes
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.ledger import Change, update_rows
@@ -214,6 +214,29 @@ def test_a_project_with_too_many_pairs_fails_with_the_reason_and_writes_nothing(
         assert dump(pipeline, tables=tables) == before
         monkeypatch.undo()
         assert update_similarity_graph(run).compared == len(LESSONS)
+
+
+def test_vectors_that_the_run_has_still_are_those_it_would_load(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deriving, "FEWEST_CONTENTS", 20)
+    pipeline.add(corpus())
+    with pipeline.open(embedder=WordEmbedder()) as run:
+        embed_memories(run)
+        update_similarity_graph(run)
+        assert run.compared is not None
+        # Meanwhile one comes, one goes and one changes.
+        pipeline.add([note("late", f"Once again: {LESSONS[0]}")])
+        archive(pipeline, run, 0, back=False)
+        edit(pipeline, run, 1, "cedar delta amber")
+        embed_memories(run)
+        with run.engine.connect() as connection:
+            nodes, x = load_grouping_nodes(connection, run)
+            assert run.compared is None
+            again, loaded = load_grouping_nodes(connection, run)
+    assert len(nodes) == len(corpus())
+    assert all(np.array_equal(column, vars(again)[name]) for name, column in vars(nodes).items())
+    assert x.tobytes() == loaded.tobytes()
 
 
 # --- growing and rebuilding ----------------------------------------------------------------------------------------
