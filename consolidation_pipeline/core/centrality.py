@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.key_terms import count_terms
+from consolidation_pipeline.core.key_terms import NO_BACKGROUND, Background, count_terms, read_terms
 from consolidation_pipeline.core.literals import literals
 from consolidation_pipeline.core.memories import normalize_text
 from consolidation_pipeline.core.sentences import Sentence, read_sentences
@@ -90,17 +92,18 @@ def rank_sentences(
     *,
     boilerplate: Collection[str] = (),
     context: Sequence[bool] | None = None,
+    background: Background = NO_BACKGROUND,
 ) -> list[Ranking]:
     """The sentences of each group of texts, by how much of the group's other texts each says, and how well it reads.
 
     Score = ``Sentence.worth`` times the mean cosine of the sentence with the other texts of its group, each text
     counted by its weight (1 unless given); of a lone text, with the text itself. Terms weigh
-    ln((1 + n) / (1 + df)) + 1, df of the n texts of ``context`` having it: of these groups, all unless given. One pass
-    over all groups; neither the order of the groups nor, but for ``Ranked.text``, that of the texts matters, and a
-    group outside of the context matters to none but itself. A blank text has no sentences; those in ``boilerplate``
-    (``boilerplate.find_boilerplate``) are left out of every text that holds anything else.
+    ln((1 + n) / (1 + df)) + 1, df of the n texts of ``context`` having it: of these groups, all unless given, and of
+    the ``background``. One pass over all groups; neither the order of the groups nor, but for ``Ranked.text``, that of
+    the texts matters, and a group outside of the context matters to none but itself. A blank text has no sentences;
+    those in ``boilerplate`` (``boilerplate.find_boilerplate``) are left out of every text that holds anything else.
     """
-    said = {normalize_text(sentence.text) for text in boilerplate for sentence in read_sentences(text)}
+    said = _normal_sentences(boilerplate)
     read = [[_read(text, said) for text in group] for group in groups]
     sizes = np.array([len(sentences) for group in read for sentences in group], dtype=np.int64)
     text_of = np.repeat(np.arange(len(sizes)), sizes)
@@ -108,7 +111,7 @@ def rank_sentences(
     flat = [sentence for group in read for sentences in group for sentence in sentences]
     weight = np.ones(len(sizes)) if weights is None else np.array([w for group in weights for w in group], dtype=float)
     counted = np.ones(len(groups), dtype=bool) if context is None else np.array(context, dtype=bool)
-    places = _Places(text_of, group_of_text, counted)
+    places = _Places(text_of, group_of_text, counted, background)
     scores, vectors = _score([sentence.text for sentence in flat], places, weight)
     scores = scores * np.array([sentence.worth for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
@@ -123,6 +126,17 @@ def rank_sentences(
     ]
 
 
+def read_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> Background:
+    """What ``rank_sentences`` and ``key_terms`` ask of groups that are only to tell how rare a term is."""
+    said, texts = _normal_sentences(boilerplate), [text for group in groups for text in group]
+    terms = ({term.stem for one in _read(text, said) for term in read_terms(one.text)} for text in texts)
+    return Background(len(groups), len(texts), Counter(chain.from_iterable(terms)))
+
+
+def _normal_sentences(texts: Iterable[str]) -> set[str]:
+    return {normalize_text(sentence.text) for text in texts for sentence in read_sentences(text)}
+
+
 def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
     sentences = read_sentences(text)
     own = [one for one in sentences if normalize_text(one.text) not in boilerplate] if boilerplate else sentences
@@ -131,11 +145,12 @@ def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """The text of each sentence, the group of each text, and which groups tell how rare a term is."""
+    """The text of each sentence, the group of each text, and which groups tell how rare a term is, and what others."""
 
     text_of: NDArray[np.int64]
     group_of_text: NDArray[np.int64]
     context: NDArray[np.bool_]
+    background: Background
 
 
 def _score(sentences: Sequence[str], places: _Places, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:
@@ -143,13 +158,15 @@ def _score(sentences: Sequence[str], places: _Places, weight: NDArray[np.float64
     from scipy.sparse import csr_array
 
     text_of, group_of_text = places.text_of, places.group_of_text
-    counts = count_terms(sentences).matrix
+    counts, terms = count_terms(sentences)
     rows, texts, groups = len(sentences), len(group_of_text), int(group_of_text.max(initial=-1)) + 1
     of_text = csr_array((np.ones(rows), (text_of, np.arange(rows))), shape=(texts, rows))
     of_group = csr_array((weight, (group_of_text, np.arange(texts))), shape=(groups, texts))
     held = of_text @ counts
     context = held[places.context[group_of_text]]
-    idf = np.log((1 + context.shape[0]) / (1 + np.bincount(context.nonzero()[1], minlength=held.shape[1]))) + 1
+    having = np.bincount(context.nonzero()[1], minlength=held.shape[1])
+    having[: len(terms)] += np.array([places.background.frequency.get(term, 0) for term in terms], dtype=np.int64)
+    idf = np.log((1 + context.shape[0] + places.background.texts) / (1 + having)) + 1
     vectors, wholes = (_normalised(part.log1p().multiply(idf)) for part in (counts, held))
     centres, group_of = of_group @ wholes, group_of_text[text_of]
     own = np.asarray(vectors.multiply(wholes[text_of]).sum(axis=1))

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from consolidation_pipeline.core.centrality import Ranked, Ranking, rank_sentences
+from consolidation_pipeline.core.centrality import Ranked, Ranking, rank_sentences, read_background
 from consolidation_pipeline.core.key_terms import key_terms
 from consolidation_pipeline.core.pattern_types import pattern_type
 from consolidation_pipeline.core.wording import is_advice, is_failure, is_warning
@@ -125,12 +125,26 @@ def _extract(asked: _Asked, style: _Style) -> list[Extract]:
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
-    texts = [[unit.text for unit in units] for units in numbered]
-    weights = [[unit.weight for unit in units] for units in numbered]
-    rankings = rank_sentences(texts, weights, boilerplate=asked.boilerplate, context=asked.context)
-    terms = key_terms([_said(ranking) for ranking in rankings], context=asked.context)
-    wanted = range(len(numbered)) if asked.wanted is None else asked.wanted
-    return [_one(numbered[at], rankings[at], terms[at], style) for at in wanted]
+    every = range(len(numbered))
+    wanted = every if asked.wanted is None else asked.wanted
+    is_context = [True] * len(every) if asked.context is None else asked.context
+    # Of a group that is only there to compare with, its terms are enough.
+    others = [at for at in sorted({*every} - {*wanted}) if is_context[at]]
+    background = read_background([_texts(numbered[at]) for at in others], boilerplate=asked.boilerplate)
+    chosen, context = [numbered[at] for at in wanted], [is_context[at] for at in wanted]
+    rankings = rank_sentences(
+        [_texts(units) for units in chosen],
+        [[unit.weight for unit in units] for units in chosen],
+        boilerplate=asked.boilerplate,
+        context=context,
+        background=background,
+    )
+    terms = key_terms([_said(ranking) for ranking in rankings], context=context, background=background)
+    return [_one(*one, style) for one in zip(chosen, rankings, terms, strict=True)]
+
+
+def _texts(units: Sequence[Unit]) -> list[str]:
+    return [unit.text for unit in units]
 
 
 def _said(ranking: Ranking) -> list[str]:

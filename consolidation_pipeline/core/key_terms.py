@@ -59,6 +59,19 @@ class Counts(NamedTuple):
     terms: list[str]
 
 
+class Background(NamedTuple):
+    """What groups of the context are about of which nothing is to be said: how many ``groups`` and ``texts`` they are,
+    and in how many of these texts each term stands.
+    """
+
+    groups: int
+    texts: int
+    frequency: Counter[str]
+
+
+NO_BACKGROUND = Background(0, 0, Counter())
+
+
 def read_terms(text: str) -> Iterator[Term]:
     """The terms of ``text`` in order, function words left out.
 
@@ -89,19 +102,24 @@ def count_terms(texts: Sequence[str]) -> Counts:
 
 
 def key_terms(
-    groups: Sequence[Iterable[str]], *, count: int = 8, context: Sequence[bool] | None = None
+    groups: Sequence[Iterable[str]],
+    *,
+    count: int = 8,
+    context: Sequence[bool] | None = None,
+    background: Background = NO_BACKGROUND,
 ) -> list[tuple[str, ...]]:
     """For each group of texts, at most ``count`` terms that set it apart from the other groups, best first.
 
     Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)), where tf is the frequency of the term
-    in the group, f that in all groups of the ``context`` (all unless given) and in the group itself, and A the mean
-    number of terms of a group of the context. A term counts once per text, so that
+    in the group, f that in all groups of the ``context`` (all unless given, and those of the ``background``) and in the
+    group itself, and A the mean number of terms of a group of the context. A term counts once per text, so that
     one talkative text does not speak for its group; terms of a single text only fill up to 3, and bare numbers of one
     or two digits are none. Ties by term. A term is shown as the group most often writes it. One pass over all groups;
     neither the order of the groups nor that of the texts matters.
     """
     found = [_frequencies(texts) for texts in groups]
-    scores = _ctfidf([frequency for frequency, _ in found], [True] * len(found) if context is None else context)
+    is_counted = [True] * len(found) if context is None else context
+    scores = _ctfidf([frequency for frequency, _ in found], is_counted, background)
     return [
         _best(frequency, surfaces, scored, count) for (frequency, surfaces), scored in zip(found, scores, strict=True)
     ]
@@ -119,12 +137,14 @@ def _frequencies(texts: Iterable[str]) -> tuple[Counter[str], dict[str, Counter[
     return frequency, surfaces
 
 
-def _ctfidf(frequencies: Sequence[Counter[str]], context: Sequence[bool]) -> list[NDArray[np.float64]]:
+def _ctfidf(
+    frequencies: Sequence[Counter[str]], context: Sequence[bool], background: Background
+) -> list[NDArray[np.float64]]:
     """Per group the scores of its terms, in the order of its counter."""
-    total: Counter[str] = Counter()
+    total = Counter(background.frequency)
     for frequency in compress(frequencies, context):
         total.update(frequency)
-    mean = total.total() / max(1, sum(context))
+    mean = total.total() / max(1, sum(context) + background.groups)
     scores = []
     for frequency, is_counted in zip(frequencies, context, strict=True):
         tf = np.fromiter(frequency.values(), dtype=np.float64, count=len(frequency))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from consolidation_pipeline.core.merging import split_sentences
 
@@ -56,11 +57,16 @@ _TOLD = frozenset("was were had did wasn't weren't hadn't didn't".split())
 
 @dataclass(frozen=True)
 class Sentence:
-    """``text`` with single blanks, ``quote`` as it stands in the source, and ``worth`` in (0, 1]: how well it reads."""
+    """``text`` with single blanks, ``quote`` as it stands in the source, ``whole``: the same with its bullet, uncut."""
 
     text: str
     quote: str
-    worth: float
+    whole: str
+
+    @cached_property
+    def worth(self) -> float:
+        """How well it reads, in (0, 1]."""
+        return _worth(self.whole)
 
 
 def read_sentences(text: str) -> list[Sentence]:
@@ -111,11 +117,10 @@ def _unwrapped(text: str) -> str:
 
 def _sentence(text: str, start: int, end: int) -> Sentence:
     whole = text[start:end].strip()
-    worth = _worth(whole)
     bullet = _BULLET.match(whole)
     bare = whole[bullet.end() :] if bullet and bullet.end() < len(whole) else whole
     quote = _shortened(bare)
-    return Sentence(" ".join(quote.split()), quote, worth)
+    return Sentence(" ".join(quote.split()), quote, whole)
 
 
 def _shortened(sentence: str) -> str:
