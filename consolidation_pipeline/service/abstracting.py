@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -43,7 +44,7 @@ class Group:
     cohesion: float | None
     is_context: bool = True
 
-    @property
+    @cached_property
     def leaves(self) -> list[UUID]:
         """Its raw memories, ascending, each once."""
         return sorted({leaf for unit in self.units for leaf in unit.leaves})
@@ -262,9 +263,7 @@ def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, S
     ]
 
 
-def columns_of(
-    kind: str, planned: PlannedAbstraction, said: Said, sessions: Mapping[UUID, str | None]
-) -> dict[str, Any]:
+def columns_of(kind: str, planned: PlannedAbstraction, said: Said, sessions: Mapping[UUID, str]) -> dict[str, Any]:
     """Columns of the row, recomputed from all of its units; what was retired is active again.
 
     Accesses are the row's own once it is there, so an update leaves them alone.

@@ -49,15 +49,20 @@ def plan_abstractions(slug: str, kind: str, groups: Sequence[Outline], held: Seq
     """
     by_id = {row.id: row for row in held if row.is_active or row.is_put_away}
     keys, known = {row.cluster_key for row in by_id.values()}, {row.id: row for row in held}
+    fresh = [
+        (group, group.leaves if kind == "pattern" else frozenset(group.units))
+        for group in groups
+        if group.cluster_key not in keys
+    ]
+    wanted = {member for _, members in fresh for member in members}
     having = defaultdict(list)
     for row in by_id.values():
-        for member in row.members:
+        for member in row.members & wanted:
             having[member].append(row.id)
     places = {}
-    for group in groups:
-        members = group.leaves if kind == "pattern" else frozenset(group.units)
+    for group, members in fresh:
         shared = Counter(id_ for member in members for id_ in having.get(member, ()))
-        if group.cluster_key in keys or len(members) in shared.values():
+        if len(members) in shared.values():
             continue
         grown = [by_id[id_] for id_, count in shared.items() if _is_grown(by_id[id_], count)]
         places[group.cluster_key] = _grow(grown) if grown else _place_new(slug, kind, group, known)
@@ -98,15 +103,15 @@ def find_outgrown(present: Collection[str], held: Sequence[Held]) -> list[tuple[
     outlives its group.
     """
     active = [row for row in held if row.is_active]
+    rest = [row for row in active if row.cluster_key not in present and not row.is_kept]
+    wanted = {leaf for row in rest for leaf in row.leaves}
     having = defaultdict(list)
     for row in active:
         if row.cluster_key in present:
-            for leaf in row.leaves:
+            for leaf in row.leaves & wanted:
                 having[leaf].append(row.id)
     outgrown = []
-    for row in active:
-        if row.cluster_key in present or row.is_kept:
-            continue
+    for row in rest:
         shared = [having.get(leaf, []) for leaf in row.leaves]
         if shared and all(shared):
             counts = Counter(id_ for ids in shared for id_ in ids)

@@ -70,9 +70,9 @@ def _unit(row: Mapping[str, Any]) -> UnitRow:
     return UnitRow(text=said, **values)
 
 
-def load_sessions(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, str | None]:
-    """The session that each raw memory was written in, None where it is not known."""
-    query = f"SELECT id, session_id FROM {SCHEMA}.task_memories WHERE id = ANY(:ids)"
+def load_sessions(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, str]:
+    """The session that each raw memory was written in, without those of which it is not known."""
+    query = f"SELECT id, session_id FROM {SCHEMA}.task_memories WHERE id = ANY(:ids) AND session_id IS NOT NULL"
     return {row.id: row.session_id for row in connection.execute(text(query), {"ids": list(ids)})}
 
 
@@ -122,9 +122,10 @@ class Held:
     is_kept: bool
 
 
+# Rollbacks alone have ``reverts_change_id``, and an index of their own: the ledger at large is not read for them.
 _BROUGHT_BACK = f"""EXISTS (
-    SELECT 1 FROM {SCHEMA}.consolidation_changes r WHERE r.entity_id = c.id AND r.reverts_scope = 'group'
-        AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)"""
+    SELECT 1 FROM {SCHEMA}.consolidation_changes r WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL
+        AND r.reverts_scope = 'group' AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)"""
 _HELD = f"""
     SELECT id, version, cluster_key, {{members}} AS members, source_memory_ids AS leaves,
         retired_at IS NULL AS is_active, archive_reason IS NOT NULL AS is_put_away,
