@@ -5,7 +5,7 @@ negation. Every literal lies on one line and inside one sentence, so the literal
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -22,6 +22,7 @@ __all__ = [
     "Conflict",
     "Literal",
     "conflicts",
+    "contradict",
     "is_bare_number",
     "literals",
     "stands_in",
@@ -144,11 +145,21 @@ def conflicts(a: str, b: str) -> tuple[Conflict, ...]:
     opposites (enable, disable) they name. Symmetric but for the sides' order. For many pairs of many texts, see
     ``screening.find_conflicting``.
     """
+    return tuple(_find_conflicts(a, b))
+
+
+def contradict(a: str, b: str) -> bool:
+    """Whether ``conflicts`` finds any; what follows the first is not looked for."""
+    return next(_find_conflicts(a, b), None) is not None
+
+
+def _find_conflicts(a: str, b: str) -> Iterator[Conflict]:
     one, other = _facts(a), _facts(b)
     ours, theirs = _lacking(one, other), _lacking(other, one)
     found = [Conflict(kind, ours[kind], theirs[kind]) for kind in KINDS if kind in ours and kind in theirs]
-    denied = (Conflict("polarity", (_quoted(x, a),), (_quoted(y, b),)) for x, y in disputes(one.clauses, other.clauses))
-    return (*(found or _version_against_number(ours, theirs)), *denied)
+    yield from found or _version_against_number(ours, theirs)
+    for x, y in disputes(one.clauses, other.clauses):
+        yield Conflict("polarity", (_quoted(x, a),), (_quoted(y, b),))
 
 
 def _quoted(clause: Clause, text: str) -> Literal:

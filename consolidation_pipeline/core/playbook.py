@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import combinations
 
-from consolidation_pipeline.core.literals import conflicts
+from consolidation_pipeline.core.literals import contradict
 from consolidation_pipeline.core.overlap import content_words
 
 # Pieces of evidence that promotion asks for; only those beyond them raise the priority.
@@ -67,7 +67,7 @@ def contradicts_itself(text: str) -> bool:
     together from near-misses has: "the limit of this queue is 5", "the limit of that queue is 8".
     """
     lines = [line for line in text.splitlines() if line.strip()]
-    return any(_share_words(a, b) >= _SAME_WORDS and bool(conflicts(a, b)) for a, b in combinations(lines, 2))
+    return any(_share_words(a, b) >= _SAME_WORDS and contradict(a, b) for a, b in combinations(lines, 2))
 
 
 def _share_words(a: str, b: str) -> float:

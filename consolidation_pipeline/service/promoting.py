@@ -43,12 +43,16 @@ def judge(candidate: Candidate, *, t_promote: float) -> Verdict:
     evidence = len(candidate.leaves)
     approved = bool(candidate.details.get(APPROVED))
     if candidate.is_heuristic and not approved:
-        advises = bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
-        instructs = advises and not contradicts_itself(candidate.content)
-        return judge_heuristic_promotion(candidate.confidence, evidence, instructs=instructs)
+        verdict = judge_heuristic_promotion(candidate.confidence, evidence, instructs=_advises(candidate))
+        # Read last: it is all that costs time, and many candidates fall short anyway.
+        return verdict if verdict is Verdict.DISCARD or not contradicts_itself(candidate.content) else Verdict.DISCARD
     return judge_promotion(
         candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote, approved=approved
     )
+
+
+def _advises(candidate: Candidate) -> bool:
+    return bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
 
 
 def draft_entries(slug: str, material: Material, *, t_promote: float) -> Drafted:

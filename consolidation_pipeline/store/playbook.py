@@ -21,7 +21,10 @@ _DERIVED = f"{SCHEMA}.consolidated_memories"
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """An active pattern or principle that an entry may be made of. ``leaves``: its raw memories, ascending."""
+    """An active pattern or principle that an entry may be made of. ``leaves``: its raw memories, ascending.
+
+    ``details`` without its evidence, which is most of it and says nothing in an entry.
+    """
 
     id: UUID
     kind: str
@@ -39,8 +42,8 @@ def load_candidates(connection: Connection, project_id: UUID, model: str) -> lis
     """The active patterns and principles that have a vector of ``model``, by id."""
     rows = connection.execute(
         text(
-            "SELECT id, kind, content, content_hash, details, tags, confidence_score AS confidence, needs_review, "
-            "consolidation_method = 'heuristic' AS is_heuristic, "
+            "SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, "
+            "confidence_score AS confidence, needs_review, consolidation_method = 'heuristic' AS is_heuristic, "
             f"ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS leaves FROM {_DERIVED} "
             "WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL "
             "AND embedding_model = :model ORDER BY id"
