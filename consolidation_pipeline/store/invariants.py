@@ -98,11 +98,13 @@ def find_shared_members(connection: Connection, project_id: UUID) -> list[str]:
 
 def find_abandoned(connection: Connection, project_id: UUID) -> list[str]:
     """Consolidated memories without a successor that is active or archived, or superseded, at last, by such a one."""
+    # Most stand behind what is active: only the rest is followed on.
     query = """
         WITH RECURSIVE carriers AS (
             SELECT m.id AS memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
             FROM {s}.task_memories m LEFT JOIN {s}.consolidated_memories c ON c.id = m.consolidated_into_id
             WHERE m.project_id = :project AND m.is_consolidated
+                AND (c.id IS NULL OR (c.retired_at IS NOT NULL AND c.archive_reason IS NULL))
             UNION
             SELECT r.memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
             FROM carriers r JOIN {s}.consolidated_memories c ON c.id = r.superseded_by_id
@@ -118,10 +120,11 @@ def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT child_id, parent_id FROM {s}.memory_lineage l WHERE project_id = :project AND ("
-        "NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories c WHERE c.id = l.child_id) OR NOT EXISTS ("
-        "SELECT 1 FROM {s}.task_memories p WHERE p.id = l.parent_id UNION ALL "
-        "SELECT 1 FROM {s}.consolidated_memories p WHERE p.id = l.parent_id))",
+        "SELECT child_id, parent_id FROM {s}.memory_lineage l "
+        "LEFT JOIN {s}.consolidated_memories c ON c.id = child_id "
+        "LEFT JOIN {s}.task_memories raw ON raw.id = parent_id "
+        "LEFT JOIN {s}.consolidated_memories made ON made.id = parent_id "
+        "WHERE l.project_id = :project AND (c.id IS NULL OR (raw.id IS NULL AND made.id IS NULL))",
     )
 
 
@@ -222,7 +225,7 @@ def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[
 # What is archived, raw or merged, as the row says now.
 _ARCHIVED = """(
     SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, archived_at, archive_reason
-    FROM {s}.task_memories WHERE project_id = :project AND is_archived UNION ALL
+    FROM {s}.task_memories WHERE project_id = :project AND archived_at IS NOT NULL UNION ALL
     SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, retired_at, archive_reason
     FROM {s}.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL) t"""
 # How the ledger tells that row t was archived; nothing when that is longer ago than the ledger is kept.
@@ -285,10 +288,12 @@ def find_archived_pinned(connection: Connection, project_id: UUID) -> list[str]:
 
 def find_unexplained_archives(connection: Connection, project_id: UUID) -> list[str]:
     """Archived memories without a reason, and active ones that have one."""
+    retired = "(retired_at IS NOT NULL AND superseded_by_id IS NULL)"
     query = (
-        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND is_archived = (archive_reason IS NULL) "
+        "SELECT id FROM {s}.task_memories WHERE project_id = :project "
+        "AND (archived_at IS NOT NULL OR archive_reason IS NOT NULL) AND is_archived = (archive_reason IS NULL) "
         "UNION ALL SELECT id FROM {s}.consolidated_memories WHERE project_id = :project "
-        "AND (retired_at IS NOT NULL AND superseded_by_id IS NULL) = (archive_reason IS NULL)"
+        f"AND ({retired} OR archive_reason IS NOT NULL) AND {retired} = (archive_reason IS NULL)"
     )
     return _ids(connection, project_id, query)
 

@@ -222,6 +222,11 @@ task_memories = Table(
     CheckConstraint("reused_count >= 0", name="reused_count"),
     CheckConstraint("execution_summary ~ '\\S'", name="execution_summary"),
     Index("task_memories_active_idx", "project_id", postgresql_where=text("NOT is_consolidated AND NOT is_archived")),
+    Index(
+        "task_memories_archived_idx",
+        "project_id",
+        postgresql_where=text("archived_at IS NOT NULL OR archive_reason IS NOT NULL"),
+    ),
     Index("task_memories_embedded_content_idx", "embedding_model", "content_hash"),
     Index("task_memories_consolidated_into_id_idx", "consolidated_into_id"),
     Index("task_memories_summarized_into_id_idx", "summarized_into_id"),
@@ -291,6 +296,11 @@ consolidated_memories = Table(
         name="abstraction_level",
     ),
     Index("consolidated_memories_active_idx", "project_id", "kind", postgresql_where=text("retired_at IS NULL")),
+    Index(
+        "consolidated_memories_archived_idx",
+        "project_id",
+        postgresql_where=text("(retired_at IS NOT NULL AND superseded_by_id IS NULL) OR archive_reason IS NOT NULL"),
+    ),
     Index("consolidated_memories_embedded_content_idx", "embedding_model", "content_hash"),
     Index("consolidated_memories_cluster_key_idx", "project_id", "cluster_key"),
     Index("consolidated_memories_superseded_by_id_idx", "superseded_by_id"),

@@ -17,11 +17,13 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store import (
+    abstractions,
     changes,
     costs,
     events,
     graph,
     hits,
+    invariants,
     jobs,
     keys,
     lineage,
@@ -65,6 +67,16 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ("neighbours", lambda c, p: graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
     ("groups", lambda c, p: graph.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
     ("languages", lambda c, p: search.load_words(c, p, "a"), "task_memories_language_idx"),
+    (
+        "archived",
+        lambda c, p: invariants.find_unexplained_archives(c, p),
+        "task_memories_archived_idx consolidated_memories_archived_idx",
+    ),
+    (
+        "brought back",
+        lambda c, p: abstractions.load_held(c, p, "pattern"),
+        "consolidation_changes_reverts_change_id_key",
+    ),
     ("relations", lambda c, p: relations.count_relations(c, p), "memory_relations_project_id_idx"),
     ("playbook", lambda c, p: playbook.count_entries(c, p), "playbook_entries_project_id_idx"),
     ("live job", lambda c, p: jobs.find_live_job(c, p), "consolidation_jobs_live_key"),
