@@ -1,8 +1,9 @@
 """What assets and checks are handed: the store, and the runs of the projects they work on."""
 
+import gc
 from collections.abc import Iterator
 from contextlib import ExitStack
-from functools import partial
+from functools import cache, partial
 from uuid import UUID
 
 import dagster as dg
@@ -86,8 +87,18 @@ def project_runs(context: dg.InitResourceContext) -> Iterator[ProjectRuns]:
     """Opens project runs on demand and ends them, whatever happens, when the Dagster run ends."""
     if context.run is None or context.instance is None:
         raise dg.DagsterInvariantViolationError("project runs can be opened inside a Dagster run only")
+    _keep_what_is_loaded()
     runs = ProjectRuns(context.resources.store, context.run, context.instance)
     try:
         yield runs
     finally:
         runs.close()
+
+
+@cache
+def _keep_what_is_loaded() -> None:
+    """Take what was imported out of the garbage collector's sight, once in a process.
+
+    It lasts as long as the process, and each full collection that a run's many objects bring about looks through it.
+    """
+    gc.freeze()
