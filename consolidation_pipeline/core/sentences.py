@@ -111,8 +111,11 @@ def _unwrapped(text: str) -> str:
     """``text`` with line breaks inside sentences as blanks; of the same length, code blocks untouched."""
     if "\n" not in text or _FENCE_LINE.search(text):
         return text
-    breaks = {match.start(match.lastgroup) for match in _WRAP.finditer(text) if match.lastgroup}
-    return "".join(" " if at in breaks else char for at, char in enumerate(text))
+    chars = list(text)
+    for match in _WRAP.finditer(text):
+        if match.lastgroup:
+            chars[match.start(match.lastgroup)] = " "
+    return "".join(chars)
 
 
 def _sentence(text: str, start: int, end: int) -> Sentence:

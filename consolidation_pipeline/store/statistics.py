@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
@@ -51,18 +52,18 @@ class ProjectCounts:
 def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
     """Count everything there is to know about a project."""
     one = {"project": project_id}
-    raw = count_raw(connection, project_id)
+    raw, derived = count_raw(connection, project_id), _count_derived(connection, one)
     return ProjectCounts(
         memories=raw.memories,
         active=raw.active,
         consolidated=raw.consolidated,
         archived=raw.archived,
-        merged=_count(connection, "consolidated_memories", "kind = 'merged' AND retired_at IS NULL", one),
+        merged=derived.by_kind.get("merged", 0),
         by_type=_grouped(connection, "memory_type", "task_memories", "NOT is_archived AND NOT is_consolidated", one),
-        by_level=_grouped(connection, "abstraction_level::text", "consolidated_memories", "retired_at IS NULL", one),
-        by_kind=_grouped(connection, "kind", "consolidated_memories", "retired_at IS NULL", one),
+        by_level=derived.by_level,
+        by_kind=derived.by_kind,
         playbook=_grouped(connection, "status", "playbook_entries", "true", one),
-        needs_review=_count(connection, "consolidated_memories", "needs_review AND retired_at IS NULL", one)
+        needs_review=derived.needs_review
         + _count(connection, "playbook_entries", "status = 'review'", one)
         + _count(connection, "consolidation_suggestions", "status = 'pending'", one),
         suggest_groups=_count(connection, "memory_clusters", "tier = 'suggest' AND is_representative", one),
@@ -86,6 +87,30 @@ def count_raw(connection: Connection, project_id: UUID) -> Row[Any]:
             WHERE t.project_id = :project) AS raw
     """
     return connection.execute(text(query), {"project": project_id}).one()
+
+
+class _Derived(NamedTuple):
+    by_level: dict[str, int]
+    by_kind: dict[str, int]
+    needs_review: int
+
+
+def _count_derived(connection: Connection, parameters: Mapping[str, Any]) -> _Derived:
+    """The active consolidated memories, in one pass: theirs is a wide table."""
+    query = f"""
+        SELECT abstraction_level::text AS level, kind, count(*) AS rows, count(*) FILTER (WHERE needs_review) AS waiting
+        FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND retired_at IS NULL GROUP BY 1, 2
+    """
+    levels, kinds, waiting = Counter[str](), Counter[str](), 0
+    for row in connection.execute(text(query), parameters):
+        levels[row.level] += row.rows
+        kinds[row.kind] += row.rows
+        waiting += row.waiting
+    return _Derived(_most_first(levels), _most_first(kinds), waiting)
+
+
+def _most_first(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _count(connection: Connection, table: str, condition: str, parameters: Mapping[str, Any]) -> int:
