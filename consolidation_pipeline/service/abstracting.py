@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -47,7 +48,7 @@ class Group:
     @cached_property
     def leaves(self) -> list[UUID]:
         """Its raw memories, ascending, each once."""
-        return sorted({leaf for unit in self.units for leaf in unit.leaves})
+        return sorted({leaf for unit in self.units for leaf in unit.leaves}, key=attrgetter("int"))
 
 
 @dataclass(frozen=True)
