@@ -145,7 +145,9 @@ def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """The text of each sentence, the group of each text, and which groups tell how rare a term is, and what others."""
+    """The text of each sentence, the group of each text, and what tells how rare a term is: some of these groups, and
+    the ``background``.
+    """
 
     text_of: NDArray[np.int64]
     group_of_text: NDArray[np.int64]

@@ -101,6 +101,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_orphan_lineage", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
     ("find_repeated_facts", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
     ("find_lost_literals", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
+    ("find_lost_literals", f"UPDATE {RAW} SET execution_summary = 'Retry after 3' WHERE id = :a", "{m} number 3"),
     ("find_unscored", f"UPDATE {RAW} SET relevance_score = NULL WHERE id = :c", "{c}"),
     ("find_unscored", f"UPDATE {RAW} SET relevance_score = 'NaN' WHERE id = :c", "{c}"),
     ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 0 WHERE id = :m", "{m}"),
