@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def run(
     projects: Annotated[list[str] | None, typer.Argument(metavar="PROJECT...", help="One or more projects.")] = None,
     job: Annotated[
-        str, typer.Option(help="What to run: consolidate, summarize, decay, associate or forget.")
+        str, typer.Option(help="What to run: consolidate, summarize, decay, associate, forget or reembed.")
     ] = "consolidate",
     phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
     plan: Annotated[Path | None, typer.Option(help="Do what this plan says and nothing else, or refuse.")] = None,

@@ -17,7 +17,7 @@ from consolidation_pipeline.defs.automation import (
     say_why,
 )
 from consolidation_pipeline.defs.batches import end_orphans, job_batch
-from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, summarize
+from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, reembed, summarize
 from consolidation_pipeline.service.events import deliver
 from consolidation_pipeline.service.recovery import finish_dead_jobs, list_abandoned
 from consolidation_pipeline.service.requesting import find_unlaunched, request_retries
@@ -64,7 +64,7 @@ def unsummarized_memories_sensor(
 
 
 @dg.sensor(
-    jobs=[consolidate, summarize, decay, associate, forget, job_batch],
+    jobs=[consolidate, summarize, decay, associate, forget, reembed, job_batch],
     minimum_interval_seconds=30,
     default_status=SENSOR_STATUS,
 )

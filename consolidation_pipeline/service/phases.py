@@ -31,6 +31,7 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "associate": ("associations",),
     "forget": ("decay_scores", "archived_memories"),
     "summarize": ("embedding_matrix", "semantic_summaries", "procedural_profile"),
+    "reembed": ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters"),
 }
 # Phases that word something by a language model, and those that embed, where the project has a model for it.
 WORDING = {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"}

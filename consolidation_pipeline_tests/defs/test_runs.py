@@ -23,6 +23,7 @@ from consolidation_pipeline.defs.sensors import (
     requested_jobs_sensor,
     unsummarized_memories_sensor,
 )
+from consolidation_pipeline.embed import LOCAL_MODEL
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
 from consolidation_pipeline.service.importing import ensure_project, import_memories
@@ -149,6 +150,22 @@ def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
     result = materialize(instance, "alpha")
     assert not result.success
     assert [row[:3] for row in job_rows(engine)] == [("failed", "manual", [])]
+
+
+def test_reembed_replaces_vectors_of_another_model_and_merges_nothing(
+    engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
+) -> None:
+    sample("alpha", 40)
+    assert materialize(instance, "alpha", "reembed").success
+    models = text("SELECT embedding_model, count(*) FROM consolidation.task_memories GROUP BY 1")
+    with engine.begin() as connection:
+        before = connection.execute(models).all()
+        connection.execute(text("UPDATE consolidation.task_memories SET embedding_model = 'former/model'"))
+    assert materialize(instance, "alpha", "reembed").success
+    with engine.connect() as connection:
+        assert connection.execute(models).all() == before == [(LOCAL_MODEL, 40)]
+        assert connection.execute(text("SELECT count(*) FROM consolidation.memory_neighbors")).scalar_one() > 0
+        assert connection.execute(text("SELECT count(*) FROM consolidation.consolidated_memories")).scalar_one() == 0
 
 
 @pytest.mark.parametrize(("asset", "status"), [("embedding_matrix", "cancelled"), ("decay_scores", "completed")])

@@ -287,6 +287,7 @@ class World:
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
+            "list_ended_runs": {"runs": ["run"], "died": "died"},
             "list_unopened": {"since": NOW},
             "load_judged": {"kept_since": NOW},
             "load_replies": {"prompt_hashes": ["hash"]},

@@ -12,7 +12,7 @@ from consolidation_pipeline.api.models.fields import Body, Reference, Reply, exa
 
 JobStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 TriggerType = Literal["scheduled", "manual", "threshold"]
-JobName = Literal["consolidate", "decay", "associate", "forget", "summarize"]
+JobName = Literal["consolidate", "decay", "associate", "forget", "summarize", "reembed"]
 
 
 class TriggerRequest(Body):
