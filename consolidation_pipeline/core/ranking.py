@@ -53,22 +53,21 @@ def weighted_z_scores(
     """
     _check(scores, weights)
     _check(scores, absent)
-    ids = list(dict.fromkeys(id_ for listed in scores for id_ in listed))
-    parts: dict[Id, list[float]] = {id_: [] for id_ in ids}
-    for listed, weight, missing in zip(scores, weights, absent, strict=True):
-        for id_, z in zip(ids, _standardised([listed.get(id_, missing) for id_ in ids]), strict=True):
-            parts[id_].append(weight * z)
-    return _sorted(parts)
-
-
-def _standardised(values: Sequence[float]) -> list[float]:
-    if not all(map(math.isfinite, values)):
+    ids = sorted({id_ for listed in scores for id_ in listed})
+    table = np.array(
+        [[listed.get(id_, missing) for id_ in ids] for listed, missing in zip(scores, absent, strict=True)]
+    )
+    if not np.isfinite(table).all():
         raise ValueError("a score is NaN or infinite; scores must be finite")
-    if len(set(values)) < 2:
-        return [0.0] * len(values)
-    mean = math.fsum(values) / len(values)
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
-    return [(value - mean) / deviation if deviation else 0.0 for value in values]
+    if not ids:
+        return []
+    spread = table.max(axis=1) > table.min(axis=1)
+    deviation = np.where(spread, table.std(axis=1), 0.0)[:, None]
+    z = np.divide(table - table.mean(axis=1)[:, None], deviation, out=np.zeros_like(table), where=deviation > 0)
+    # Summed from the smallest to the largest: the order of the rankings does not show.
+    summed = np.sort(z * np.array(weights)[:, None], axis=0).sum(axis=0)
+    order = np.argsort(-summed, kind="stable")
+    return [(ids[at], score) for at, score in zip(order.tolist(), summed[order].tolist(), strict=True)]
 
 
 def _check(legs: Sequence[Any], numbers: Sequence[float]) -> None:

@@ -25,7 +25,7 @@ from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.hits import Found, count_reuse, load_hits, load_sources
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search import Filters, Near, find_matching, find_nearest, load_words, open_snapshot
-from consolidation_pipeline.store.search_indexes import find_indexes
+from consolidation_pipeline.store.search_indexes import Index, find_indexes
 from consolidation_pipeline.store.vectors_io import Vectors
 
 MAX_QUERY_CHARS = 10_000
@@ -213,8 +213,10 @@ def _search_legs(
     if not filters.kinds:
         return Legs({}, {})
     similar: list[Near] = []
+    indexed: Mapping[str, Index] = {}
     if vector is not None:
         model, embedded = vector
+        indexed = find_indexes(connection, project_id, model, len(embedded))
         similar = find_nearest(
             connection,
             project_id,
@@ -223,10 +225,10 @@ def _search_legs(
             vector=embedded,
             floor=query.min_similarity,
             limit=CANDIDATES,
-            indexed=find_indexes(connection, project_id, model, len(embedded)),
+            indexed=indexed,
         )
     words = load_words(connection, project_id, text)
-    matching = find_matching(connection, project_id, filters, words=words, pool=_POOL)
+    matching = find_matching(connection, project_id, filters, words=words, pool=_POOL, indexed=bool(indexed))
     scores = bm25(matching.lengths, matching.counts).tolist()
     ordered = sorted(zip(matching.ids, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
     kinds = {near.id: near.kind for near in similar} | dict(zip(matching.ids, matching.kinds, strict=True))

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
-from consolidation_pipeline.store import search_indexes
 from consolidation_pipeline.store.driver import connect_briefly, fetch
 from consolidation_pipeline.store.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.schema import KINDS, consolidated_memories, task_memories
@@ -87,16 +86,6 @@ class Near(NamedTuple):
     id: str
     similarity: float
     kind: str
-
-
-class Words(NamedTuple):
-    """A question's words in each language of a project's memories, and whether it has few rows, of all kinds.
-
-    Few are fewer than ``search_indexes.INDEXED_FROM``.
-    """
-
-    lexemes: Mapping[str, Sequence[str]]
-    is_small: bool
 
 
 class Matching(NamedTuple):
@@ -211,28 +200,21 @@ _BY_VALUES = "set_config('plan_cache_mode', 'auto', true)"
 # --- by words ------------------------------------------------------------------------------------------------------
 
 
-def load_words(connection: Connection, project_id: UUID, query: str) -> Words:
+def load_words(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
     """The words of ``query`` as each language of the project's memories has them, without its stop words.
 
     A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
     """
-    bound = {"project": project_id, "query": query, "small": search_indexes.INDEXED_FROM}
+    bound = {"project": project_id, "query": query}
     rows = fetch(connection, _LEXEMES.format(_ENDS), bound)
     if len(rows) > 1:  # there may be more between the first language and the last
         rows = fetch(connection, _LEXEMES.format(_STEPS), bound)
-    lexemes = {language: lexemes for language, lexemes, _ in rows if lexemes}
-    return Words(lexemes, all(is_small for _, _, is_small in rows))
+    return {language: lexemes for language, lexemes in rows if lexemes}
 
 
-# In the order of an index: another project's rows are not passed on the way to enough of its own.
-_ROWS = " UNION ALL ".join(
-    f"(SELECT 1 FROM {table} WHERE project_id = %(project)s ORDER BY language LIMIT %(small)s)"
-    for table in TABLES.values()
-)
-_LEXEMES = f"""
-    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s)),
-        (SELECT count(*) FROM ({_ROWS}) counted) < %(small)s
-    FROM (SELECT DISTINCT language FROM ({{}}) found) languages ORDER BY 1
+_LEXEMES = """
+    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
+    FROM (SELECT DISTINCT language FROM ({}) found) languages ORDER BY 1
 """
 _ENDS = " UNION ALL ".join(
     f"(SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language {way} LIMIT 1)"
@@ -250,15 +232,15 @@ _STEPS = " UNION ALL ".join(
 )
 
 
-def matching_query(filters: Filters, languages: int, *, is_small: bool = False) -> str:
+def matching_query(filters: Filters, languages: int, *, indexed: bool) -> str:
     """SQL of the memories that share a word with a question: id, kind, length in bytes, and a rank for each word asked.
 
     At most ``pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``language0`` and
-    ``words0`` (a tsquery) are bound; ``each`` is a tsquery for each word, besides what ``Filters.where`` binds. In a
-    small project (``is_small``) all rows are looked through: the index on words, which is that of all projects, is not
-    read, so that one plan is good for any words.
+    ``words0`` (a tsquery) are bound; ``each`` is a tsquery for each word, besides what ``Filters.where`` binds. Unless
+    ``indexed`` all rows of the project are looked through, so that one plan is good for any words; the index on words
+    is that of all projects, and pays in a large one.
     """
-    has_words = "(content_tsv @@ CAST(%(words{})s AS tsquery))" + (" IS TRUE" if is_small else "")
+    has_words = "(content_tsv @@ CAST(%(words{})s AS tsquery))" + ("" if indexed else " IS TRUE")
     found = [
         f"(SELECT id, {_KIND[table]} AS kind, {_SIZE[table]} AS size, content_tsv, "
         f"ts_rank(content_tsv, CAST(%(words{at})s AS tsquery), 1) AS rank FROM {TABLES[table]} "
@@ -275,20 +257,31 @@ def matching_query(filters: Filters, languages: int, *, is_small: bool = False) 
     )
 
 
-def find_matching(connection: Connection, project_id: UUID, filters: Filters, *, words: Words, pool: int) -> Matching:
-    """The ``pool`` memories that share most words with a question: one is enough, of a row's own language."""
-    lexemes, is_small = words
-    if not lexemes:
+def find_matching(
+    connection: Connection,
+    project_id: UUID,
+    filters: Filters,
+    *,
+    words: Mapping[str, Sequence[str]],
+    pool: int,
+    indexed: bool,
+) -> Matching:
+    """The ``pool`` memories that share most words with a question: one is enough, of a row's own language.
+
+    ``words``: those of each language; ``indexed``: see ``matching_query``.
+    """
+    if not words:
         return Matching([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
-    asked = sorted({word for listed in lexemes.values() for word in listed})
+    asked = sorted({word for listed in words.values() for word in listed})
     bound: dict[str, Any] = {"project": project_id, "pool": pool} | filters.parameters
     bound["each"] = [_any_of([word]) for word in asked]
-    for at, (language, listed) in enumerate(lexemes.items()):
+    for at, (language, listed) in enumerate(words.items()):
         bound |= {f"language{at}": language, f"words{at}": _any_of(listed)}
-    query = matching_query(filters, len(lexemes), is_small=is_small)
-    if not is_small:  # the best plan depends on how rare the words are
+    if indexed:  # the best plan depends on how rare the words are
         fetch(connection, f"SELECT {_BY_VALUES}", {})
-    rows = fetch(connection, query, bound, prepare=None if is_small else False)
+    rows = fetch(
+        connection, matching_query(filters, len(words), indexed=indexed), bound, prepare=False if indexed else None
+    )
     ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(asked))
     lengths = np.array([row[2] for row in rows], np.int64)
     return Matching([row[0] for row in rows], [row[1] for row in rows], lengths, np.searchsorted(_BETWEEN, ranks))

@@ -60,7 +60,7 @@ from consolidation_pipeline.store.playbook import EntryChange
 from consolidation_pipeline.store.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.reviewing import lock_reviewed
 from consolidation_pipeline.store.schema import SCHEMA, playbook_entries, task_memories
-from consolidation_pipeline.store.search import Filters, Words
+from consolidation_pipeline.store.search import Filters
 from consolidation_pipeline.store.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.vectors_io import to_ids
 from consolidation_pipeline_tests.store.planting import (
@@ -271,7 +271,12 @@ class World:
             "fetch": {"query": "SELECT 1", "bound": {}},
             "find_changed_groups": {"tiers": [NO_GROUPS]},
             "find_key": {"key_hash": "hash"},
-            "find_matching": {"filters": Filters(LEVELS), "words": Words({"english": ["merged"]}, True), "pool": 9},
+            "find_matching": {
+                "filters": Filters(LEVELS),
+                "words": {"english": ["merged"]},
+                "pool": 9,
+                "indexed": False,
+            },
             "find_nearest": {"filters": Filters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},
             "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
             "is_undoing": {"seq": 1},

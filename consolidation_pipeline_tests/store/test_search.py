@@ -121,9 +121,9 @@ def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_plac
 def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(engine: Engine, planted: Project) -> None:
     words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
     with engine.begin() as connection:
-        plan = explain(connection, matching_query(RAW, 1), bound(planted, **words))
+        plan = explain(connection, matching_query(RAW, 1, indexed=True), bound(planted, **words))
         assert "task_memories_content_tsv_idx" in plan
-        small = explain(connection, matching_query(RAW, 1, is_small=True), bound(planted, **words))
+        small = explain(connection, matching_query(RAW, 1, indexed=False), bound(planted, **words))
         assert "task_memories_content_tsv_idx" not in small
         assert "task_memories_active_idx" in small
 
@@ -149,11 +149,11 @@ def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statemen
 def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_words(connection, planted.id, "The houses, die Häuser").lexemes == {
+        assert load_words(connection, planted.id, "The houses, die Häuser") == {
             "english": ["die", "hous", "häuser"],
             "german": ["haus", "hous", "the"],
         }
-        assert load_words(connection, plant_project(connection, "empty").id, "houses").lexemes == {}
+        assert load_words(connection, plant_project(connection, "empty").id, "houses") == {}
 
 
 def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Project) -> None:
@@ -237,8 +237,8 @@ def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, plant
         )
         words = load_words(connection, planted.id, "gizmo widgets sprocket")
         found, same = (
-            find_matching(connection, planted.id, RAW, words=asked, pool=9)
-            for asked in (words, words._replace(is_small=not words.is_small))
+            find_matching(connection, planted.id, RAW, words=words, pool=9, indexed=indexed)
+            for indexed in (False, True)
         )
         connection.rollback()
     assert (found.ids, found.counts.tolist()) == (same.ids, same.counts.tolist())
