@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 from fresh import start_fresh
 from pipeline import draw_lessons, word, write_corpus
+from search import index
 from serving import WAYS, send, serving
 
 SEED = 7
@@ -74,16 +75,9 @@ def embed_all(engine: Any, settings: Any, slugs: list[str]) -> None:
 
 
 def index_all(engine: Any, slugs: list[str]) -> None:
-    """Build the indexes on vectors, as the end of a large project's run does."""
-    from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
-    from consolidation_pipeline.store.projects import get_project
-    from consolidation_pipeline.store.search_indexes import build_indexes
-
-    dimension = load_embedder("local").embed(["length"]).shape[1]
-    with engine.connect() as connection:
-        projects = [get_project(connection, slug) for slug in slugs]
-    for project in projects:
-        build_indexes(engine, project.id, LOCAL_MODEL, dimension)
+    """Build the indexes of the large projects."""
+    for slug in slugs:
+        index(engine, slug)
 
 
 def draw_bodies(slugs: list[str], count: int) -> list[bytes]:

@@ -87,19 +87,29 @@ def measure(engine: Any, settings: Any, slugs: Sequence[str], clients: int) -> l
         return list(pool.map(lambda pair: ask(engine, settings, *pair), asked))
 
 
+def index(engine: Any, slug: str) -> None:
+    """Build the project's index on vectors, where it is large enough for one, as the end of a run does."""
+    from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
+    from consolidation_pipeline.store.projects import get_project
+    from consolidation_pipeline.store.search_indexes import build_indexes
+
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+    build_indexes(engine, project.id, LOCAL_MODEL, load_embedder("local").embed(["length"]).shape[1])
+
+
 def index_recall(engine: Any, slug: str) -> float | None:
     """Share of the ten nearest that the index finds, mean over queries; None where the project is not indexed."""
     from consolidation_pipeline.core.memories import LEVELS
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.store.projects import get_project
     from consolidation_pipeline.store.search import Filters, find_nearest, open_snapshot
-    from consolidation_pipeline.store.search_indexes import build_indexes, find_indexes
+    from consolidation_pipeline.store.search_indexes import find_indexes
 
     embedder, source, shares = load_embedder("local"), random.Random(SEED), []
     with engine.connect() as connection:
         project = get_project(connection, slug)
     vectors = embedder.embed([sentence(source, 12) for _ in range(50)])
-    build_indexes(engine, project.id, embedder.name, vectors.shape[1])
     for vector in vectors:
         with open_snapshot(engine) as connection:
             indexed = find_indexes(connection, project.id, embedder.name, len(vector))
@@ -128,6 +138,7 @@ def main() -> None:
     )
     for rows in [int(argument) for argument in sys.argv[1:]] or [1_000, 10_000]:
         slugs = plant(engine, rows)
+        index(engine, slugs[0])
         recall = index_recall(engine, slugs[0])
         for asked, chosen in (("the largest project", slugs[:1]), ("any project", slugs)):
             for clients in CLIENTS:
