@@ -132,14 +132,23 @@ def form_units(run: ProjectRun, contents: Contents) -> Units:
 
 def _label_merge_groups(run: ProjectRun, contents: Contents) -> Labels:
     """Merge group of each content (c,), -1 = alone."""
-    nodes = contents.nodes
-    initial = np.full(contents.count, -1, dtype=np.int64)
-    held = np.flatnonzero(nodes.merged_into != b"")
-    initial[contents.of_row[held]] = np.unique(nodes.merged_into[held], return_inverse=True)[1].reshape(-1)
+    initial = _label_merged(contents)
     if not run.options.merge:
         return initial
     free = contents.pairs.select(contents.verdict == MERGE)
     return clustering.complete_linkage(contents.count, free, run.thresholds["t_merge"], initial=initial)
+
+
+def _label_merged(contents: Contents) -> Labels:
+    """Group of each content (c,) that was merged before, -1 = it was not.
+
+    After undoing and redoing, repeats of one content may stand behind several merged memories: these become one.
+    """
+    held = np.flatnonzero(contents.nodes.merged_into != b"")
+    names, merged = np.unique(contents.nodes.merged_into[held], return_inverse=True)
+    ends = contents.of_row[held].astype(np.int32), (contents.count + merged.reshape(-1)).astype(np.int32)
+    behind = SimilarPairs(*ends, np.ones(len(held), dtype=np.float32))
+    return clustering.connected_components(contents.count + len(names), behind, 1.0)[: contents.count]
 
 
 def _representatives(contents: Contents, of_row: Labels) -> Labels:

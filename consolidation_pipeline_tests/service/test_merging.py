@@ -222,6 +222,26 @@ def test_merged_memories_that_turn_out_near_duplicates_become_one(pipeline: Pipe
     assert pipeline.run().merging.extended == 0
 
 
+@pytest.mark.breaks_rules
+def test_merged_memories_that_hold_repeats_of_one_content_become_one(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pairs = [(LESSONS[at], f"Note to self: {LESSONS[at]}") for at in (0, 1)]
+    pipeline.add([note(f"{at}-{n}", pairs[at][n > 1]) for at in (0, 1) for n in range(3)])
+    pipeline.run()
+    assert [row.source_count for row in merged(pipeline)] == [3, 3]
+    # As undoing and redoing may leave it: a repeat stands behind the memory of another lesson.
+    (repeat, other) = memory_id(SLUG, "test", "0-1"), memory_id(SLUG, "test", "1-1")
+    pipeline.write(
+        "UPDATE {s}.task_memories SET consolidated_into_id = "
+        f"(SELECT consolidated_into_id FROM {{s}}.task_memories WHERE id = '{other}') WHERE id = '{repeat}'"
+    )
+    pipeline.add([note("new", f"{LESSON} Seen again today.")])
+    pipeline.run()
+    (row,) = merged(pipeline)
+    assert row.source_count == 6
+    assert all(text in row.content for text in LESSONS[:2])
+
+
 DETAILS = (
     "The gateway listens on port 8443.",
     "Deploy v2.14.1 first.",
