@@ -106,12 +106,8 @@ def open_snapshot(engine: Engine) -> Iterator[Connection]:
     with connect_briefly(engine) as connection:
         driver: Any = connection.connection.driver_connection
         driver.execute(_BEGIN)
-        try:
-            yield connection
-        except BaseException:
-            driver.rollback()
-            raise
-        driver.execute("COMMIT")
+        yield connection
+        driver.execute("COMMIT")  # after an error the pool ends it, as with whatever comes back unfinished
 
 
 # Left to itself, Postgres compares the first few searches of a connection with the average one, and where those were
