@@ -99,9 +99,9 @@ _STANDS = f"""
 
 # Rows whose later changes matter, each with the seq after which they do: rows that are, by their version, no longer in
 # the state the changes left them in, and rows that name a memory which the changes made or reworded, unless they are in
-# the state they were in when it was.
+# the state they were in when it was, at first or when that was redone: what was undone and redone since is no news.
 _REACHED = f"""
-    WITH chosen AS (
+    WITH RECURSIVE chosen AS (
         SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
             lead(version_before) OVER w AS next_before,
             entity_type = 'consolidated_memories' AND new_state ? 'content' AS has_text
@@ -112,11 +112,17 @@ _REACHED = f"""
         GROUP BY c.entity_id HAVING bool_or(
             c.version_after IS DISTINCT FROM CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END)),
     told AS MATERIALIZED (SELECT entity_id AS id, min(seq) AS seq FROM chosen WHERE has_text GROUP BY 1),
-    naming AS MATERIALIZED (SELECT r.id, told.seq FROM ({REFERENCES}) r JOIN told ON told.id = r.named)
-    SELECT * FROM moved UNION SELECT id, seq FROM naming n WHERE
-        (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id AND seq < n.seq ORDER BY seq DESC LIMIT 1)
-        IS DISTINCT FROM
-        (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id ORDER BY seq DESC LIMIT 1)
+    times AS (
+        SELECT told.id, c.seq, c.reverts_change_id FROM told JOIN {_CHANGES} c ON c.seq = told.seq
+        UNION ALL
+        SELECT t.id, c.seq, c.reverts_change_id FROM times t JOIN {_CHANGES} undone ON undone.id = t.reverts_change_id
+            JOIN {_CHANGES} c ON c.id = undone.reverts_change_id),
+    naming AS MATERIALIZED (SELECT r.id, r.named, told.seq FROM ({REFERENCES}) r JOIN told ON told.id = r.named)
+    SELECT * FROM moved UNION SELECT id, seq FROM naming n WHERE NOT EXISTS (
+        SELECT 1 FROM times WHERE times.id = n.named AND
+            (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id AND seq < times.seq ORDER BY seq DESC LIMIT 1)
+            IS NOT DISTINCT FROM
+            (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id ORDER BY seq DESC LIMIT 1))
 """
 _LATER = f"""
     SELECT DISTINCT c.group_id FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS reached(id, seq)

@@ -91,6 +91,20 @@ def test_groups_in_the_way_can_be_undone_one_by_one(pipeline: Pipeline) -> None:
     assert pipeline.roll_back(job).memories_deleted == 1
 
 
+def test_what_was_there_before_and_was_redone_later_does_not_stand_in_the_way(pipeline: Pipeline) -> None:
+    pair(pipeline)
+    (_, entry) = build_on(pipeline)
+    pipeline.add([note("d", f"{LESSON} Seen again today.")])
+    grown = pipeline.run().job_id
+    without_entry = pipeline.roll_back(entry)
+    undone = pipeline.roll_back(grown)
+    pipeline.roll_back(undone.rollback_id)
+    pipeline.roll_back(without_entry.rollback_id)
+    pipeline.roll_back(grown)
+    assert [row.version for row in pipeline.rows("SELECT version FROM {s}.consolidated_memories")] == [1]
+    assert pipeline.value("SELECT count(*) FROM {s}.playbook_entries") == 1
+
+
 def test_a_merged_memory_does_not_come_back_beside_one_that_says_the_same(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     pipeline.run()
