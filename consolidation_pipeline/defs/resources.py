@@ -65,8 +65,9 @@ class ProjectRuns:
     def close(self) -> None:
         """End the runs: their job rows say how they went, their locks are free."""
         try:
-            if self._open and self._was_interrupted():
-                for run in self._open.values():
+            unfinished = [run for run in self._open.values() if run.missing]
+            if unfinished and self._was_interrupted():
+                for run in unfinished:
                     run.cancelled = True
         finally:
             self._stack.close()

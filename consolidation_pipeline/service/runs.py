@@ -245,15 +245,19 @@ class ProjectRun:
             # The database went away, most likely why the phase failed: that error is the one to show.
             logger.exception("the failure of %s could not be recorded on job %s", name, self.job_id)
 
+    @property
+    def missing(self) -> list[str]:
+        """Planned phases that were not completed."""
+        return [name for name in self.planned if name not in self.completed]
+
     def outcome(self) -> tuple[str, str | None]:
         """Final status of the job and, where it is not completed, why."""
-        missing = [name for name in self.planned if name not in self.completed]
-        if self.cancelled and missing:
+        if self.cancelled and self.missing:
             return "cancelled", "the run was interrupted"
         if self.failed:
             return "failed", None
-        if missing:
-            return "failed", f"did not run: {', '.join(missing)} (an earlier step or check failed)"
+        if self.missing:
+            return "failed", f"did not run: {', '.join(self.missing)} (an earlier step or check failed)"
         return "completed", None
 
 

@@ -141,9 +141,9 @@ def load_uncompared(connection: Connection, project_id: UUID, model: str, versio
         SELECT t.id FROM {SCHEMA}.task_memories t WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
             AND t.graph_version IS DISTINCT FROM %(version)s AND {IS_NODE}
     """
-    return load_columns(connection, query, {"project": project_id, "model": model, "version": version}, {"id": "S16"})[
-        0
-    ]
+    bound = {"project": project_id, "model": model, "version": version}
+    (ids,) = load_columns(connection, query, bound, {"id": "S16"})
+    return ids
 
 
 def count_active(connection: Connection, project_id: UUID, model: str) -> int:
