@@ -34,9 +34,11 @@ from consolidation_pipeline.service.searching import SearchQuery, search
 from consolidation_pipeline.service.suggestions import approve_suggestion, list_suggestions, reject_suggestion
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine, connect_engine, is_unavailable
+from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline_tests.receiver import SECRET
 from consolidation_pipeline_tests.service.lessons import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
+from consolidation_pipeline_tests.service.rules import AT_ANY_TIME, list_broken
 from consolidation_pipeline_tests.service.running import run_phases
 
 # The last one asks a model. What readers look for is in the others: a model may say it in other words.
@@ -122,7 +124,15 @@ def perform(told: dict[str, Any], role: str, name: str, seed: str) -> None:
     asking.BATCH, merging.BATCH, embedding.BATCH = 2, 3, 20
     opening.LOCK_WAIT_SECONDS = rollback.LOCK_WAIT_SECONDS = 1.0
     actor = Actor(scene, name, random.Random(seed), connect_engine(scene.url))
-    act = {"agent": remember, "reader": read, "operator": operate, "worker": work, "launcher": launch, "post": post}
+    act = {
+        "agent": remember,
+        "reader": read,
+        "operator": operate,
+        "worker": work,
+        "launcher": launch,
+        "post": post,
+        "auditor": audit,
+    }
     while time.time() < scene.until:
         act[role](actor)
 
@@ -291,4 +301,18 @@ def launch(actor: Actor) -> None:
 def post(actor: Actor) -> None:
     """Deliver what is due."""
     actor.unless_refused(lambda: deliver(actor.engine, actor.scene.settings, once=True))
+    time.sleep(0.1)
+
+
+def audit(actor: Actor) -> None:
+    """Hold one moment of a project against the rules for any moment."""
+    slug = actor.pick(SLUGS)
+
+    def look() -> None:
+        with actor.engine.connect().execution_options(isolation_level="REPEATABLE READ") as moment:
+            broken = list_broken(moment, get_project(moment, slug).id, AT_ANY_TIME.values())
+        if broken:
+            actor.log("broken", slug=slug, times=len(broken), first=broken[0])
+
+    actor.unless_refused(look)
     time.sleep(0.1)

@@ -44,6 +44,7 @@ def find_faults(pipeline: Pipeline, timeline: list[dict[str, Any]], taken: set[s
     """Whatever is not as it must be, in words."""
     yield from (f"{line['who']}: {line['why']}" for line in timeline if line["what"] == "bug")
     yield from (f"{line['slug']} hid a fact: {line}" for line in timeline if line["what"] == "missed")
+    yield from (f"{line['slug']}, at a moment of the storm: {line}" for line in timeline if line["what"] == "broken")
     for slug in SLUGS:
         with pipeline.engine.connect() as connection:
             rules = [*AT_ANY_TIME.values(), *AFTER_A_RUN.values()]

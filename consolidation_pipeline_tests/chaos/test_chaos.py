@@ -30,7 +30,7 @@ from consolidation_pipeline_tests.service.running import Pipeline
 
 SECONDS = float(os.environ.get("CONSOLIDATION_CHAOS_SECONDS", "4"))
 SEED = os.environ.get("CONSOLIDATION_CHAOS_SEED", str(random.randrange(10**6)))
-CAST = ("agent", "agent", "reader", "operator", "worker", "worker", "post")
+CAST = ("agent", "agent", "reader", "auditor", "operator", "worker", "worker", "post")
 # Dagster takes seconds to be imported.
 LONG_CAST = (*CAST, "operator", "launcher")
 SHOWN = 150
