@@ -123,7 +123,7 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
         ConflictError: a row changed meanwhile; what was written before stays.
     """
     present = frozenset(outline.cluster_key for outline in outlines)
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         held = load_held(connection, run.project.id, kind)
         superseded = _supersede_outgrown(connection, run, kind, held, present=present)
         if superseded:
@@ -230,7 +230,7 @@ def _write(
     if not told:
         return 0
     rows = _rows(run, kind, told)
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         write_derived(connection, run.author, rows, operation=kind, now=run.now)
         held = load_held(connection, run.project.id, kind)
         outgrown = _supersede_outgrown(connection, run, kind, held, present=present, awaited=awaited)

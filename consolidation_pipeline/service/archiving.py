@@ -27,6 +27,7 @@ from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.archiving import Judged, Mark, archive_rows, load_judged
 from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.memories import lock_rows
+from consolidation_pipeline.store.places import hold_places
 from consolidation_pipeline.store.vectors_io import Ids, to_ids, to_uuids
 
 # Memories per transaction: a run that is killed has archived whole batches, and the next one does the rest.
@@ -142,7 +143,8 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: Policies) ->
 
     How many, by reason; how many merged memories, and sources of them.
     """
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
+        hold_places(connection, [run.project.id])
         lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
         judged = _load(connection, run, table, ids)
         plan = plan_archives(judged.units, policies)

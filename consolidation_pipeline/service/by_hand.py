@@ -23,6 +23,7 @@ from consolidation_pipeline.store.archiving import (
 )
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.places import hold_places_of
 from consolidation_pipeline.store.reviewing import DISMISSED
 
 BY_HAND = "by hand"
@@ -92,13 +93,15 @@ def _by_hand(
     engine: Engine, ids: Iterable[UUID], changed_by: str, reason: str, *, write: Write, objection: Objection
 ) -> list[Handled]:
     """Write the memories in one transaction, under lock, each as a group of its own, by project and table."""
+    chosen = list(dict.fromkeys(ids))
     with engine.begin() as connection:
-        held = lock_fit(connection, list(dict.fromkeys(ids)), objection)
+        hold_places_of(connection, chosen)
+        held = lock_fit(connection, chosen, objection)
         groups = {memory.id: uuid4() for memory in held}
         for table in ARCHIVED_AT:
             for project_id in sorted({memory.project_id for memory in held if memory.table == table}):
-                chosen = [memory for memory in held if (memory.project_id, memory.table) == (project_id, table)]
-                marks = [Mark(m.id, m.version, groups[m.id], reason, reason) for m in chosen]
+                own = [memory for memory in held if (memory.project_id, memory.table) == (project_id, table)]
+                marks = [Mark(m.id, m.version, groups[m.id], reason, reason) for m in own]
                 write(connection, Author(project_id, None, changed_by), table, marks)
     return [Handled(memory.id, memory.project, memory.kind, groups[memory.id]) for memory in held]
 

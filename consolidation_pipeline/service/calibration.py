@@ -13,13 +13,14 @@ from consolidation_pipeline.service.deriving import derive_calibration, shaping_
 from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.nodes import Look, Subject
 from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
+from consolidation_pipeline.service.recovery import end_running_job
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.service.wording import Wording, refresh_wording, save_wording
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import graph, jobs
 from consolidation_pipeline.store.calibrations import Calibration, append_calibration, load_calibration
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.vectors_io import Ids
 
@@ -72,7 +73,8 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> Calibrated:
         wording = refresh_wording(run, new, held.boilerplate)
         return Calibrated(held, False, len(wording.hashes), len(wording.vectors), new)
     fresh, wording = derive_calibration(run, held, trigger or "first")
-    _store(run, fresh, wording)
+    with run.writing() as connection:
+        _store(connection, run, fresh, wording)
     run.calibration = fresh
     return Calibrated(fresh, True, len(wording.hashes), len(wording.vectors), new)
 
@@ -93,7 +95,10 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
         return _propose(look)[0]
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         proposal, wording = _propose(look)
-        _store(look, proposal.fresh, wording)
+        with engine.begin() as connection:
+            end_running_job(connection, project.id)
+        with engine.begin() as connection:
+            _store(connection, look, proposal.fresh, wording)
     return replace(proposal, applied=True)
 
 
@@ -115,9 +120,8 @@ def why_taken(held: Calibration | None, run: Subject, count_active: Callable[[],
     return "growth" if count_active() >= RENEWAL_GROWTH * max(held.memories, 1) else None
 
 
-def _store(run: Subject, fresh: Calibration, wording: Wording) -> None:
-    with run.engine.begin() as connection:
-        append_calibration(connection, run.project.id, run.embedder.name, fresh)
-        save_wording(connection, run, wording)
-        # Its similarities were those of other vectors.
-        graph.clear_neighbors(connection, run.project.id, run.embedder.name)
+def _store(connection: Connection, subject: Subject, fresh: Calibration, wording: Wording) -> None:
+    append_calibration(connection, subject.project.id, subject.embedder.name, fresh)
+    save_wording(connection, subject, wording)
+    # Its similarities were those of other vectors.
+    graph.clear_neighbors(connection, subject.project.id, subject.embedder.name)

@@ -53,7 +53,7 @@ def write_digests(run: ProjectRun, digests: Sequence[Digest]) -> None:
         return
     vectors = run.embedder.embed([digest.told.text for digest in digests])
     rows = [_row(run, digest, vector) for digest, vector in zip(digests, vectors, strict=True)]
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         write_derived(connection, run.author, rows, operation="summarize", now=run.now)
 
 

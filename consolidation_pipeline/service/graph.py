@@ -43,7 +43,7 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
     """
     done = calibrate_thresholds(run, renew=False)
     snapshot = done.snapshot
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
         graph.prune_neighbors(connection, run.project.id, run.embedder.name)
         # What came with a vector of its own a moment ago was not looked at yet: the next update compares it.

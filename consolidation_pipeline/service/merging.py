@@ -31,7 +31,7 @@ from consolidation_pipeline.store.knowledge import (
     load_sources,
     write_merged,
 )
-from consolidation_pipeline.store.references import load_speakers
+from consolidation_pipeline.store.places import load_speakers
 from consolidation_pipeline.store.vectors_io import Vectors
 
 # Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
@@ -153,7 +153,7 @@ def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict
     while True:
         left -= 1
         try:
-            with run.engine.begin() as connection:
+            with run.writing() as connection:
                 write_merged(connection, run.author, batch.rows, now=run.now)
             return batch
         except ConflictError:

@@ -18,7 +18,7 @@ from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.phases import JOB_PHASES, PHASES, read_scope, scope_of
-from consolidation_pipeline.service.recovery import DIED
+from consolidation_pipeline.service.recovery import end_running_job
 from consolidation_pipeline.service.runs import Decisions, ProjectRun, in_words, read_decisions, refuse_cancelled
 from consolidation_pipeline.service.states import describe_state
 from consolidation_pipeline.settings import Settings
@@ -124,14 +124,11 @@ def _refuse_done(job: Row[Any] | None) -> None:
 
 def _settle_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
     """End the live job unless it waits for just this run; a running one died, for we hold the lock."""
-    live = jobs.find_live_job(connection, project.id)
-    if live is None:
-        return
-    if live.status == "running":
-        jobs.finish_job(connection, live.id, "failed", error=DIED)
-    elif tuple(planned) != read_scope(live.scope)[1]:
+    end_running_job(connection, project.id)
+    pending = jobs.find_live_job(connection, project.id)
+    if pending is not None and tuple(planned) != read_scope(pending.scope)[1]:
         # To claim it would tell whoever waits for it that more or less was done than they asked for.
-        jobs.finish_job(connection, live.id, "cancelled", error=OVERTAKEN)
+        jobs.finish_job(connection, pending.id, "cancelled", error=OVERTAKEN)
 
 
 def _begin_job(

@@ -138,7 +138,7 @@ def _write(run: ProjectRun, material: Material, drafts: Sequence[Draft], done: P
     promoted = [_change(draft, material.vectors, model) for draft in drafts if _was_promoted(draft)]
     others = [_change(draft, material.vectors, model) for draft in drafts if not _was_promoted(draft)]
     told = {"promoted": done.promoted, "proposed": done.proposed, "updated": done.reinforced + done.updated}
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         write_entries(connection, run.author, promoted, operation="promote", now=run.now)
         write_entries(connection, run.author, others, operation="edit", now=run.now)
         append_event(connection, run.project.id, "playbook.changed", {"job_id": str(run.job_id), **told})

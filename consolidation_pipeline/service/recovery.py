@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.store import jobs
-from consolidation_pipeline.store.engine import Engine, Row
+from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.projects import Project
 
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
@@ -21,10 +21,18 @@ _ABANDONED_FOR = timedelta(days=7)
 def settle_dead_jobs(engine: Engine, project: Project) -> bool:
     """Mark the project's running job failed when no process holds the project. True when one was marked."""
     with engine.begin() as connection:
-        live = jobs.find_live_job(connection, project.id)
-        if live is None or live.status != "running" or jobs.is_project_busy(connection, project.id):
-            return False
-        return jobs.finish_job(connection, live.id, "failed", error=DIED)
+        return not jobs.is_project_busy(connection, project.id) and end_running_job(connection, project.id)
+
+
+def end_running_job(connection: Connection, project_id: UUID) -> bool:
+    """Mark the running job of a project failed, whose lock is the caller's or nobody's. True when there was one.
+
+    The process that ran it is dead, or goes on without the lock that it lost with its connection, and writes no more.
+    """
+    live = jobs.find_live_job(connection, project_id)
+    if live is None or live.status != "running":
+        return False
+    return jobs.finish_job(connection, live.id, "failed", error=DIED)
 
 
 def finish_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:

@@ -13,6 +13,7 @@ from consolidation_pipeline.service.by_hand import BY_HAND
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import append_event
 from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.places import hold_places_of
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.reviewing import (
     ENTRY,
@@ -49,6 +50,7 @@ def decide_review(
     """
     groups: dict[UUID, UUID] = {}
     with engine.begin() as connection:
+        hold_places_of(connection, ids)
         rows = _lock(connection, list(dict.fromkeys(ids)), approved=approved)
         for project_id in sorted({row.project_id for row in rows}):
             own = [row for row in rows if row.project_id == project_id]

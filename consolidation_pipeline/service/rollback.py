@@ -12,13 +12,14 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
+from consolidation_pipeline.service.recovery import end_running_job
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.apart import count_kept_apart
 from consolidation_pipeline.store.changes import Scope, count_entities, find_scope, is_undoing, list_dependents
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.ledger import Author
-from consolidation_pipeline.store.references import refuse_twins
+from consolidation_pipeline.store.places import hold_places, refuse_twins
 from consolidation_pipeline.store.reverting import revert_changes
 
 _SHOWN_GROUPS = 5
@@ -74,19 +75,21 @@ def roll_back(
         scope = find_scope(connection, target)
     if scope is None:
         raise NotFoundError(f"{target} is not the id of a change, a group or a job that changed anything")
-    with (
-        jobs.project_lock(engine, scope.project.id, scope.project.slug, wait_seconds=LOCK_WAIT_SECONDS),
-        engine.begin() as connection,
-    ):
-        scope = find_scope(connection, target) or scope
-        _check(scope, target, effective_options(scope.project, settings).rollback_days)
-        dependents = list_dependents(connection, scope.changes)
-        if dependents and not cascade:
-            _refuse(dependents)
-        changes = [*scope.changes, *(change.seq for change in dependents)]
-        told = {"consolidation.rollback.target": str(target), tracing.RECORDS: len(changes)}
-        with tracing.memory_span("update_memory", scope.project.slug, told):
-            return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
+    with jobs.project_lock(engine, scope.project.id, scope.project.slug, wait_seconds=LOCK_WAIT_SECONDS):
+        # Before any lock is taken: a run that lost the project holds what it writes until it has seen this.
+        with engine.begin() as connection:
+            end_running_job(connection, scope.project.id)
+        with engine.begin() as connection:
+            hold_places(connection, [scope.project.id])
+            scope = find_scope(connection, target) or scope
+            _check(scope, target, effective_options(scope.project, settings).rollback_days)
+            dependents = list_dependents(connection, scope.changes)
+            if dependents and not cascade:
+                _refuse(dependents)
+            changes = [*scope.changes, *(change.seq for change in dependents)]
+            told = {"consolidation.rollback.target": str(target), tracing.RECORDS: len(changes)}
+            with tracing.memory_span("update_memory", scope.project.slug, told):
+                return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
 
 
 def _check(scope: Scope, target: UUID, days: int) -> None:
@@ -122,7 +125,7 @@ def _revert(
     author = Author(project.id, None, changed_by)
     why = reason or f"{'redoes what was undone by' if redone else 'undoes'} {scope.kind} {target}"
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=why, scope=scope.kind)
-    refuse_twins(connection, rollback_id)
+    refuse_twins(connection, project.id, [rollback_id])
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": scope.kind}
     jobs.append_event(connection, project.id, "consolidation.rolled_back", payload)
     if entries := count_entities(connection, rollback_id, "playbook_entries"):

@@ -140,6 +140,23 @@ class ProjectRun:
             return dict(self.calibration.thresholds)
         return resolve_thresholds(self.embedder.name, self.options.model_dump(), centered=False)
 
+    @contextmanager
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that is committed only while the run has the project.
+
+        Raises:
+            ConflictError: another run has taken over, for this one lost its lock with its connection; nothing of the
+            transaction is written.
+        """
+        with self.engine.begin() as connection:
+            yield connection
+            # Whoever takes over ends this job first, and has to wait for the commit to do so.
+            self._refuse_taken_over(jobs.hold_status(connection, self.job_id), "nothing was written")
+
+    def _refuse_taken_over(self, status: str | None, consequence: str) -> None:
+        if status not in (None, "running"):
+            raise ConflictError(f"job {self.job_id} is {status}: another run took over, {consequence}")
+
     @property
     def author(self) -> Author:
         """Who stands in the ledger."""
@@ -194,9 +211,7 @@ class ProjectRun:
     def _go_on(self, name: str) -> None:
         with self.engine.connect() as connection:
             job = refuse_cancelled(connection, self.job_id, f"{name} was not begun")
-        if job is not None and job.status != "running":
-            # The connection that held the lock was lost, and who came next took this run for dead.
-            raise ConflictError(f"job {self.job_id} is {job.status}: another run took over, {name} was not begun")
+        self._refuse_taken_over(None if job is None else job.status, f"{name} was not begun")
         limit = self.options.timeout_seconds
         if time.monotonic() - self.began > limit:
             raise TimeLimitError(

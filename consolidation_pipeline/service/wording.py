@@ -11,6 +11,7 @@ import numpy as np
 from consolidation_pipeline.core.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.memories import content_hash
 from consolidation_pipeline.service.nodes import Subject
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.engine import Connection
 from consolidation_pipeline.store.grouping import load_text_hashes, replace_grouping_vectors
 from consolidation_pipeline.store.memories import load_texts
@@ -44,7 +45,7 @@ def word_memories(
     return Wording(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
 
 
-def refresh_wording(run: Subject, ids: Ids, boilerplate: Collection[str]) -> Wording:
+def refresh_wording(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> Wording:
     """Bring the grouping vectors of these memories, new or changed since they were compared, up to date."""
     chosen = to_uuids(ids)
     model = run.embedder.name
@@ -53,7 +54,7 @@ def refresh_wording(run: Subject, ids: Ids, boilerplate: Collection[str]) -> Wor
         texts = load_texts(connection, chosen) if boilerplate and chosen else {}
     wording = word_memories(run, texts, boilerplate, known=set(kept.values()))
     if any(kept.get(id_) != wording.hashes.get(id_) for id_ in chosen):
-        with run.engine.begin() as connection:
+        with run.writing() as connection:
             save_wording(connection, run, wording, checked=chosen)
     return wording
 

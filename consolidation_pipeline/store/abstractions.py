@@ -13,6 +13,7 @@ from sqlalchemy import Connection, RowMapping, text
 from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.ledger import Author, Change, update_rows
 from consolidation_pipeline.store.memories import FILES, TEXT_COLUMNS
+from consolidation_pipeline.store.places import hold_places
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
 
@@ -155,6 +156,7 @@ def supersede_rows(
     Raises:
         ConflictError: a row changed since it was read.
     """
+    hold_places(connection, [author.project_id])
     changes = [
         Change(
             row.id,

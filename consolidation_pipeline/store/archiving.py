@@ -16,7 +16,7 @@ from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.core.retention import Units
 from consolidation_pipeline.store.ledger import LEDGERED, Author, Change, update_rows
 from consolidation_pipeline.store.memories import lock_rows
-from consolidation_pipeline.store.references import is_twin
+from consolidation_pipeline.store.places import is_twin
 from consolidation_pipeline.store.schema import SCHEMA
 from consolidation_pipeline.store.vectors_io import Ids, load_columns, to_uuids
 

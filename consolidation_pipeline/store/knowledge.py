@@ -14,6 +14,7 @@ from consolidation_pipeline.core.memories import embedding_text
 from consolidation_pipeline.store.graph import IS_NODE
 from consolidation_pipeline.store.ledger import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories import FILES, TEXT_COLUMNS
+from consolidation_pipeline.store.places import hold_places, refuse_twins
 from consolidation_pipeline.store.schema import SCHEMA, consolidated_memories, task_memories
 from consolidation_pipeline.store.vectors_io import Vectors, load_vectors, to_uuids
 
@@ -143,8 +144,9 @@ def write_derived(
     All in the caller's transaction, each a group of its own in the ledger.
 
     Raises:
-        ConflictError: a row changed since it was read.
+        ConflictError: a row changed since it was read, or another one is active in the place of one of these.
     """
+    hold_places(connection, [author.project_id])
     new = [_change(author, row, now) for row in rows if row.version is None]
     insert_rows(connection, author, consolidated_memories, new, operation=operation)
     grown = [_change(author, row, now) for row in rows if row.version is not None]
@@ -155,13 +157,14 @@ def write_derived(
         for id_, version in row.superseded
     ]
     update_rows(connection, author, consolidated_memories, superseded, operation=operation)
+    refuse_twins(connection, author.project_id, [row.group_id for row in rows])
 
 
 def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:
     """Successor first: the merged memories as by ``write_derived``, then their sources are hidden.
 
     Raises:
-        ConflictError: a row changed since it was read.
+        ConflictError: a row changed since it was read, or another merged memory says the same word for word.
     """
     write_derived(connection, author, merged, operation="merge", now=now)
     hidden = [

@@ -305,9 +305,14 @@ def checked_at_once(connection: Connection, noun: str) -> Iterator[None]:
 
 def refuse(connection: Connection, query: str, what: str, **parameters: Any) -> None:
     """Raise ConflictError naming the rows that ``query`` selects, if any."""
-    rows = [str(row[0]) for row in connection.execute(text(query + f" LIMIT {_SHOWN_CONFLICTS}"), parameters)]
+    refuse_rows(connection.scalars(text(query + f" LIMIT {_SHOWN_CONFLICTS}"), parameters).all(), what)
+
+
+def refuse_rows(ids: Sequence[UUID], what: str) -> None:
+    """Raise ConflictError naming the rows with ``ids``, if any."""
+    rows = tuple(map(str, ids[:_SHOWN_CONFLICTS]))
     if rows:
-        raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), tuple(rows))
+        raise ConflictError(f"row {rows[0]} {what}" + (f" ({len(rows)} rows)" if len(rows) > 1 else ""), rows)
 
 
 def _write_parts(connection: Connection, table: Table, parts: Iterable[str], *, replace: bool) -> None:

@@ -81,7 +81,7 @@ def roll_back_and_die(url: str, target: UUID, statement: int | None, when: str) 
 
     event.listen(engine, "before_cursor_execute", count)
     if statement is None:
-        _die_at(engine, 1, when)
+        _die_at(engine, 2, when)  # the first is that of looking for a run that died
     roll_back(engine, target, settings=Settings(), changed_by="tester")
 
 

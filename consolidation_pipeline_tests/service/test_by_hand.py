@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,7 +12,9 @@ import pytest
 
 from consolidation_pipeline.core.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service import merging
 from consolidation_pipeline.service.by_hand import Handled, archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.store.knowledge import write_merged
 from consolidation_pipeline_tests.service.dumps import knowledge
 from consolidation_pipeline_tests.service.lessons import LESSONS, note
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline
@@ -171,6 +174,57 @@ def test_a_merged_memory_stays_archived_while_another_says_the_same(pipeline: Pi
     with pytest.raises(ConflictError, match="only one of them can be active"):
         restore(pipeline, one, two)
     restore(pipeline, one)
+    assert broken_lifecycle(pipeline) == []
+
+
+@pytest.fixture
+def archived(pipeline: Pipeline) -> UUID:
+    """A merged memory that is archived; ``c`` and ``d`` say the same and are not merged yet."""
+    pipeline.add([note("a", LESSON), note("b", f"{LESSON}!")])
+    consolidate(pipeline)
+    one = UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))
+    archive(pipeline, one)
+    pipeline.add([note("c", LESSON), note("d", f"{LESSON}!")])
+    return one
+
+
+def test_a_run_does_not_merge_what_is_restored_meanwhile_a_second_time(
+    pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands: list[list[Handled]] = []
+
+    def late(*arguments: Any, **how: Any) -> None:
+        if not hands:
+            hands.append(restore(pipeline, archived))
+        write_merged(*arguments, **how)
+
+    monkeypatch.setattr(merging, "write_merged", late)
+    consolidate(pipeline)
+    [active] = pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")
+    assert active.id == archived
+    consolidate(pipeline)
+    hidden = pipeline.rows("SELECT DISTINCT consolidated_into_id AS id FROM {s}.task_memories")
+    assert [row.id for row in hidden] == [archived]
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_a_restoring_waits_for_whoever_writes_and_looks_again(
+    pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        hands: list[Future[list[Handled]]] = []
+
+        def early(*arguments: Any, **how: Any) -> None:
+            write_merged(*arguments, **how)
+            hands.append(pool.submit(restore, pipeline, archived))
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while not pipeline.value(waiting):
+                assert not hands[0].done()
+
+        monkeypatch.setattr(merging, "write_merged", early)
+        consolidate(pipeline)
+        with pytest.raises(ConflictError, match=f"{archived} says the same word for word"):
+            hands[0].result()
     assert broken_lifecycle(pipeline) == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -24,6 +25,7 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service import opening, recovery
 from consolidation_pipeline.service.phases import PHASES
 from consolidation_pipeline.service.recovery import finish_dead_jobs, settle_dead_jobs
+from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.states import find_unchanged
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline_tests.service.dumps import counts, dump
@@ -377,12 +379,36 @@ def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipe
     assert broken_rules(pipeline) == []
 
 
+LOSE_THE_LOCK = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+
+
 def test_a_run_that_lost_its_lock_begins_no_phase_after_another_took_over(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as first:
-        pipeline.rows("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'")
+        pipeline.rows(LOSE_THE_LOCK)
         second = pipeline.run().job_id
         with pytest.raises(ConflictError, match="took over, clusters was not begun"), first.phase("clusters"):
             pass
     ended = dict(map(tuple, pipeline.rows("SELECT id, status FROM {s}.consolidation_jobs")))
     assert ended == {first.job_id: "failed", second: "completed"}
+
+
+def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
+    """Write an event in a transaction of the run in which ``something`` happens."""
+    with run.writing() as connection:
+        jobs.append_event(connection, run.project.id, "test", {})
+        something()
+
+
+@pytest.mark.parametrize("by", ["run", "rollback"])
+def test_a_run_that_lost_its_lock_within_a_phase_writes_no_more_of_it(pipeline: Pipeline, by: str) -> None:
+    pipeline.add(corpus())
+    before = pipeline.run().job_id
+    told = "SELECT count(*) FROM {s}.consolidation_events WHERE type = 'test'"
+    with pipeline.open() as run:
+        write_while(run, lambda: None)
+        pipeline.rows(LOSE_THE_LOCK)
+        with pytest.raises(ConflictError, match="took over, nothing was written"):
+            write_while(run, lambda: pipeline.run() if by == "run" else pipeline.roll_back(before))
+    assert pipeline.value(told) == 1
+    assert job(pipeline, run.job_id).status == "failed"

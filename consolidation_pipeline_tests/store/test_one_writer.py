@@ -182,6 +182,7 @@ class World:
         self.by_parameter: dict[str, Any] = JOB | {
             "project": self.project,
             "project_id": self.project.id,
+            "project_ids": [self.project.id],
             "slug": self.project.slug,
             "author": author(self.project),
             "model": MODEL,
@@ -361,7 +362,7 @@ class World:
             id=uuid4(),
             version=None,
             group_id=uuid4(),
-            values={k: v for k, v in merged_values("merged", files=["a.py"]).items() if k not in own}
+            values={k: v for k, v in merged_values(f"merged {uuid4()}", files=["a.py"]).items() if k not in own}
             | {"confidence_score": 0.95},
             vector=unit_vector(9),
             model=MODEL,

@@ -31,7 +31,6 @@ from consolidation_pipeline.store.knowledge import (
 )
 from consolidation_pipeline.store.ledger import Author
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.references import refuse_twins
 from consolidation_pipeline.store.suggestions import load_originals, lock_originals
 from consolidation_pipeline.store.vectors_io import Vectors
 
@@ -122,7 +121,6 @@ def write_memory(
         superseded=[(row.id, row.version) for row in held[1:]],
     )
     write_merged(connection, author, [memory], now=datetime.now(UTC))
-    refuse_twins(connection, group_id)
     return memory.id
 
 

@@ -17,6 +17,7 @@ from consolidation_pipeline.store import suggestions as store
 from consolidation_pipeline.store.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import append_event
 from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.store.places import hold_places_of
 from consolidation_pipeline.store.projects import get_project
 
 VERDICTS = ("approve", "reject")
@@ -152,6 +153,7 @@ def _decide(
     """The decision under lock, with what it ``write``s; of one that comes too late only that it is superseded stays."""
     group_id = uuid4()
     with engine.begin() as connection:
+        hold_places_of(connection, [id_])
         suggestion = _lock(connection, id_)
         changed = find_changed(connection, suggestion) if write is not None else {}
         reason = "an original has changed since" if changed else _words(note) or f"{_say(status)} by {decided_by}"

@@ -75,7 +75,7 @@ def propose_merges(run: ProjectRun) -> Proposed:
         ConflictError: another process proposed something for the same memories meanwhile.
     """
     asks = run.options.llm_model is not None and run.plan is None
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         superseded = store.supersede_stale(connection, run.author)
         if asks or any(store.load_asked(connection, run.project.id)):
             groups = load_groups(connection, run)
@@ -170,7 +170,7 @@ def _write(run: ProjectRun, suggestions: Sequence[store.NewSuggestion]) -> None:
     """The suggestions and their events, in one transaction."""
     if not suggestions:
         return
-    with run.engine.begin() as connection:
+    with run.writing() as connection:
         ids = store.append_suggestions(connection, run.author, suggestions, now=run.now)
         for id_ in ids:
             payload = {"suggestion_id": str(id_), "job_id": str(run.job_id)}
