@@ -17,9 +17,7 @@ from consolidation_pipeline.core.literals import conflicts
 from consolidation_pipeline.core.similarity import SimilarPairs
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.units import Contents, Units, Verdicts, form_units, load_contents, pair_units
-from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import (
-    ASK,
+from consolidation_pipeline.store.clusters import (
     Formed,
     Member,
     find_changed_groups,
@@ -27,6 +25,8 @@ from consolidation_pipeline.store.graph import (
     replace_clusters,
     replace_details,
 )
+from consolidation_pipeline.store.engine import Connection
+from consolidation_pipeline.store.graph import ASK
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import Ids, Vectors, to_uuids
 

@@ -11,8 +11,8 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.reading import read_git
+from consolidation_pipeline.store.clusters import load_clusters
 from consolidation_pipeline.store.engine import Connection, Engine
-from consolidation_pipeline.store.graph import load_clusters
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.samples import (
     Learned,

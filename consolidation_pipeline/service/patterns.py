@@ -11,7 +11,7 @@ from consolidation_pipeline.service.authoring import PATTERN, author_of
 from consolidation_pipeline.service.covering import Outline
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.store.abstractions import load_leaves
-from consolidation_pipeline.store.graph import Member, load_clusters
+from consolidation_pipeline.store.clusters import Member, load_clusters
 
 
 def form_patterns(run: ProjectRun) -> Formed:

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store import invariants
 from consolidation_pipeline.store.calibrations import Calibration, append_calibration
-from consolidation_pipeline.store.graph import MERGE, Member, Neighbors, append_neighbors, replace_clusters
+from consolidation_pipeline.store.clusters import Member, replace_clusters
+from consolidation_pipeline.store.graph import MERGE, Neighbors, append_neighbors
 from consolidation_pipeline.store.jobs import append_job
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.memories import save_embeddings, save_relevance

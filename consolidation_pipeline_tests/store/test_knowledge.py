@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
 
-from consolidation_pipeline.store.graph import Member, replace_clusters
+from consolidation_pipeline.store.clusters import Member, replace_clusters
 from consolidation_pipeline.store.knowledge import load_open_groups
 from consolidation_pipeline.store.ledger import Change, update_rows
 from consolidation_pipeline.store.projects import Project

@@ -42,8 +42,9 @@ from consolidation_pipeline.store.abstractions import load_held
 from consolidation_pipeline.store.archiving import Mark
 from consolidation_pipeline.store.browsing import Shelf
 from consolidation_pipeline.store.calibrations import Calibration
+from consolidation_pipeline.store.clusters import Formed, Member
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import TOPIC, Formed, Member, Neighbors
+from consolidation_pipeline.store.graph import TOPIC, Neighbors
 from consolidation_pipeline.store.jobs import NewJob, append_job
 from consolidation_pipeline.store.knowledge import (
     DerivedMemory,

@@ -17,8 +17,8 @@ from consolidation_pipeline.service.requesting import pend_job
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.archiving import load_archived
+from consolidation_pipeline.store.clusters import Member, load_clusters
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import Member, load_clusters
 from consolidation_pipeline.store.knowledge import load_consolidated, load_open_groups
 from consolidation_pipeline.store.playbook import load_entries
 from consolidation_pipeline.store.projects import Project

@@ -43,8 +43,9 @@ from consolidation_pipeline.store.abstractions import (
     load_unit_vectors,
     load_units,
 )
+from consolidation_pipeline.store.clusters import Member
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import Member, load_dimension
+from consolidation_pipeline.store.graph import load_dimension
 from consolidation_pipeline.store.playbook import Candidate
 from consolidation_pipeline.store.vectors_io import Vectors
 

@@ -38,8 +38,8 @@ from consolidation_pipeline.service.suggestions.groups import AlikeGroup, group_
 from consolidation_pipeline.service.suggestions.proposing import price_suggestions
 from consolidation_pipeline.service.units import Contents
 from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.clusters import Member
 from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import Member
 from consolidation_pipeline.store.knowledge import load_merged_texts
 from consolidation_pipeline.store.memories import load_texts
 from consolidation_pipeline.store.vectors_io import Ids, to_ids, to_uuids

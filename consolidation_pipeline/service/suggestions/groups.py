@@ -15,8 +15,8 @@ from consolidation_pipeline.core.proposals import fingerprint
 from consolidation_pipeline.core.term_similarity import T_TERMS, join_terms
 from consolidation_pipeline.llm.prompts.suggestion import Asked
 from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.store.clusters import Member, load_clusters
 from consolidation_pipeline.store.engine import Connection, Row
-from consolidation_pipeline.store.graph import Member, load_clusters
 from consolidation_pipeline.store.memories import TEXT_COLUMNS, list_unembedded
 from consolidation_pipeline.store.suggestions import load_originals
 from consolidation_pipeline.store.vectors_io import to_uuids

@@ -25,8 +25,8 @@ from consolidation_pipeline.service.suggestions.groups import (
     open_groups,
 )
 from consolidation_pipeline.store import suggestions as store
+from consolidation_pipeline.store.clusters import count_groups
 from consolidation_pipeline.store.engine import Connection
-from consolidation_pipeline.store.graph import count_groups
 from consolidation_pipeline.store.jobs import append_event
 
 PURPOSE = "suggestion"
