@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from uuid import UUID
 
 import pytest
@@ -134,6 +135,35 @@ def test_knowledge_is_narrowed_down_and_paged(served: Served, anna: Person) -> N
     assert first.count('class="node"') == 25
     assert second.count('class="node"') < 25
     assert anna.see(f"{at}&page=99").status_code == 200
+
+
+def test_an_instruction_that_waits_is_decided_on_where_it_is_shown_and_the_decision_undone(
+    served: Served, anna: Person
+) -> None:
+    served.pipeline.write(
+        "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
+        "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
+        slug=SLUG,
+    )
+    playbook = f"/projects/{SLUG}/playbook"
+    [entry] = served.pipeline.rows("SELECT id FROM {s}.playbook_entries WHERE content_hash = 'h'")
+    path = f"/projects/{SLUG}/memories/{entry.id}"
+    assert f'action="{path}/approve"' in anna.see(playbook).text
+    assert f'formaction="{path}/dismiss"' in anna.see(path).text
+    reader = Person(served.client(None))
+    reader.log_in(served.key("reader"))
+    assert "Approve" not in reader.see(playbook).text
+    for decision, status in (("approve", "active"), ("dismiss", "retired")):
+        done = anna.send(f"{path}/{decision}", on=playbook, back=playbook)
+        assert done.headers["location"].startswith(f"{playbook}?done=")
+        assert served.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == status
+        again = anna.send(f"{path}/{decision}", on=playbook)
+        assert again.status_code == 409
+    undo = re.search(r'href="([^"]+/undo/[^"]+)"', anna.see(done.headers["location"]).text)
+    assert undo is not None
+    assert anna.send(undo[1], on=undo[1]).status_code == 303
+    assert served.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == "active"
+    assert anna.send(f"/projects/{SHOP}/memories/{entry.id}/dismiss").status_code == 404
 
 
 def test_a_run_is_undone_after_a_question_and_what_stands_on_it_is_shown_first(served: Served, anna: Person) -> None:

@@ -7,12 +7,12 @@ from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
-from consolidation_pipeline.api.pages.fields import Day, PageNumber, Share, TypeChoice, begin_of, end_of
+from consolidation_pipeline.api.pages.fields import Day, PageNumber, Share, TypeChoice, back_to, begin_of, end_of
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.pages.routing import PageRoute
-from consolidation_pipeline.api.pages.visiting import Guest, Visitor
+from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor
 from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.browsing import (
@@ -26,6 +26,7 @@ from consolidation_pipeline.service.browsing import (
 from consolidation_pipeline.service.history import describe_project
 from consolidation_pipeline.service.playbook import read_playbook
 from consolidation_pipeline.service.projects import list_projects
+from consolidation_pipeline.service.reviewing import decide_review
 from consolidation_pipeline.service.suggestions import list_suggestions
 
 router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)
@@ -73,12 +74,12 @@ def _most_general(told: dict[str, Any]) -> str:
 
 
 @router.get("/{project}/playbook")
-def show_playbook(request: Request, project: str, visitor: Guest) -> Response:
+def show_playbook(request: Request, project: str, visitor: Guest, done: UUID | None = None) -> Response:
     """All that agents are told, and what waits to be told them."""
     slug = visitor.project(project).slug
     active = read_playbook(visitor.engine, slug, limit=_PLAYBOOK)
     waiting = read_playbook(visitor.engine, slug, limit=_PLAYBOOK, status="review")
-    return render(request, "playbook.html", project=slug, tab="playbook", playbook=active, waiting=waiting)
+    return render(request, "playbook.html", project=slug, tab="playbook", playbook=active, waiting=waiting, done=done)
 
 
 @router.get("/{project}/knowledge")
@@ -117,9 +118,11 @@ def show_knowledge(
 
 
 @router.get("/{project}/memories/{id}")
-def show_memory(request: Request, project: str, id: UUID, visitor: Guest, page: PageNumber = 1) -> Response:
-    """A memory, what it was made of and what was made of it."""
-    return _show_memory(request, "memory.html", visitor, project, id, page=page)
+def show_memory(
+    request: Request, project: str, id: UUID, visitor: Guest, page: PageNumber = 1, done: UUID | None = None
+) -> Response:
+    """A memory or instruction, what it was made of and what was made of it; ``done``: a decision on it just now."""
+    return _show_memory(request, "memory.html", visitor, project, id, page=page, done=done)
 
 
 @router.get("/{project}/memories/{id}/sources")
@@ -128,16 +131,52 @@ def show_sources(request: Request, project: str, id: UUID, visitor: Guest, page:
     return _show_memory(request, "sources.html", visitor, project, id, page=page)
 
 
-def _show_memory(request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int) -> Response:
+@router.post("/{project}/memories/{id}/approve")
+def approve(project: str, id: UUID, visitor: Host, form: Filled) -> Response:
+    """Say that a pattern, principle or instruction that waits for a person is right."""
+    return _decide(visitor, project, id, form, approved=True)
+
+
+@router.post("/{project}/memories/{id}/dismiss")
+def dismiss(project: str, id: UUID, visitor: Host, form: Filled) -> Response:
+    """Retire a pattern, principle or instruction, not to be made again of the same."""
+    return _decide(visitor, project, id, form, approved=False)
+
+
+def _decide(visitor: Visitor, project: str, id_: UUID, form: Form, *, approved: bool) -> Response:
+    slug, _ = _find(visitor, project, id_)
+    (decided,) = decide_review(visitor.engine, [id_], approved=approved, changed_by=visitor.name)
+    back = back_to(form.get("back", ""), default=f"/projects/{slug}/memories/{id_}")
+    return RedirectResponse(f"{back}?done={decided.group_id}", 303)
+
+
+def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:
+    """Name of the project, and what there is in it with this id."""
     slug = visitor.project(project).slug
     memory = describe_knowledge(visitor.engine, id_)
     if memory["project"] != slug:
         raise NotFoundError(f"there is no memory {id_} in project {slug}")
+    return slug, memory
+
+
+def _show_memory(
+    request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int, **more: Any
+) -> Response:
+    slug, memory = _find(visitor, project, id_)
     first = (page - 1) * _ON_A_PAGE
     sources = memory["sources"][first : first + _ON_A_PAGE]
     pages = -(-len(memory["sources"]) // _ON_A_PAGE)
     return render(
-        request, template, project=slug, tab="knowledge", memory=memory, sources=sources, page=page, pages=pages
+        request,
+        template,
+        project=slug,
+        tab="knowledge",
+        memory=memory,
+        waits=memory["status"] == "review" or (memory["needs_review"] and memory["status"] == "active"),
+        sources=sources,
+        page=page,
+        pages=pages,
+        **more,
     )
 
 
