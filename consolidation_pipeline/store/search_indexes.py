@@ -9,7 +9,8 @@ and no others: what is merged or superseded leaves it, so that writing such a ro
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
@@ -115,18 +116,14 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
     """
     if not 0 < dimension <= LONGEST_VECTOR:
         return []
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with _patient_connection(engine) as connection:
         if not connection.execute(text(f"SELECT pg_try_advisory_lock({_LOCK})")).scalar_one():
             return []
-        connection.execute(text(f"SET lock_timeout = '{_PATIENCE}'"))
         try:
             indexes = (Index(table, project_id, model, dimension) for table in _HELD)
             return [index.name for index in indexes if _is_missing(connection, index) and _build(connection, index)]
         finally:
             _COMPLETE.pop(engine, None)
-            for setting in ("lock_timeout", "maintenance_work_mem", "max_parallel_maintenance_workers"):
-                connection.execute(text(f"RESET {setting}"))
-            connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK})"))
 
 
 def _is_missing(connection: Connection, index: Index) -> bool:
@@ -171,15 +168,23 @@ def _create(connection: Connection, index: Index) -> None:
 
 def drop_indexes(engine: Engine, project_id: UUID) -> None:
     """Remove a project's indexes without blocking anybody; where another transaction stands in the way, they stay."""
+    with _patient_connection(engine) as connection, suppress(LockNotAvailable):
+        for table in _HELD:
+            _drop(connection, table, project_id)
+
+
+@contextmanager
+def _patient_connection(engine: Engine) -> Iterator[Connection]:
+    """A connection outside of transactions that waits for others a while; it is given back as it was."""
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.execute(text(f"SET lock_timeout = '{_PATIENCE}'"))
         try:
-            for table in _HELD:
-                _drop(connection, table, project_id)
-        except LockNotAvailable:
-            return
+            yield connection
         finally:
-            connection.execute(text("RESET lock_timeout"))
+            if not connection.invalidated:  # else all of it went with the connection
+                for setting in ("lock_timeout", "maintenance_work_mem", "max_parallel_maintenance_workers"):
+                    connection.execute(text(f"RESET {setting}"))
+                connection.execute(text("SELECT pg_advisory_unlock_all()"))
 
 
 def _drop(connection: Connection, table: str, project_id: UUID) -> None:

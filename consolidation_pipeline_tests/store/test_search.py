@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from psycopg.errors import ReadOnlySqlTransaction
 from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.core.memories import LEVELS
 from consolidation_pipeline.store import search_indexes
@@ -200,6 +201,20 @@ def test_an_index_is_built_where_there_is_little_shared_memory(
     assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
     with engine.connect() as connection:
         assert connection.execute(text("SHOW maintenance_work_mem")).scalar_one() == "64MB"
+
+
+def test_a_connection_that_is_lost_while_building_is_told_as_that(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(connection: Connection, _: Index) -> bool:
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(search_indexes, "_build", lose)
+        with pytest.raises(OperationalError, match="terminating connection"):
+            build_indexes(engine, planted.id, MODEL, DIMENSION)
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
 
 
 def test_an_older_transaction_does_not_hold_up_whoever_builds(
