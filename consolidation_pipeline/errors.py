@@ -11,7 +11,8 @@
     ├── ConflictError               the stored state is not the one expected        exit code 3
     │   ├── ProjectBusyError        another run holds the project
     │   ├── ExpiredError            it is too long ago to be undone
-    │   └── JobCancelledError       somebody cancelled the job
+    │   └── JobEndedError           the job was ended while its run went on
+    │       └── JobCancelledError   somebody cancelled it
     ├── BudgetExhaustedError        the spend cap is reached                        exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
     ├── LLMError                    the language model gave no usable reply
@@ -84,8 +85,12 @@ class ProjectBusyError(ConflictError):
     """Another run holds the project."""
 
 
-class JobCancelledError(ConflictError):
-    """Somebody cancelled the job: no further phase of it begins."""
+class JobEndedError(ConflictError):
+    """The job was ended while its run went on, which writes nothing more: another run took over."""
+
+
+class JobCancelledError(JobEndedError):
+    """Somebody cancelled the job: its run writes nothing more."""
 
 
 class BudgetExhaustedError(ConsolidationError):

@@ -82,7 +82,7 @@ for path, name in (
 
 @router.post("/consolidation/cancel/{job_id}", summary="Cancel a job", responses=declare(404, 409))
 def cancel(job_id: UUID, caller: Admin) -> Cancelled:
-    """Cancel a pending or running job. A running one begins no further phase; what it did can be rolled back.
+    """Cancel a pending or running job. A running one writes nothing more; what it wrote can be rolled back.
 
     409: it has ended.
     """

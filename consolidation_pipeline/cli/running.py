@@ -61,7 +61,7 @@ def cancel(
 ) -> None:
     """Cancel a job that is pending or running.
 
-    A running one begins no further phase. What it did before stands, and can be rolled back.
+    A running one writes nothing more. What it wrote before stands, and can be rolled back.
     """
     from consolidation_pipeline.service.requesting import cancel_job
 

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.majority import most_frequent
 from consolidation_pipeline.core.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.merging import Merged, merge_capped
-from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.errors import ConflictError, JobEndedError
 from consolidation_pipeline.service import asking
 from consolidation_pipeline.service.prefetching import prefetch
 from consolidation_pipeline.service.rewriting import Duplicates, Rewrite, Rewriter, rewrites
@@ -156,6 +156,8 @@ def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict
             with run.writing() as connection:
                 write_merged(connection, run.author, batch.rows, now=run.now)
             return batch
+        except JobEndedError:
+            raise
         except ConflictError:
             if not left:
                 raise

@@ -59,7 +59,7 @@ def open_run(
     with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
             if requested is not None:
-                _refuse_done(refuse_cancelled(connection, requested, "nothing was run"))
+                _refuse_done(jobs.get_job(connection, requested))
             _settle_live_job(connection, project, planned)
             job_id, options, plan = _begin_job(
                 connection,
@@ -117,7 +117,8 @@ def check_runnable(engine: Engine, slug: str) -> Project:
 
 
 def _refuse_done(job: Row[Any] | None) -> None:
-    """A job that was launched twice, as its first launch was thought lost, is done once."""
+    """What was cancelled is not done, and a job that was launched twice, as its first launch was thought lost, once."""
+    refuse_cancelled(job, "nothing was run")
     if job is not None and job.status in ("completed", "failed"):
         raise ConflictError(f"job {job.id} is {job.status} already: nothing was run", (str(job.id),))
 

@@ -217,7 +217,7 @@ def is_pending(engine: Engine, job_id: UUID) -> bool:
 
 
 def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJob:
-    """Cancel a pending or running job. A running one begins no further phase; what it did stands until rolled back.
+    """Cancel a pending or running job. A running one writes nothing more; what it wrote stands until rolled back.
 
     Raises:
         NotFoundError: there is no such job. ConflictError: it has ended; the message says how.

@@ -15,7 +15,7 @@ from uuid import UUID
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.profiles import resolve_thresholds
 from consolidation_pipeline.embed import Embedder, is_local
-from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, JobCancelledError, TimeLimitError
+from consolidation_pipeline.errors import BudgetExhaustedError, JobCancelledError, JobEndedError, TimeLimitError
 from consolidation_pipeline.logs import about
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.phases import EMBEDDING, WORDING
@@ -142,20 +142,16 @@ class ProjectRun:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed only while the run has the project.
+        """A transaction that is committed only while the job is running.
 
         Raises:
-            ConflictError: another run has taken over, for this one lost its lock with its connection; nothing of the
-            transaction is written.
+            JobCancelledError: somebody cancelled the job. JobEndedError: another run has taken over, for this one lost
+            its lock with its connection. Nothing of the transaction is written then.
         """
         with self.engine.begin() as connection:
             yield connection
             # Whoever takes over ends this job first, and has to wait for the commit to do so.
-            self._refuse_taken_over(jobs.hold_status(connection, self.job_id), "nothing was written")
-
-    def _refuse_taken_over(self, status: str | None, consequence: str) -> None:
-        if status not in (None, "running"):
-            raise ConflictError(f"job {self.job_id} is {status}: another run took over, {consequence}")
+            refuse_ended(jobs.hold_job(connection, self.job_id), "nothing was written")
 
     @property
     def author(self) -> Author:
@@ -167,9 +163,9 @@ class ProjectRun:
         """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt.
 
         Raises:
-            JobCancelledError: somebody cancelled the job; what the phases before did stands. TimeLimitError: the run's
-            time is over, and no further phase of it begins. ConflictError: another run has taken over, for this one
-            lost its lock with its connection.
+            JobCancelledError: somebody cancelled the job, and what it did stands. JobEndedError: another run took over,
+            for this one lost its lock with its connection. TimeLimitError: the run's time is over, and no further phase
+            of it begins.
         """
         told = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
         attributes = {"consolidation.phase": name, tracing.STORE: self.project.slug, tracing.JOB: str(self.job_id)}
@@ -210,8 +206,7 @@ class ProjectRun:
 
     def _go_on(self, name: str) -> None:
         with self.engine.connect() as connection:
-            job = refuse_cancelled(connection, self.job_id, f"{name} was not begun")
-        self._refuse_taken_over(None if job is None else job.status, f"{name} was not begun")
+            refuse_ended(jobs.get_job(connection, self.job_id), f"{name} was not begun")
         limit = self.options.timeout_seconds
         if time.monotonic() - self.began > limit:
             raise TimeLimitError(
@@ -287,13 +282,14 @@ def in_words(error: BaseException) -> str:
     return str(error).partition("\n[SQL:")[0].strip() or type(error).__name__
 
 
-def refuse_cancelled(connection: Connection, job_id: UUID, consequence: str) -> Row[Any] | None:
-    """The job, None where there is none any more.
-
-    Raises:
-        JobCancelledError: somebody cancelled it; the message ends with the ``consequence``.
-    """
-    job = jobs.get_job(connection, job_id)
+def refuse_cancelled(job: Row[Any] | None, consequence: str) -> None:
+    """Raises JobCancelledError: somebody cancelled the job; the message ends with the ``consequence``."""
     if job is not None and CANCELLED_BY in job.metrics:
-        raise JobCancelledError(f"job {job_id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
-    return job
+        raise JobCancelledError(f"job {job.id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
+
+
+def refuse_ended(job: Row[Any] | None, consequence: str) -> None:
+    """As ``refuse_cancelled``; raises JobEndedError too: whoever took over ended the job of the run that asks."""
+    refuse_cancelled(job, consequence)
+    if job is not None and job.status != "running":
+        raise JobEndedError(f"job {job.id} is {job.status}: another run took over, {consequence}")

@@ -223,10 +223,10 @@ def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
     ).one_or_none()
 
 
-def hold_status(connection: Connection, job_id: UUID) -> str | None:
-    """Status of a job, which stays as it is until the transaction ends; None = there is no such job."""
-    query = f"SELECT status FROM {_JOBS} WHERE id = :job FOR SHARE"
-    return connection.execute(text(query), {"job": job_id}).scalar_one_or_none()
+def hold_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
+    """``id``, ``status`` and ``metrics`` of a job, which stays as it is until the transaction ends."""
+    query = f"SELECT id, status, metrics FROM {_JOBS} WHERE id = :job FOR SHARE"
+    return connection.execute(text(query), {"job": job_id}).one_or_none()
 
 
 def find_job_of_run(connection: Connection, run_id: str) -> Row[Any] | None:

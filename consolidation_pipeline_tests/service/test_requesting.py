@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -14,9 +15,10 @@ from consolidation_pipeline.errors import (
     ProjectDisabledError,
     UsageError,
 )
-from consolidation_pipeline.service.merging import merge_clusters
+from consolidation_pipeline.service import merging
 from consolidation_pipeline.service.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.requesting import (
+    CancelledJob,
     RequestedJob,
     cancel_job,
     find_unlaunched,
@@ -25,6 +27,7 @@ from consolidation_pipeline.service.requesting import (
     request_job,
 )
 from consolidation_pipeline.service.triggering import is_due_tonight, request_jobs
+from consolidation_pipeline.store.knowledge import write_merged
 from consolidation_pipeline_tests.service.dumps import knowledge
 from consolidation_pipeline_tests.service.lessons import LESSONS, alone, note
 from consolidation_pipeline_tests.service.running import SLUG, Pipeline, run_phases
@@ -169,19 +172,31 @@ def test_a_pending_job_that_is_cancelled_does_not_run(pipeline: Pipeline) -> Non
     assert pipeline.run().job_id != asked.job_id
 
 
-def test_a_running_job_that_is_cancelled_ends_before_its_next_phase_and_can_be_undone(pipeline: Pipeline) -> None:
-    pipeline.add(TWINS)
+def test_a_running_job_that_is_cancelled_writes_nothing_more_and_can_be_undone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.add([*TWINS, note("d", f"{LESSONS[1]}!")])
     before = knowledge(pipeline)
+    monkeypatch.setattr(merging, "BATCH", 1)
+    cancelled: list[CancelledJob] = []
+
+    def write(*arguments: Any, **how: Any) -> None:
+        if pipeline.value("SELECT count(*) FROM {s}.consolidated_memories"):
+            cancelled.append(cancel_job(pipeline.engine, run.job_id, cancelled_by="bob"))
+        write_merged(*arguments, **how)
+
+    monkeypatch.setattr(merging, "write_merged", write)
     with pipeline.open() as run:
         run_phases(run, PHASES[:4])
-        with run.phase("merged_memories"):
-            cancelled = cancel_job(pipeline.engine, run.job_id, cancelled_by="bob")
-            assert merge_clusters(run).created == 1
+        with pytest.raises(JobCancelledError, match="cancelled by bob: nothing was written"):
+            run_phases(run, ["merged_memories"])
         with pytest.raises(JobCancelledError, match="cancelled by bob: patterns was not begun"):
             run_phases(run, ["patterns"])
-    assert (cancelled.previous_status, cancelled.phases_completed) == ("running", PHASES[:4])
+    [told] = cancelled
+    assert (told.previous_status, told.phases_completed) == ("running", PHASES[:4])
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
     row = job(pipeline, run.job_id)
-    assert (row.status, row.phases_completed, row.phases_failed) == ("cancelled", list(PHASES[:5]), [])
+    assert (row.status, row.phases_completed, row.phases_failed) == ("cancelled", list(PHASES[:4]), [])
     assert events(pipeline) == ["consolidation.started", "consolidation.cancelled"]
     assert knowledge(pipeline) != before
     pipeline.roll_back(run.job_id)
