@@ -19,6 +19,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.store import (
     abstractions,
     changes,
+    clusters,
     costs,
     events,
     graph,
@@ -65,7 +66,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ),
     ("unsummarized", lambda c, p: summaries.count_waiting(c, p, NOW), "task_memories_language_idx"),
     ("neighbours", lambda c, p: graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
-    ("groups", lambda c, p: graph.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
+    ("groups", lambda c, p: clusters.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
     ("languages", lambda c, p: search.load_words(c, p, "a"), "task_memories_language_idx"),
     (
         "archived",
