@@ -76,6 +76,8 @@ def refuse_twins(connection: Connection, project_id: UUID, group_ids: Sequence[U
         "AND m.retired_at IS NULL"
     )
     places = dict(connection.execute(text(moved), {"groups": list(group_ids)}).tuples().all())
+    if not places:
+        return
     # One look at what is active, whatever its number: a join of the two is planned as if there were a row or two.
     standing = f"SELECT {_place('m')}, m.id FROM {_DERIVED} m WHERE m.project_id = :project AND m.retired_at IS NULL"
     taken = f"SELECT place, id FROM ({standing}) AS standing (place, id) WHERE place = ANY(:places) ORDER BY id"
