@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -412,3 +413,9 @@ def test_a_run_that_lost_its_lock_within_a_phase_writes_no_more_of_it(pipeline: 
             write_while(run, lambda: pipeline.run() if by == "run" else pipeline.roll_back(before))
     assert pipeline.value(told) == 1
     assert job(pipeline, run.job_id).status == "failed"
+
+
+def test_whatever_a_phase_writes_is_written_while_the_job_is_running() -> None:
+    folder = Path(opening.__file__).parent
+    past = [path.name for path in folder.rglob("*.py") if "run.engine.begin(" in path.read_text()]
+    assert past == ["opening.py"]  # which ends the job
