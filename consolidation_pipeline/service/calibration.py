@@ -12,13 +12,12 @@ from uuid import uuid4
 from consolidation_pipeline.service.deriving import derive_calibration, shaping_options
 from consolidation_pipeline.service.effective_options import effective_options
 from consolidation_pipeline.service.nodes import Look, Subject
-from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
-from consolidation_pipeline.service.recovery import end_running_job
+from consolidation_pipeline.service.opening import hold_project
 from consolidation_pipeline.service.runs import ProjectRun
 from consolidation_pipeline.service.spending import open_embedder
 from consolidation_pipeline.service.wording import Wording, refresh_wording, save_wording
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store import graph, jobs
+from consolidation_pipeline.store import graph
 from consolidation_pipeline.store.calibrations import Calibration, append_calibration, load_calibration
 from consolidation_pipeline.store.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
@@ -93,10 +92,8 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
     look = Look(engine, project, options, open_embedder(engine, project, options, uuid4()))
     if not apply:
         return _propose(look)[0]
-    with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
+    with hold_project(engine, project):
         proposal, wording = _propose(look)
-        with engine.begin() as connection:
-            end_running_job(connection, project.id)
         with engine.begin() as connection:
             _store(connection, look, proposal.fresh, wording)
     return replace(proposal, applied=True)

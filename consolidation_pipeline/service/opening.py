@@ -86,6 +86,20 @@ def open_run(
         _end(run, *run.outcome())
 
 
+@contextmanager
+def hold_project(engine: Engine, project: Project) -> Iterator[None]:
+    """Hold the project without a run. A run that lost it with its connection writes no more.
+
+    Raises:
+        ProjectBusyError: a run or a rollback holds the project.
+    """
+    with jobs.project_lock(engine, project.id, project.slug, wait_seconds=LOCK_WAIT_SECONDS):
+        # In a transaction of its own: such a run holds what it writes until it has seen this.
+        with engine.begin() as connection:
+            end_running_job(connection, project.id)
+        yield
+
+
 def _begin_span(run: ProjectRun) -> Any:
     """The run in a trace: what may create, update or consolidate memories, which of it the caller does not choose."""
     attributes = {tracing.STORE: run.project.slug, tracing.JOB: str(run.job_id)}

@@ -11,8 +11,7 @@ from uuid import UUID, uuid4
 from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ExpiredError, NotFoundError
 from consolidation_pipeline.service.effective_options import effective_options
-from consolidation_pipeline.service.opening import LOCK_WAIT_SECONDS
-from consolidation_pipeline.service.recovery import end_running_job
+from consolidation_pipeline.service.opening import hold_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import jobs
 from consolidation_pipeline.store.apart import count_kept_apart
@@ -75,21 +74,17 @@ def roll_back(
         scope = find_scope(connection, target)
     if scope is None:
         raise NotFoundError(f"{target} is not the id of a change, a group or a job that changed anything")
-    with jobs.project_lock(engine, scope.project.id, scope.project.slug, wait_seconds=LOCK_WAIT_SECONDS):
-        # Before any lock is taken: a run that lost the project holds what it writes until it has seen this.
-        with engine.begin() as connection:
-            end_running_job(connection, scope.project.id)
-        with engine.begin() as connection:
-            hold_places(connection, [scope.project.id])
-            scope = find_scope(connection, target) or scope
-            _check(scope, target, effective_options(scope.project, settings).rollback_days)
-            dependents = list_dependents(connection, scope.changes)
-            if dependents and not cascade:
-                _refuse(dependents)
-            changes = [*scope.changes, *(change.seq for change in dependents)]
-            told = {"consolidation.rollback.target": str(target), tracing.RECORDS: len(changes)}
-            with tracing.memory_span("update_memory", scope.project.slug, told):
-                return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
+    with hold_project(engine, scope.project), engine.begin() as connection:
+        hold_places(connection, [scope.project.id])
+        scope = find_scope(connection, target) or scope
+        _check(scope, target, effective_options(scope.project, settings).rollback_days)
+        dependents = list_dependents(connection, scope.changes)
+        if dependents and not cascade:
+            _refuse(dependents)
+        changes = [*scope.changes, *(change.seq for change in dependents)]
+        told = {"consolidation.rollback.target": str(target), tracing.RECORDS: len(changes)}
+        with tracing.memory_span("update_memory", scope.project.slug, told):
+            return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
 
 
 def _check(scope: Scope, target: UUID, days: int) -> None:

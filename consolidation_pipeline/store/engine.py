@@ -148,6 +148,12 @@ def ask_seldom(engine: Engine) -> None:
     _ASKED_SELDOM.add(engine)
 
 
+def hold_until_commit(connection: Connection, name: str) -> None:
+    """Hold the lock ``name`` until the transaction ends; waits while another transaction does."""
+    lock = text("SELECT pg_advisory_xact_lock(hashtextextended('consolidation:' || :name, 0))")
+    connection.execute(lock, {"name": name})
+
+
 def upgrade(engine: Engine, revision: str = "head") -> None:
     """Bring the schema to ``revision``; nothing happens when it is there. Two processes at once are safe.
 
@@ -158,7 +164,7 @@ def upgrade(engine: Engine, revision: str = "head") -> None:
         if _revision(connection) == _head() and revision == "head":
             return
         _check_server(connection)
-        connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('consolidation:migrate', 0))"))
+        hold_until_commit(connection, "migrate")
         _migrate(connection, revision)
 
 

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Engine, text
 
 from consolidation_pipeline.core.spending import Bill, Budgets, Call, Spent
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, ConflictError
+from consolidation_pipeline.store.engine import hold_until_commit
 from consolidation_pipeline.store.schema import SCHEMA
 
 _CALLS = f"{SCHEMA}.llm_calls"
@@ -90,10 +91,7 @@ def reserve_call(
         cost. AttemptsExhaustedError: this job sent the prompt ``max_attempts`` times already.
     """
     # One reservation of a project at a time: what is read below is still so when the row is written.
-    connection.execute(
-        text("SELECT pg_advisory_xact_lock(hashtextextended('consolidation:spending:' || CAST(:project AS text), 0))"),
-        {"project": project_id},
-    )
+    hold_until_commit(connection, f"spending:{project_id}")
     tried = _load_attempts(connection, project_id, job_id, call.prompt_hash)
     if tried.accepted and not again:
         return None

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.store.engine import hold_until_commit
 from consolidation_pipeline.store.ledger import refuse_rows
 from consolidation_pipeline.store.schema import SCHEMA
 
@@ -20,9 +21,8 @@ def hold_places(connection: Connection, project_ids: Iterable[UUID]) -> None:
     this sees what all before did, and places change hands in the ledger in the order of commits: what is undone newest
     first finds each place as it was.
     """
-    lock = "SELECT pg_advisory_xact_lock(hashtextextended('consolidation:places:' || CAST(:project AS text), 0))"
     for project_id in sorted(set(project_ids)):
-        connection.execute(text(lock), {"project": project_id})
+        hold_until_commit(connection, f"places:{project_id}")
 
 
 def hold_places_of(connection: Connection, ids: Sequence[UUID]) -> None:

@@ -122,7 +122,7 @@ def perform(told: dict[str, Any], role: str, name: str, seed: str) -> None:
     os.environ |= {"OPENAI_API_BASE": scene.provider, "OPENAI_BASE_URL": scene.provider, "OPENAI_API_KEY": "sk-test"}
     retrying._wait = lambda *_: 0.0
     asking.BATCH, merging.BATCH, embedding.BATCH = 2, 3, 20
-    opening.LOCK_WAIT_SECONDS = rollback.LOCK_WAIT_SECONDS = 1.0
+    opening.LOCK_WAIT_SECONDS = 1.0
     actor = Actor(scene, name, random.Random(seed), connect_engine(scene.url))
     act = {
         "agent": remember,

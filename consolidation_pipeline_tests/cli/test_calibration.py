@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service import calibration, deriving
+from consolidation_pipeline.service import deriving, opening
 from consolidation_pipeline.service.opening import open_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.engine import Engine
@@ -84,7 +84,7 @@ def test_a_project_that_a_run_holds_is_a_conflict(
     cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
-    monkeypatch.setattr(calibration, "LOCK_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.0)
     with open_run(engine, "p", settings=settings):
         answer = cli("calibrate", "p", "--apply", "--json")
     assert (answer.code, answer.json["error"]) == (3, "project_busy")

@@ -10,7 +10,7 @@ import pytest
 
 from consolidation_pipeline.core.profiles import WORDLLAMA
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
-from consolidation_pipeline.service import calibration, deriving
+from consolidation_pipeline.service import deriving, opening
 from consolidation_pipeline.service.calibration import Calibrated, calibrate_project, calibrate_thresholds
 from consolidation_pipeline.service.embedding import embed_memories
 from consolidation_pipeline.service.graph import GraphUpdate, update_similarity_graph
@@ -337,7 +337,7 @@ def test_a_project_with_an_applied_calibration_is_not_unchanged(pipeline: Pipeli
 
 
 def test_a_project_that_a_run_holds_is_not_changed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration, "LOCK_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.0)
     pipeline.add(alone())
     with pipeline.open():
         calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)

@@ -174,7 +174,7 @@ def test_of_rollbacks_at_the_same_moment_exactly_one_wins(pipeline: Pipeline) ->
 def test_a_rollback_waits_for_a_run_and_is_refused_when_that_takes_too_long(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rollback, "LOCK_WAIT_SECONDS", 0.2)
+    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.2)
     job = pair(pipeline)
     before = knowledge(pipeline)
     with pipeline.open():

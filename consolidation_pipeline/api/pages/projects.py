@@ -7,12 +7,12 @@ from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
-from consolidation_pipeline.api.pages.fields import Day, PageNumber, Share, TypeChoice, back_to, begin_of, end_of
+from consolidation_pipeline.api.pages.fields import Day, PageNumber, Share, TypeChoice, begin_of, end_of
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.api.pages.routing import PageRoute
-from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor
+from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor, go_back
 from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.browsing import (
@@ -146,8 +146,7 @@ def dismiss(project: str, id: UUID, visitor: Host, form: Filled) -> Response:
 def _decide(visitor: Visitor, project: str, id_: UUID, form: Form, *, approved: bool) -> Response:
     slug, _ = _find(visitor, project, id_)
     (decided,) = decide_review(visitor.engine, [id_], approved=approved, changed_by=visitor.name)
-    back = back_to(form.get("back", ""), default=f"/projects/{slug}/memories/{id_}")
-    return RedirectResponse(f"{back}?done={decided.group_id}", 303)
+    return go_back(form, decided.group_id, default=f"/projects/{slug}/memories/{id_}")
 
 
 def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:

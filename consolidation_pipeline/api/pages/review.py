@@ -9,13 +9,13 @@ from uuid import UUID
 
 from fastapi import APIRouter
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from consolidation_pipeline.api.pages.fields import At, ProjectChoice, Share, Status, TypeChoice, back_to
 from consolidation_pipeline.api.pages.history import show_undo
 from consolidation_pipeline.api.pages.rendering import STATUS_WORDS, moment, person, render
 from consolidation_pipeline.api.pages.routing import PageRoute, show_error, tell
-from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor
+from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor, go_back
 from consolidation_pipeline.core.differences import Piece, compare_texts, mark_new
 from consolidation_pipeline.core.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
@@ -192,7 +192,7 @@ def undo(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
         roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
     except ConflictError as error:
         return show_undo(request, visitor, suggestion.project, group, error=error)
-    return _go_back(form, id)
+    return go_back(form, id, default=_QUEUE)
 
 
 def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
@@ -205,7 +205,7 @@ def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], obje
             message = _explain(request, id_, error)
         back = back_to(form.get("back", ""), default=_QUEUE)
         return show_error(request, status, message, back=back, kept=form.get("content", ""))
-    return _go_back(form, id_)
+    return go_back(form, id_, default=_QUEUE)
 
 
 def _explain(request: Request, id_: UUID, error: ConflictError) -> str:
@@ -220,8 +220,3 @@ def _explain(request: Request, id_: UUID, error: ConflictError) -> str:
         done = f"{STATUS_WORDS[now.status]} by {person(now.reviewed_by)}, {moment(now.reviewed_at)}"
         return f"This suggestion was {done}. Your decision changed nothing."
     return f"{error}. Nothing was changed."
-
-
-def _go_back(form: Form, id_: UUID) -> Response:
-    back = back_to(form.get("back", ""), default=_QUEUE)
-    return RedirectResponse(f"{back}{'&' if '?' in back else '?'}done={id_}", 303)

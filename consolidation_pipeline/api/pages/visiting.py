@@ -10,9 +10,10 @@ from uuid import UUID
 
 from fastapi import Depends
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline.api.access import Caller, admit, is_loopback
+from consolidation_pipeline.api.pages.fields import back_to
 from consolidation_pipeline.api.problems import Refused
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.keys import LOCAL, Principal
@@ -96,6 +97,12 @@ async def read_form(request: Request) -> Form:
     if not sessions.is_valid(token) or not sessions.fits(token, form.get(FORM_TOKEN, "")):
         raise Refused(403, _STALE)
     return form
+
+
+def go_back(form: Form, done: UUID, *, default: str) -> Response:
+    """To the page that the form came from, which tells what was ``done``: a suggestion or a group of changes."""
+    back = back_to(form.get("back", ""), default=default)
+    return RedirectResponse(f"{back}{'&' if '?' in back else '?'}done={done}", 303)
 
 
 def visiting(role: str) -> Callable[..., Visitor]:
