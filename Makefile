@@ -27,7 +27,7 @@ test: $(VENV)/.installed ## run all tests
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 life: $(VENV)/.installed ## take 1,000 random sequences of steps through a project's life
-	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_life.py
+	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_state_machine.py
 
 chaos: $(VENV)/.installed ## write, search, run and undo for five minutes while everything around it fails
 	@CONSOLIDATION_CHAOS_SECONDS=$${CONSOLIDATION_CHAOS_SECONDS:-300} $(BIN)/python -m pytest -s consolidation_pipeline_tests/chaos

@@ -55,7 +55,7 @@ def peak_mb() -> float:
 
 def import_all(engine: Any, corpora: dict[str, Path]) -> None:
     """Import every project's file."""
-    from consolidation_pipeline.service.importing import import_memories
+    from consolidation_pipeline.service.intake.importer import import_memories
 
     for slug, path in corpora.items():
         import_memories(engine, slug, str(path), format="jsonl", source="benchmark")
@@ -63,8 +63,8 @@ def import_all(engine: Any, corpora: dict[str, Path]) -> None:
 
 def embed_all(engine: Any, settings: Any, slugs: list[str]) -> None:
     """Give every memory its vector, as the first phase of a run does."""
-    from consolidation_pipeline.service.embedding import embed_memories
-    from consolidation_pipeline.service.opening import open_run
+    from consolidation_pipeline.service.runs.run_lifecycle import open_run
+    from consolidation_pipeline.service.similarity.embedding import embed_memories
 
     for slug in slugs:
         with (
@@ -94,7 +94,7 @@ def draw_bodies(slugs: list[str], count: int) -> list[bytes]:
 
 def search_all(engine: Any, slugs: list[str]) -> None:
     """Print what searches take at each rate."""
-    from consolidation_pipeline.service.keys import create_key
+    from consolidation_pipeline.service.admin.api_keys import create_key
 
     _, key = create_key(engine, role="reader")
     print("\n| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
@@ -113,7 +113,7 @@ def main() -> None:
     memories, projects = [*given, *(100_000, 20)[len(given) :]]
     folder = start_fresh()
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.store.database.engine import open_engine
 
     settings = Settings()
     engine = open_engine(settings)

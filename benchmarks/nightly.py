@@ -45,8 +45,8 @@ def size_of(number: int) -> int:
 
 def add(engine: Any, number: int, first: int, count: int) -> None:
     """Memories ``first`` to ``first + count`` of a project."""
-    from consolidation_pipeline.core.memories import NewMemory
-    from consolidation_pipeline.store.memories import append_memories
+    from consolidation_pipeline.core.memories.memories import NewMemory
+    from consolidation_pipeline.store.memories.memories import append_memories
     from consolidation_pipeline.store.projects import get_project
 
     slug = f"project-{number:04}"
@@ -61,11 +61,11 @@ def add(engine: Any, number: int, first: int, count: int) -> None:
 
 def consolidate(number: int) -> int:
     """Make a project and run all phases in it; its memories."""
-    from consolidation_pipeline.service.opening import open_run
-    from consolidation_pipeline.service.projects import create_project
+    from consolidation_pipeline.service.admin.projects import create_project
+    from consolidation_pipeline.service.runs.run_lifecycle import open_run
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
-    from consolidation_pipeline_tests.service.running import run_phases
+    from consolidation_pipeline.store.database.engine import open_engine
+    from consolidation_pipeline_tests.service.pipeline_runner import run_phases
 
     engine = open_engine(Settings())
     create_project(engine, slug := f"project-{number:04}", {"schedule": "* * * * *"}, settings=Settings())
@@ -135,7 +135,7 @@ class Meter:
 
 def live_jobs(engine: Any) -> int:
     """Jobs that are pending or running."""
-    from consolidation_pipeline.store.jobs import list_live_jobs
+    from consolidation_pipeline.store.jobs.jobs import list_live_jobs
 
     with engine.connect() as connection:
         return len(list_live_jobs(connection))
@@ -173,7 +173,7 @@ def main() -> None:
     from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
     from consolidation_pipeline.launch import register_projects
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
     began = time.perf_counter()

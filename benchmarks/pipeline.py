@@ -74,21 +74,21 @@ NIGHT = 1000
 PARTS: dict[str, dict[str, str]] = {
     "import": {},
     "embedding_matrix": {},
-    "- save vectors": {"consolidation_pipeline.service.embedding": "save_embeddings"},
+    "- save vectors": {"consolidation_pipeline.service.similarity.embedding": "save_embeddings"},
     "threshold_calibration": {},
     "similarity_graph": {},
-    "- load": {"consolidation_pipeline.service.graph": "load_graph_nodes"},
-    "- join": {"consolidation_pipeline.service.graph": "iter_similar_pairs"},
-    "- judge pairs": {"consolidation_pipeline.service.graph": "judge_pairs"},
+    "- load": {"consolidation_pipeline.service.similarity.similarity_graph": "load_graph_nodes"},
+    "- join": {"consolidation_pipeline.service.similarity.similarity_graph": "iter_similar_pairs"},
+    "- judge pairs": {"consolidation_pipeline.service.similarity.similarity_graph": "judge_pairs"},
     "clusters": {},
-    "- load nodes and pairs": {"consolidation_pipeline.service.clusters": "load_contents"},
-    "- form units": {"consolidation_pipeline.service.clusters": "form_units"},
-    "- write groups": {"consolidation_pipeline.service.clusters": "replace_"},
+    "- load nodes and pairs": {"consolidation_pipeline.service.similarity.clusters": "load_contents"},
+    "- form units": {"consolidation_pipeline.service.similarity.clusters": "form_units"},
+    "- write groups": {"consolidation_pipeline.service.similarity.clusters": "replace_"},
     "merged_memories": {},
-    "- write merges": {"consolidation_pipeline.service.merging": "write_merged"},
+    "- write merges": {"consolidation_pipeline.service.knowledge.merged_memories": "write_merged"},
     "patterns": {},
-    "- extract": {"consolidation_pipeline.service.authoring": "extract_outcomes"},
-    "- write patterns": {"consolidation_pipeline.service.abstracting": "write_derived"},
+    "- extract": {"consolidation_pipeline.service.knowledge.writers.selection": "extract_outcomes"},
+    "- write patterns": {"consolidation_pipeline.service.knowledge.derive": "write_derived"},
     "principles": {},
     "playbook_entries": {},
     "consolidation_suggestions": {},
@@ -97,7 +97,7 @@ PARTS: dict[str, dict[str, str]] = {
     "decay_scores": {},
     "archived_memories": {},
     "consolidation_report": {},
-    "checks": {"consolidation_pipeline.store.invariants": "find_"},
+    "checks": {"consolidation_pipeline.store.admin.invariants": "find_"},
     "Dagster and the rest": {},
     "all": {},
 }
@@ -196,10 +196,10 @@ def timed_items(items: Iterator[Any], step: str, spent: defaultdict[str, float])
 def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple[dict[str, float], int]:
     """Import and run; returns seconds per step and how many memories were merged."""
     from consolidation_pipeline.launch import run_project
-    from consolidation_pipeline.service.importing import import_memories
-    from consolidation_pipeline.service.phases import PHASES
+    from consolidation_pipeline.service.intake.importer import import_memories
+    from consolidation_pipeline.service.runs.phases import PHASES
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.store.database.engine import open_engine
 
     spent.clear()
     engine = open_engine(Settings())

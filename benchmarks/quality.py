@@ -25,7 +25,7 @@ from fresh import start_fresh
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.core.similarity import SimilarPairs
+    from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 SEED = 7
 CONTEXT_CHARS = 1_000
@@ -66,7 +66,7 @@ def load_corpus(path: Path) -> Corpus:
     """The rows of a file and their truth: dup_group where the set has such groups, else label, else the exact text if
     most rows repeat one, else unknown.
     """
-    from consolidation_pipeline.core.memories import normalized_hash
+    from consolidation_pipeline.core.memories.memories import normalized_hash
 
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     key = next((key for key in ("dup_group", "label") if any(row.get(key) for row in rows)), None)
@@ -134,7 +134,7 @@ class Prepared:
 
 def prepare(corpus: Corpus) -> Prepared:
     """Embed a corpus with the local model."""
-    from consolidation_pipeline.core.memories import normalized_hash
+    from consolidation_pipeline.core.memories.memories import normalized_hash
     from consolidation_pipeline.core.vectors import center
     from consolidation_pipeline.embed import load_embedder
 
@@ -145,9 +145,10 @@ def prepare(corpus: Corpus) -> Prepared:
 
 def merge_methods(prepared: Prepared) -> dict[str, Labels]:
     """Groups of near-duplicates by the simple methods, and by the project's rules without its vetoes."""
-    from consolidation_pipeline.core.clustering import complete_linkage, numbered
-    from consolidation_pipeline.core.similarity import similarity_join
-    from consolidation_pipeline.core.vetoes.screening import find_conflicting
+    from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
+    from consolidation_pipeline.core.grouping.labels import numbered
+    from consolidation_pipeline.core.grouping.linkage import complete_linkage
+    from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     n, texts = len(prepared.repeat), prepared.corpus.texts
     close = similarity_join(prepared.centered, 0.82)
@@ -164,9 +165,9 @@ def merge_methods(prepared: Prepared) -> dict[str, Labels]:
 
 def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
     """Pairs that the local model's profile lets merge if no veto is found: cosine by length, words in common."""
-    from consolidation_pipeline.core.overlap import read_words
-    from consolidation_pipeline.core.profiles import WORDLLAMA, are_near_duplicates
-    from consolidation_pipeline.core.similarity import similarity_join
+    from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA, are_near_duplicates
+    from consolidation_pipeline.core.similarity.similarity_join import similarity_join
+    from consolidation_pipeline.core.text.word_overlap import read_words
 
     pairs = similarity_join(prepared.centered, WORDLLAMA.t_merge)
     words = read_words(prepared.corpus.texts)
@@ -182,9 +183,9 @@ def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
 
 def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
     """Groups on one topic by the simple methods, one threshold for all sets, and with the project's own."""
-    from consolidation_pipeline.core.calibration import measure_spread, pattern_threshold
-    from consolidation_pipeline.core.clustering import group
-    from consolidation_pipeline.core.similarity import similarity_join
+    from consolidation_pipeline.core.calibration.threshold_estimates import measure_spread, pattern_threshold
+    from consolidation_pipeline.core.grouping.clustering import group
+    from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     x = prepared.centered
     spread = measure_spread(x, np.unique(prepared.repeat, return_index=True)[1])
@@ -200,7 +201,7 @@ def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
 
 def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
     """Each row joins the first leader that is similar enough, or leads: the usual loop, kept for comparison."""
-    from consolidation_pipeline.core.clustering import numbered
+    from consolidation_pipeline.core.grouping.labels import numbered
 
     leaders: list[int] = []
     of_row = np.empty(len(x), dtype=np.int64)
@@ -229,8 +230,8 @@ def consolidate(name: str, rows: Iterable[dict[str, Any]], engine: Any) -> Outco
 
 def embed_alone(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> None:
     """Import the rows as a project of their own, and give them vectors: what search has before consolidation."""
-    from consolidation_pipeline.service.embedding import embed_memories
-    from consolidation_pipeline.service.opening import open_run
+    from consolidation_pipeline.service.runs.run_lifecycle import open_run
+    from consolidation_pipeline.service.similarity.embedding import embed_memories
     from consolidation_pipeline.settings import Settings
 
     load(project, rows, engine)
@@ -245,7 +246,7 @@ def slug_of(name: str) -> str:
 
 def load(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> int:
     """Import the rows into a project, by their numbers; returns how many there are."""
-    from consolidation_pipeline.service.importing import import_memories
+    from consolidation_pipeline.service.intake.importer import import_memories
 
     listed = [
         {**row, "id": str(at), "memory_type": row.get("memory_type") or "learning"} for at, row in enumerate(rows)
@@ -301,7 +302,7 @@ def retrieve(corpus: Corpus, queries: Sequence[dict[str, Any]], engine: Any, pro
     Hits stand one after the other, cut after ``CONTEXT_CHARS``. A memory is seen when every sentence of it stands
     before the cut. ``how``: as ``SearchQuery`` takes it.
     """
-    from consolidation_pipeline.service.searching import MAX_LIMIT, SearchQuery, search
+    from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, search
     from consolidation_pipeline.settings import Settings
 
     ids, texts = _units(engine, project)
@@ -337,8 +338,8 @@ def _units(engine: Any, project: str) -> tuple[list[str], list[str]]:
 
 def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
     """Characters of its unit's text that a reader needs for every sentence of each memory; infinite if one is gone."""
-    from consolidation_pipeline.core.memories import normalize_text
-    from consolidation_pipeline.core.merging import split_sentences
+    from consolidation_pipeline.core.memories.memories import normalize_text
+    from consolidation_pipeline.core.text.text_merge import split_sentences
 
     ends: list[dict[str, int]] = []
     for text in shown:
@@ -358,7 +359,7 @@ def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[
 
 def count_lost_literals(corpora: Sequence[Corpus], mergers: int = MERGERS) -> int:
     """Literals of the sources that do not stand in the merged text, over random groups of two to six memories."""
-    from consolidation_pipeline.core.merging import merge_texts, missing_literals
+    from consolidation_pipeline.core.text.text_merge import merge_texts, missing_literals
 
     draw = random.Random(SEED)
     lost = 0
@@ -371,8 +372,8 @@ def count_lost_literals(corpora: Sequence[Corpus], mergers: int = MERGERS) -> in
 
 def grow(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
     """One pool of all sets, as it grows: pattern groups of the pipeline, beside connected components at 0.60."""
-    from consolidation_pipeline.core.clustering import connected_components
-    from consolidation_pipeline.core.similarity import similarity_join
+    from consolidation_pipeline.core.grouping.components import connected_components
+    from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     pool = [(row, f"{corpus.name}/{true}" if true else None) for corpus in corpora for row, true in
             zip(corpus.rows, corpus.truth, strict=True)]  # fmt: skip
@@ -420,7 +421,7 @@ def main() -> None:
     start_fresh()
     os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
     prepared = {corpus.name: prepare(corpus) for corpus in corpora}

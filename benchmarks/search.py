@@ -42,9 +42,9 @@ def sentence(source: random.Random, words: int) -> str:
 
 def plant(engine: Any, rows: int) -> list[str]:
     """Projects with memories and their vectors; the slugs, largest project first."""
-    from consolidation_pipeline.core.memories import NewMemory
+    from consolidation_pipeline.core.memories.memories import NewMemory
     from consolidation_pipeline.embed import load_embedder
-    from consolidation_pipeline.store.memories import append_memories
+    from consolidation_pipeline.store.memories.memories import append_memories
     from consolidation_pipeline.store.projects import create_project
 
     source, embedder, slugs = random.Random(SEED), load_embedder("local"), []
@@ -72,7 +72,7 @@ def plant(engine: Any, rows: int) -> list[str]:
 
 def ask(engine: Any, settings: Any, slug: str, query: str) -> float:
     """Milliseconds of one search, counting of reuse included."""
-    from consolidation_pipeline.service.searching import SearchQuery, search
+    from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
     began = time.perf_counter()
     search(engine, slug, SearchQuery(query), settings=settings)
@@ -89,9 +89,10 @@ def measure(engine: Any, settings: Any, slugs: Sequence[str], clients: int) -> l
 
 def index(engine: Any, slug: str) -> None:
     """Build the project's index on vectors, where it is large enough for one, as the end of a run does."""
-    from consolidation_pipeline.embed import LOCAL_MODEL, load_embedder
+    from consolidation_pipeline.embed import load_embedder
+    from consolidation_pipeline.embed.local import LOCAL_MODEL
     from consolidation_pipeline.store.projects import get_project
-    from consolidation_pipeline.store.search_indexes import build_indexes
+    from consolidation_pipeline.store.search.vector_indexes import build_indexes
 
     with engine.connect() as connection:
         project = get_project(connection, slug)
@@ -100,11 +101,11 @@ def index(engine: Any, slug: str) -> None:
 
 def index_recall(engine: Any, slug: str) -> float | None:
     """Share of the ten nearest that the index finds, mean over queries; None where the project is not indexed."""
-    from consolidation_pipeline.core.memories import LEVELS
+    from consolidation_pipeline.core.memories.memories import LEVELS
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.store.projects import get_project
-    from consolidation_pipeline.store.search import Filters, find_nearest, open_snapshot
-    from consolidation_pipeline.store.search_indexes import find_indexes
+    from consolidation_pipeline.store.search.retrievers import Filters, find_nearest, open_snapshot
+    from consolidation_pipeline.store.search.vector_indexes import find_indexes
 
     embedder, source, shares = load_embedder("local"), random.Random(SEED), []
     with engine.connect() as connection:
@@ -128,7 +129,7 @@ def main() -> None:
     """Measure every size given on the command line."""
     start_fresh()
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.store.database.engine import open_engine
 
     settings = Settings()
     engine = open_engine(settings)

@@ -113,9 +113,9 @@ def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float
 def main() -> None:
     """Measure every rate given on the command line."""
     start_fresh()
-    from consolidation_pipeline.service.keys import create_key
+    from consolidation_pipeline.service.admin.api_keys import create_key
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
     slugs = plant(engine, ROWS)

@@ -71,23 +71,23 @@ def blocks(n: int) -> Iterator[slice]:
 
 
 def join_by(*forms: str) -> Callable[[np.ndarray, float], int]:
-    from consolidation_pipeline.core.joining import planning
-    from consolidation_pipeline.core.joining.products import Join
-    from consolidation_pipeline.core.similarity import SLACK, _checked
+    from consolidation_pipeline.core.similarity import join_planner
+    from consolidation_pipeline.core.similarity.matrix_products import Join
+    from consolidation_pipeline.core.similarity.similarity_join import SLACK, _checked
 
-    if "compiled" in forms and (reason := planning.why_no_kernel()):
+    if "compiled" in forms and (reason := join_planner.why_no_kernel()):
         raise SystemExit(reason)
 
     def join(x: np.ndarray, threshold: float) -> int:
         rows, lengths = _checked(x)
-        found = list(planning.find_pairs(Join(rows, lengths, threshold - SLACK, 0), forms=forms))
+        found = list(join_planner.find_pairs(Join(rows, lengths, threshold - SLACK, 0), forms=forms))
         return sum(len(i) for i, _, _ in found)
 
     return join
 
 
 def chosen(x: np.ndarray, threshold: float) -> int:
-    from consolidation_pipeline.core.similarity import similarity_join
+    from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     return len(similarity_join(x, threshold))
 

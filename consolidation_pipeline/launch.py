@@ -11,21 +11,22 @@ from uuid import UUID
 
 import dagster as dg
 
-from consolidation_pipeline.defs.automation import end_dead_runs
-from consolidation_pipeline.defs.batches import execute
+from consolidation_pipeline.defs.job_batches import execute
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
+from consolidation_pipeline.defs.run_requests import end_dead_runs
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
-from consolidation_pipeline.service.doctor import Automation
-from consolidation_pipeline.service.opening import check_runnable
-from consolidation_pipeline.service.phases import PHASES, check_phases
-from consolidation_pipeline.service.plan import Plan, request_plan
-from consolidation_pipeline.service.recovery import settle_dead_jobs
-from consolidation_pipeline.service.requesting import RequestedJob
-from consolidation_pipeline.service.states import find_unchanged
+from consolidation_pipeline.service.admin.doctor import Automation
+from consolidation_pipeline.service.jobs.job_requests import RequestedJob
+from consolidation_pipeline.service.plan.apply import request_plan
+from consolidation_pipeline.service.plan.plan_document import Plan
+from consolidation_pipeline.service.runs.phases import PHASES, check_phases
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
+from consolidation_pipeline.service.runs.run_lifecycle import check_runnable
+from consolidation_pipeline.service.runs.stale_jobs import settle_dead_jobs
 from consolidation_pipeline.settings import Settings, use_dagster_home
-from consolidation_pipeline.store.engine import open_engine
-from consolidation_pipeline.store.jobs import find_job_of_run, finish_job, is_project_busy
+from consolidation_pipeline.store.database.engine import open_engine
+from consolidation_pipeline.store.jobs.jobs import find_job_of_run, finish_job, is_project_busy
 from consolidation_pipeline.store.projects import list_projects
 
 

@@ -26,8 +26,8 @@ from dagster_celery.tags import DAGSTER_CELERY_TASK_ID_TAG
 from dagster_celery.tasks import create_execute_job_task, unpack_value
 
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine, connect_engine, dagster_url
-from consolidation_pipeline.store.presence import delete_delivered, hold, is_held
+from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
+from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered, hold, is_held
 
 # The launcher's class makes its task anew for each run.
 warnings.filterwarnings("ignore", message="Task name '(execute|resume)_job' is already registered")

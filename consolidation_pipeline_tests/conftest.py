@@ -15,8 +15,8 @@ import pytest
 from psycopg import sql
 
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.embedded import server_url
-from consolidation_pipeline.store.engine import Engine, connect_engine, upgrade, with_driver
+from consolidation_pipeline.store.database.embedded_server import server_url
+from consolidation_pipeline.store.database.engine import Engine, connect_engine, upgrade, with_driver
 
 TEMPLATE = "consolidation_template"
 

@@ -12,7 +12,7 @@ import pytest
 
 from consolidation_pipeline.options import OPTION_NAMES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.schema import metadata
+from consolidation_pipeline.store.database.schema import metadata
 
 
 @pytest.fixture(scope="module")

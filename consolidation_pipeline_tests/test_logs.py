@@ -14,8 +14,8 @@ import pytest
 
 from consolidation_pipeline.logs import JsonLines, TextLines, about
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline_tests.service.running import SLUG, Pipeline
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 Lines = Callable[[logging.Formatter], io.StringIO]
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from consolidation_pipeline import errors
-from consolidation_pipeline.core.profiles import CAUTIOUS, WORDLLAMA, resolve_thresholds
+from consolidation_pipeline.core.calibration.model_thresholds import CAUTIOUS, WORDLLAMA, resolve_thresholds
 from consolidation_pipeline.errors import ConsolidationError, InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, describe_range, parse_options
 

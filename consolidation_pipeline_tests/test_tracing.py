@@ -19,9 +19,9 @@ import pytest
 from consolidation_pipeline import tracing
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.openai_server import chatting, openai_server
-from consolidation_pipeline_tests.service.running import SLUG
-from consolidation_pipeline_tests.service.test_asking import finding
-from consolidation_pipeline_tests.tracing_story import PHASES, TRACE
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+from consolidation_pipeline_tests.traced_process import PHASES, TRACE
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -84,7 +84,7 @@ def test_a_process_tells_its_requests_runs_and_calls_and_no_word_of_a_memory(dat
             "OPENAI_BASE_URL": provider.api_base,
             "OPENAI_API_KEY": "sk-test",
         }
-        command = [sys.executable, "-m", "consolidation_pipeline_tests.tracing_story", str(tmp_path)]
+        command = [sys.executable, "-m", "consolidation_pipeline_tests.traced_process", str(tmp_path)]
         environment = {**os.environ, **told, **asked}
         done = subprocess.run(command, env=environment, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr

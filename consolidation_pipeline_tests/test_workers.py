@@ -13,13 +13,13 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.defs.pools import LLM_POOL, TAKEN, place_in_pool
+from consolidation_pipeline.defs.llm_pool import LLM_POOL, TAKEN, place_in_pool
 from consolidation_pipeline.options import parse_options
-from consolidation_pipeline.service.phases import PHASES
-from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine, connect_engine, dagster_url
-from consolidation_pipeline.store.presence import delete_delivered, hold, is_held
+from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
+from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered, hold, is_held
 
 TASK = {"dagster-celery/task_id": "t1"}
 
@@ -28,7 +28,7 @@ TASK = {"dagster-celery/task_id": "t1"}
 def instance(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
     """An instance with its records in Postgres, as they are everywhere but in tests."""
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", database_url)
-    storage = {"module": "consolidation_pipeline.defs.storage", "class": "ConsolidationPostgresStorage"}
+    storage = {"module": "consolidation_pipeline.defs.dagster_storage", "class": "ConsolidationPostgresStorage"}
     overrides = {"storage": {"custom": storage}, "telemetry": {"enabled": False}}
     with dg.instance_for_test(temp_dir=str(tmp_path), overrides=overrides) as instance:
         yield instance

@@ -28,16 +28,16 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.pools import FREED, LLM_POOL, TAKEN
-from consolidation_pipeline.service.importing import import_memories
-from consolidation_pipeline.service.projects import create_project
-from consolidation_pipeline.service.requesting import request_job
+from consolidation_pipeline.defs.llm_pool import FREED, LLM_POOL, TAKEN
+from consolidation_pipeline.service.admin.projects import create_project
+from consolidation_pipeline.service.intake.importer import import_memories
+from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store import invariants
-from consolidation_pipeline.store.engine import Engine, open_engine
-from consolidation_pipeline.store.jobs import list_jobs
+from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.admin.project_counts import count_raw
+from consolidation_pipeline.store.database.engine import Engine, open_engine
+from consolidation_pipeline.store.jobs.jobs import list_jobs
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline.store.statistics import count_raw
 from consolidation_pipeline_tests.openai_server import Request, chatting, openai_server
 
 ROOT = Path(__file__).resolve().parent.parent

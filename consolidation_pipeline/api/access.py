@@ -18,14 +18,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
-from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.problems import Refused
+from consolidation_pipeline.api.rate_limit import Limiter
 from consolidation_pipeline.api.request_log import told
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.keys import LOCAL, Authenticate, Principal
-from consolidation_pipeline.service.ownership import find_owners, find_project
+from consolidation_pipeline.service.admin.api_keys import LOCAL, Authenticate, Principal
+from consolidation_pipeline.service.admin.ownership import find_owners, find_project
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}

@@ -15,32 +15,33 @@ from starlette.routing import Route
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.api import (
-    condensing,
-    consolidation,
-    curating,
     health,
+    jobs,
     ledger,
+    memories,
     metrics,
     projects,
-    remembering,
-    searching,
+    review,
+    search,
     suggestions,
+    summary_jobs,
 )
 from consolidation_pipeline.api.access import Recent, check_exposure
-from consolidation_pipeline.api.limits import Limiter
 from consolidation_pipeline.api.metrics import Metrics
-from consolidation_pipeline.api.pages import history, review, signing_in
+from consolidation_pipeline.api.pages import history, login
 from consolidation_pipeline.api.pages import projects as project_pages
+from consolidation_pipeline.api.pages import review as review_pages
 from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
+from consolidation_pipeline.api.rate_limit import Limiter
 from consolidation_pipeline.api.request_log import RequestLog
-from consolidation_pipeline.api.using import Uses
-from consolidation_pipeline.mcp.door import PLANS
-from consolidation_pipeline.mcp.http import build_mcp_app
-from consolidation_pipeline.service import keys
-from consolidation_pipeline.service.keys import Authenticate, Principal
-from consolidation_pipeline.service.sessions import Sessions, load_secret
+from consolidation_pipeline.api.usage_buffer import Uses
+from consolidation_pipeline.mcp.http_server import build_mcp_app
+from consolidation_pipeline.mcp.tool_context import PLANS
+from consolidation_pipeline.service.admin import api_keys
+from consolidation_pipeline.service.admin.api_keys import Authenticate, Principal
+from consolidation_pipeline.service.admin.browser_sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import CONNECTIONS, Engine, ask_seldom
+from consolidation_pipeline.store.database.engine import CONNECTIONS, Engine, ask_seldom
 from consolidation_pipeline.store.projects import Project
 
 # Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
@@ -51,18 +52,18 @@ THREADS = CONNECTIONS - 3
 
 # A request is held against one route after the other: what agents call most comes first.
 ROUTERS = (
-    searching.router,
-    remembering.router,
-    consolidation.router,
-    condensing.router,
+    search.router,
+    memories.router,
+    jobs.router,
+    summary_jobs.router,
     ledger.router,
     projects.router,
-    curating.router,
+    review.router,
     suggestions.router,
     health.router,
     metrics.router,
 )
-PAGES = (signing_in.router, review.router, project_pages.router, history.router)
+PAGES = (login.router, review_pages.router, project_pages.router, history.router)
 
 _DESCRIPTION = """
 Consolidation of agents' memories: plan it, run it, look at what changed, undo it; search what was learned.
@@ -74,7 +75,7 @@ A project is named by its slug or its id. Errors are problems (RFC 9457) with `e
 """
 
 
-def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate = keys.authenticate) -> FastAPI:
+def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate = api_keys.authenticate) -> FastAPI:
     """The application over a store that is ready.
 
     Raises:

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 
 from consolidation_pipeline.api.problems import Problem
-from consolidation_pipeline.service.health import check_ready
+from consolidation_pipeline.service.admin.health import check_ready
 
 router = APIRouter(prefix="/health", tags=["health"])
 

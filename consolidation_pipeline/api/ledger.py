@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from consolidation_pipeline.api.access import Admin
-from consolidation_pipeline.api.models.fields import Limit, Offset, ProjectPath, one_of
+from consolidation_pipeline.api.models.base import Limit, Offset, ProjectPath, one_of
 from consolidation_pipeline.api.models.ledger import Change, Changes, History, RollbackReply, RollbackRequest
 from consolidation_pipeline.api.problems import declare
-from consolidation_pipeline.service.history import count_groups, list_groups, list_ledger, stream_ledger
-from consolidation_pipeline.service.rollback import roll_back
-from consolidation_pipeline.store.schema import OPERATIONS
+from consolidation_pipeline.service.undo.history import count_groups, list_groups, list_ledger, stream_ledger
+from consolidation_pipeline.service.undo.rollback import roll_back
+from consolidation_pipeline.store.database.schema import OPERATIONS
 
 router = APIRouter(prefix="/api/v1/consolidation", tags=["ledger"])
 

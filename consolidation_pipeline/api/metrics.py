@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consolidation_pipeline.errors import StoreError
-from consolidation_pipeline.service.health import RUN_BOUNDS, Watch, Work
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.service.admin.health import RUN_BOUNDS, Watch, Work
+from consolidation_pipeline.store.database.engine import Engine
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.problems import problem, tell_unexpected
 from consolidation_pipeline.logs import about
-from consolidation_pipeline.store.engine import is_unavailable
+from consolidation_pipeline.store.database.engine import is_unavailable
 from consolidation_pipeline.tracing import note
 
 logger = logging.getLogger("consolidation_pipeline.api")

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from consolidation_pipeline.api.access import Admin
-from consolidation_pipeline.api.models.fields import Limit, Offset, Text, one_of
+from consolidation_pipeline.api.models.base import Limit, Offset, Text, one_of
 from consolidation_pipeline.api.models.suggestions import (
     Decided,
     RejectRequest,
@@ -18,8 +18,8 @@ from consolidation_pipeline.api.models.suggestions import (
     ValidateRequest,
 )
 from consolidation_pipeline.api.problems import declare
-from consolidation_pipeline.core.memories import MEMORY_TYPES
-from consolidation_pipeline.service import suggestions
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.service.review import suggestion_decisions, suggestion_views
 
 router = APIRouter(prefix="/api/v1", tags=["suggestions"])
 
@@ -43,7 +43,7 @@ def list_suggestions(
 ) -> SuggestionPage:
     """Suggestions with their originals and what these disagree in: of those that wait the most similar first."""
     chosen = project or caller.principal.project
-    found = suggestions.list_suggestions(
+    found = suggestion_views.list_suggestions(
         caller.engine,
         None if chosen is None else caller.project(chosen).slug,
         status=status,
@@ -60,7 +60,7 @@ def list_suggestions(
 def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
     """One suggestion with its originals and what these disagree in."""
     caller.own([id], noun="suggestion")
-    return Suggestion.model_validate(suggestions.get_suggestion(caller.engine, id))
+    return Suggestion.model_validate(suggestion_views.get_suggestion(caller.engine, id))
 
 
 @router.post("/suggestions/{id}/validate", summary="Approve a merge", responses=declare(400, 402, 404, 409, 502))
@@ -68,7 +68,7 @@ def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> De
     """Merge the originals into one memory. 409: it was decided before, or an original has changed since."""
     caller.own([id], noun="suggestion")
     said = body or ValidateRequest()
-    done = suggestions.approve_suggestion(
+    done = suggestion_decisions.approve_suggestion(
         caller.engine,
         id,
         content=said.content,
@@ -85,11 +85,13 @@ def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> Decide
     """Leave the originals as they are: not proposed again unless their group changes. 409: it was decided before."""
     caller.own([id], noun="suggestion")
     note = body.note if body else None
-    return Decided.model_validate(suggestions.reject_suggestion(caller.engine, id, note=note, decided_by=caller.name))
+    return Decided.model_validate(
+        suggestion_decisions.reject_suggestion(caller.engine, id, note=note, decided_by=caller.name)
+    )
 
 
 @router.delete("/suggestions/{id}", summary="Withdraw a suggestion", responses=declare(404, 409))
 def withdraw(id: UUID, caller: Admin) -> Decided:
     """Take it off the list without a word on whether it was right; it is expired. 409: it was decided before."""
     caller.own([id], noun="suggestion")
-    return Decided.model_validate(suggestions.withdraw_suggestion(caller.engine, id, decided_by=caller.name))
+    return Decided.model_validate(suggestion_decisions.withdraw_suggestion(caller.engine, id, decided_by=caller.name))

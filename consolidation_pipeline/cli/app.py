@@ -12,30 +12,30 @@ import typer
 
 from consolidation_pipeline import logs
 from consolidation_pipeline.cli import (
-    archiving,
+    archive,
     calibration,
     context,
     cost,
     demo,
     events,
-    exporting,
-    importing,
+    export_memories,
+    import_memories,
     keys,
     mcp,
-    planning,
+    plan,
     playbook,
     projects,
-    reading,
     relations,
     review,
     rollback,
-    running,
+    run,
     search,
     serve,
     setup,
+    status,
     suggestions,
 )
-from consolidation_pipeline.cli.errors import INTERRUPTED, report
+from consolidation_pipeline.cli.error_report import INTERRUPTED, report
 from consolidation_pipeline.errors import ConsolidationError
 
 # Settings know the project's root too, but importing them takes longer than `--help` may.
@@ -46,18 +46,18 @@ app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=Fal
 for group in (
     setup,
     demo,
-    importing,
-    planning,
-    running,
+    import_memories,
+    plan,
+    run,
     calibration,
-    reading,
+    status,
     search,
     context,
     playbook,
     cost,
     rollback,
-    archiving,
-    exporting,
+    archive,
+    export_memories,
     mcp,
     serve,
 ):
@@ -84,10 +84,10 @@ def consolidation(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and end the process with its exit code."""
-    sys.exit(run(list(sys.argv[1:] if arguments is None else arguments)))
+    sys.exit(run_command(list(sys.argv[1:] if arguments is None else arguments)))
 
 
-def run(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
     """Run one command; returns its exit code. ``.env`` of the project's root fills in what the environment lacks."""
     debug = "--debug" in arguments
     given = [argument for argument in arguments if argument != "--debug"]

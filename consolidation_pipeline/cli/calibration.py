@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, progress, share, short
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.calibration import Proposal
-    from consolidation_pipeline.store.calibrations import Calibration
+    from consolidation_pipeline.service.similarity.calibration import Proposal
+    from consolidation_pipeline.store.similarity.calibrations import Calibration
 
 _BAR = 20
 _STEP = 4
@@ -29,7 +29,7 @@ def calibrate(
 
     Shows them beside those in force, with what they would merge wrongly. Writes nothing without --apply.
     """
-    from consolidation_pipeline.service.calibration import calibrate_project
+    from consolidation_pipeline.service.similarity.calibration import calibrate_project
 
     engine, settings = open_store()
     with progress(f"calibrating {project}", as_json=as_json):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, note, print_json
 
 
@@ -20,7 +20,7 @@ def context(
 
     What is told counts as used, which keeps memories from fading.
     """
-    from consolidation_pipeline.service.context import build_context, to_document
+    from consolidation_pipeline.service.search.context import build_context, to_document
 
     engine, settings = open_store()
     told = build_context(engine, project, task, settings=settings, token_budget=tokens)

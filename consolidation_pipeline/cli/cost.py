@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, print_json
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def cost(
     as_json: JsonFlag = False,
 ) -> None:
     """Show what a project spent on models, and what is left of today's budget."""
-    from consolidation_pipeline.service.costs import describe_costs
+    from consolidation_pipeline.service.admin.costs import describe_costs
 
     engine, settings = open_store()
     found = describe_costs(engine, project, settings=settings, days=days)

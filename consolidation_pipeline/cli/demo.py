@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.errors import FAILED
-from consolidation_pipeline.cli.importing import summarize
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.error_report import FAILED
+from consolidation_pipeline.cli.import_memories import summarize
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, progress, say, share, short
-from consolidation_pipeline.cli.running import archived, run_and_describe
+from consolidation_pipeline.cli.run import archived, run_and_describe
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from consolidation_pipeline.service.demo import Showcase
-    from consolidation_pipeline.store.engine import Engine
-    from consolidation_pipeline.store.samples import Learned
+    from consolidation_pipeline.service.admin.demo_report import Showcase
+    from consolidation_pipeline.store.admin.samples import Learned
+    from consolidation_pipeline.store.database.engine import Engine
 
 _TEXT_WIDTH = 110
 _SHOWN_SOURCES = 4
@@ -42,7 +42,7 @@ def demo(
 
     Imports sample memories and a git history, runs the whole pipeline for both; doing it again changes nothing.
     """
-    from consolidation_pipeline.service.demo import find_obstacle
+    from consolidation_pipeline.service.admin.demo_report import find_obstacle
     from consolidation_pipeline.settings import FILES, PROJECT_ROOT
 
     engine, _ = open_store()
@@ -64,8 +64,8 @@ def demo(
 
 def _play(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
     """Import, run and show one project; returns the numbers."""
-    from consolidation_pipeline.service.demo import show_project
-    from consolidation_pipeline.service.importing import import_memories
+    from consolidation_pipeline.service.admin.demo_report import show_project
+    from consolidation_pipeline.service.intake.importer import import_memories
 
     with progress(f"importing {path.name} into {slug}", as_json=as_json):
         imported = import_memories(engine, slug, str(path), format=format)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.events import Attempt
+    from consolidation_pipeline.service.webhooks.event_delivery import Attempt
 
 app = typer.Typer(no_args_is_help=True, help="Deliver events to the webhook, and see what became of them.")
 
@@ -28,12 +28,12 @@ def deliver(
 
     With --once, exit code 1 when one was not taken.
     """
-    from consolidation_pipeline.service import events
+    from consolidation_pipeline.service.webhooks import event_delivery
 
     if as_json and not once:
         raise UsageError("--json needs --once: without it there is no end to say something about")
     engine, settings = open_store()
-    done = events.deliver(engine, settings, once=once, tell=None if as_json else _tell)
+    done = event_delivery.deliver(engine, settings, once=once, tell=None if as_json else _tell)
     if as_json:
         print_json({"delivered": done.delivered, "failed": done.failed, "waiting": done.waiting})
     else:
@@ -55,7 +55,7 @@ def list_(
     """Show what happened in a project, newest first, and whether the webhook was told."""
     from rich.table import Table
 
-    from consolidation_pipeline.service.events import list_events
+    from consolidation_pipeline.service.webhooks.event_delivery import list_events
 
     engine, _ = open_store()
     found = list_events(engine, project, limit=limit)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of the HTTP API and the MCP server.")
@@ -20,7 +20,7 @@ def create(
     as_json: JsonFlag = False,
 ) -> None:
     """Make a key and print it: this once, for only its hash is stored."""
-    from consolidation_pipeline.service.keys import create_key
+    from consolidation_pipeline.service.admin.api_keys import create_key
 
     engine, _ = open_store()
     key, secret = create_key(engine, role=role, project=project, name=name)
@@ -37,7 +37,7 @@ def list_(as_json: JsonFlag = False) -> None:
     """List all keys, revoked ones too. What opens the API is not stored and not shown."""
     from rich.table import Table
 
-    from consolidation_pipeline.service.keys import list_keys
+    from consolidation_pipeline.service.admin.api_keys import list_keys
 
     engine, _ = open_store()
     found = list_keys(engine)
@@ -57,7 +57,7 @@ def revoke(
     as_json: JsonFlag = False,
 ) -> None:
     """Revoke a key: within a second it opens nothing any more."""
-    from consolidation_pipeline.service.keys import revoke_key
+    from consolidation_pipeline.service.admin.api_keys import revoke_key
 
     engine, _ = open_store()
     revoked = revoke_key(engine, key)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.opening import read_settings
+from consolidation_pipeline.cli.cli_context import read_settings
 
 if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import Engine
+    from consolidation_pipeline.store.database.engine import Engine
 
 
 def mcp(
@@ -22,10 +22,10 @@ def mcp(
 
     A run that an agent asks for is done by this process. The server over HTTP is part of `serve`.
     """
-    from consolidation_pipeline.mcp.door import Door
-    from consolidation_pipeline.mcp.running import RunsHere
+    from consolidation_pipeline.mcp.run_backends import RunsHere
     from consolidation_pipeline.mcp.server import build_server
-    from consolidation_pipeline.service.keys import Principal
+    from consolidation_pipeline.mcp.tool_context import Door
+    from consolidation_pipeline.service.admin.api_keys import Principal
 
     settings = read_settings()
     local = Principal("admin", project=project, name=_user())
@@ -34,15 +34,15 @@ def mcp(
 
 
 def _user() -> str:
-    from consolidation_pipeline.cli.opening import who
+    from consolidation_pipeline.cli.cli_context import who
 
     return who().removeprefix("cli:")
 
 
 def _open(settings: Settings, project: str | None) -> Engine:
     """The store, and in it the project that the server was started for."""
-    from consolidation_pipeline.service.importing import ensure_project
-    from consolidation_pipeline.store.engine import open_engine
+    from consolidation_pipeline.service.intake.importer import ensure_project
+    from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(settings)
     if project is not None:

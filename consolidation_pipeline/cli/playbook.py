@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say
 from consolidation_pipeline.errors import UsageError
 
@@ -30,7 +30,7 @@ def playbook(
     as_json: JsonFlag = False,
 ) -> None:
     """Show what was learned, as instructions for agents, the most urgent first."""
-    from consolidation_pipeline.service.playbook import read_playbook, to_document
+    from consolidation_pipeline.service.playbook.entries import read_playbook, to_document
 
     if format is Format.MD and status != "active":
         raise UsageError(f"--format md shows active entries, for agents act on it; --status {status} needs a table")

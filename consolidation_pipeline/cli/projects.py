@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, say
 from consolidation_pipeline.errors import UsageError
 
@@ -28,7 +28,7 @@ def list_(as_json: JsonFlag = False) -> None:
     """List all projects with their active and new memories."""
     from rich.table import Table
 
-    from consolidation_pipeline.service.projects import list_projects
+    from consolidation_pipeline.service.admin.projects import list_projects
 
     engine, _ = open_store()
     found = list_projects(engine)
@@ -60,7 +60,7 @@ def _overview(backlog: Any) -> dict[str, Any]:
 @app.command()
 def create(project: Slug, assignments: Assignments = None, as_json: JsonFlag = False) -> None:
     """Create a project, with options if wanted."""
-    from consolidation_pipeline.service.projects import create_project
+    from consolidation_pipeline.service.admin.projects import create_project
 
     engine, settings = open_store()
     config, _ = parse_assignments(assignments or [])
@@ -79,7 +79,7 @@ def configure(
     as_json: JsonFlag = False,
 ) -> None:
     """Change options of a project and print those in force; without KEY=VALUE only print them."""
-    from consolidation_pipeline.service.projects import configure_project, get_configuration
+    from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
 
     engine, settings = open_store()
     config, resets = parse_assignments(assignments or [])
@@ -130,7 +130,7 @@ def delete(
     as_json: JsonFlag = False,
 ) -> None:
     """Delete a project and everything in it but the ledger. There is no undo."""
-    from consolidation_pipeline.service.projects import delete_project
+    from consolidation_pipeline.service.admin.projects import delete_project
 
     engine, _ = open_store()
     deleted, counts = delete_project(engine, project, confirmed=yes)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.cli_context import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say, short
 
 app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
@@ -29,7 +29,7 @@ def list_(
     """Show how memories relate to each other, newest first. Candidates wait for your word and do not count yet."""
     from rich.table import Table
 
-    from consolidation_pipeline.service.relations import list_relations
+    from consolidation_pipeline.service.lifecycle.relations import list_relations
 
     engine, _ = open_store()
     found = list_relations(engine, project, limit=limit, status=status)
@@ -62,7 +62,7 @@ def reject(relations: Relations, reason: Reason = None, as_json: JsonFlag = Fals
 
 
 def _decide(relations: list[UUID], status: str, reason: str | None, *, as_json: bool) -> None:
-    from consolidation_pipeline.service.relations import decide_relations
+    from consolidation_pipeline.service.lifecycle.relations import decide_relations
 
     engine, _ = open_store()
     groups = decide_relations(engine, relations, status, changed_by=who(), reason=reason)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.cli_context import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say, short
 
 app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge that waits for a person.")
@@ -30,7 +30,7 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """Show the patterns, principles and playbook entries that wait for your word, the surest first."""
-    from consolidation_pipeline.service.reviewing import list_review
+    from consolidation_pipeline.service.review.review_queue import list_review
 
     engine, _ = open_store()
     found = list_review(engine, project, kind=kind, limit=limit)
@@ -71,7 +71,7 @@ def dismiss(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
 
 
 def _decide(ids: list[UUID], reason: str | None, *, approved: bool, as_json: bool) -> None:
-    from consolidation_pipeline.service.reviewing import decide_review
+    from consolidation_pipeline.service.review.review_queue import decide_review
 
     engine, _ = open_store()
     decided = decide_review(engine, ids, approved=approved, changed_by=who(), reason=reason)

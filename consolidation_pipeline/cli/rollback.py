@@ -7,7 +7,7 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.cli_context import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json
 
 
@@ -21,7 +21,7 @@ def rollback(
 
     Refused, with exit code 3, when something changed since.
     """
-    from consolidation_pipeline.service.rollback import roll_back
+    from consolidation_pipeline.service.undo.rollback import roll_back
 
     engine, settings = open_store()
     done = roll_back(engine, target, settings=settings, changed_by=who(), reason=reason, cascade=cascade)

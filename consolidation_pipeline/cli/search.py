@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, short
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.searching import Hit, SearchResults
+    from consolidation_pipeline.service.search.hybrid_search import Hit, SearchResults
 
 _TEXT_WIDTH = 400
 _SOURCE_WIDTH = 100
@@ -47,8 +47,8 @@ def search(
 
     What is shown counts as used, which keeps memories from fading.
     """
-    from consolidation_pipeline.service.searching import SearchQuery
-    from consolidation_pipeline.service.searching import search as search_project
+    from consolidation_pipeline.service.search.hybrid_search import SearchQuery
+    from consolidation_pipeline.service.search.hybrid_search import search as search_project
 
     asked = SearchQuery(
         query,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store
+from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import note
 
 if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
-    from consolidation_pipeline.store.engine import Engine
+    from consolidation_pipeline.store.database.engine import Engine
 
 # Requests under way when the process is asked to end have so long; the longest is a plan of a large project.
 _GRACE_SECONDS = 30
@@ -57,7 +57,7 @@ def _serve(engine: Engine, settings: Settings) -> None:
 
 def _announce(engine: Engine, settings: Settings) -> None:
     """Where it is, and how to make a key where nobody has one."""
-    from consolidation_pipeline.service.keys import list_keys
+    from consolidation_pipeline.service.admin.api_keys import list_keys
 
     host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
     note(f"http://{host}:{settings.api_port}/docs")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.opening import read_settings
+from consolidation_pipeline.cli.cli_context import read_settings
 from consolidation_pipeline.cli.output import JsonFlag, console, print_json
 
 
@@ -17,8 +17,8 @@ def init(as_json: JsonFlag = False) -> None:
 
     Doing it again changes nothing.
     """
-    from consolidation_pipeline.service.doctor import describe_database, read_server
-    from consolidation_pipeline.store.engine import connect_engine, database_url, upgrade
+    from consolidation_pipeline.service.admin.doctor import describe_database, read_server
+    from consolidation_pipeline.store.database.engine import connect_engine, database_url, upgrade
 
     settings = read_settings()
     engine = connect_engine(database_url(settings))
@@ -36,8 +36,8 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     Exit code 1 when there is a problem.
     """
-    from consolidation_pipeline.service.doctor import Automation, diagnose
-    from consolidation_pipeline.service.findings import Finding
+    from consolidation_pipeline.service.admin.doctor import Automation, diagnose
+    from consolidation_pipeline.service.admin.findings import Finding
 
     def ask_dagster() -> Automation:
         from consolidation_pipeline.launch import find_automation  # Dagster takes a second to import

@@ -10,13 +10,14 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.opening import open_store, who
+from consolidation_pipeline.cli.cli_context import open_store, who
 from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, short
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.suggestions import Bulk, Decided, Suggestion
-    from consolidation_pipeline.store.engine import Engine
+    from consolidation_pipeline.service.review.suggestion_decisions import Bulk, Decided
+    from consolidation_pipeline.service.review.suggestion_views import Suggestion
+    from consolidation_pipeline.store.database.engine import Engine
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges.")
 
@@ -40,7 +41,7 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """Show the merges that wait for your word, the most similar first."""
-    from consolidation_pipeline.service.suggestions import find_projects_without_model, list_suggestions
+    from consolidation_pipeline.service.review.suggestion_views import find_projects_without_model, list_suggestions
 
     engine, settings = open_store()
     found = list_suggestions(engine, project, status=status, type=type, min_similarity=min_similarity, limit=limit)
@@ -64,7 +65,7 @@ def list_(
 @app.command()
 def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion.")], as_json: JsonFlag = False) -> None:
     """Show a proposed merge: the originals in full, what they disagree in, and the text proposed."""
-    from consolidation_pipeline.service.suggestions import get_suggestion
+    from consolidation_pipeline.service.review.suggestion_views import get_suggestion
 
     engine, _ = open_store()
     found = get_suggestion(engine, id)
@@ -91,7 +92,7 @@ def approve(
 
     `approve --project shop --min-similarity 0.93 --type warning` approves all that the rule names.
     """
-    from consolidation_pipeline.service.suggestions import approve_suggestion
+    from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion
 
     if (content is not None or lessons is not None) and len(ids or ()) != 1:
         raise UsageError("--content and --lessons are the words for one suggestion: give its id")
@@ -113,7 +114,7 @@ def reject(
     as_json: JsonFlag = False,
 ) -> int:
     """Leave the originals of suggestions as they are, by ids or by rule: not proposed again unless a group changes."""
-    from consolidation_pipeline.service.suggestions import reject_suggestion
+    from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 
     rule = _choose(ids, _Rule(project, min_similarity, type, limit))
     engine, _ = open_store()
@@ -147,7 +148,7 @@ def _choose(ids: list[UUID] | None, rule: _Rule) -> _Rule:
 def _decide(
     engine: Engine, ids: list[UUID] | None, rule: _Rule, decide: Callable[..., Decided], *, as_json: bool
 ) -> int:
-    from consolidation_pipeline.service.suggestions import decide_each, select_pending
+    from consolidation_pipeline.service.review.suggestion_decisions import decide_each, select_pending
 
     if rule.project is not None:
         least, kind, most = rule.min_similarity, rule.type, rule.limit

@@ -2,13 +2,13 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.decay_scores import decay_scores
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.archiving import archive_memories, describe_archived
-from consolidation_pipeline.store.invariants import (
+from consolidation_pipeline.service.lifecycle.archive import archive_memories, describe_archived
+from consolidation_pipeline.store.admin.invariants import (
     find_abandoned,
     find_archived_pinned,
     find_forgotten_important,

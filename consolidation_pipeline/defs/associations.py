@@ -2,13 +2,13 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
-from consolidation_pipeline.service.associations import associate_memories
-from consolidation_pipeline.store.invariants import find_dangling_relations, find_unreviewed_relations
+from consolidation_pipeline.service.lifecycle.associations import associate_memories
+from consolidation_pipeline.store.admin.invariants import find_dangling_relations, find_unreviewed_relations
 
 
 @dg.asset(

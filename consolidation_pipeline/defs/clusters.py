@@ -4,13 +4,13 @@ from base64 import b64encode
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
-from consolidation_pipeline.service.clusters import Clusters, form_clusters
-from consolidation_pipeline.store.invariants import find_chains, find_shared_members
+from consolidation_pipeline.service.similarity.clusters import Clusters, form_clusters
+from consolidation_pipeline.store.admin.invariants import find_chains, find_shared_members
 
 
 @dg.asset(

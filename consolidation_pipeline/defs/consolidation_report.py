@@ -3,12 +3,12 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.archived_memories import archived_memories
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.report import write_report
-from consolidation_pipeline.store.invariants import find_miscounted
+from consolidation_pipeline.service.jobs.run_report import write_report
+from consolidation_pipeline.store.admin.invariants import find_miscounted
 
 
 @dg.asset(

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import dagster as dg
 
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_priorities import AFTER_SUMMARIES
 from consolidation_pipeline.defs.associations import associations
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
-from consolidation_pipeline.defs.ordering import AFTER_SUMMARIES
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.decay import BINS, Decay, score_relevance
-from consolidation_pipeline.store.invariants import find_unscored
+from consolidation_pipeline.service.lifecycle.decay import BINS, Decay, score_relevance
+from consolidation_pipeline.store.admin.invariants import find_unscored
 
 _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 

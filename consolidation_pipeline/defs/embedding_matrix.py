@@ -2,13 +2,13 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.task_memories import task_memories
-from consolidation_pipeline.service.embedding import embed_memories
-from consolidation_pipeline.store.invariants import find_denormalized, find_mixed_models, find_unembedded
+from consolidation_pipeline.service.similarity.embedding import embed_memories
+from consolidation_pipeline.store.admin.invariants import find_denormalized, find_mixed_models, find_unembedded
 
 
 @dg.asset(

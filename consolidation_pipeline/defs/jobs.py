@@ -4,7 +4,7 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.service.phases import JOB_PHASES
+from consolidation_pipeline.service.runs.phases import JOB_PHASES
 
 
 def _job(name: str, description: str) -> Any:

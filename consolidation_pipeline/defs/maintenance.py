@@ -9,15 +9,15 @@ from uuid import UUID
 import dagster as dg
 from pydantic import Field
 
-from consolidation_pipeline.defs.automation import SCHEDULE_STATUS
 from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
+from consolidation_pipeline.defs.run_requests import SCHEDULE_STATUS
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, UsageError
-from consolidation_pipeline.service.auditing import remove_expired_changes
-from consolidation_pipeline.service.by_hand import Handled, restore_memories
-from consolidation_pipeline.service.events import remove_old_events
-from consolidation_pipeline.service.rollback import Rollback, roll_back
+from consolidation_pipeline.service.lifecycle.manual_actions import Handled, restore_memories
+from consolidation_pipeline.service.undo.ledger_retention import remove_expired_changes
+from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
+from consolidation_pipeline.service.webhooks.event_delivery import remove_old_events
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 
 
 class RollbackConfig(dg.Config):

@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
 from consolidation_pipeline.defs.clusters import clusters
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.merging import merge_clusters
-from consolidation_pipeline.service.plan import check_plan
-from consolidation_pipeline.store.invariants import (
+from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
+from consolidation_pipeline.service.plan.apply import check_plan
+from consolidation_pipeline.store.admin.invariants import (
     find_abandoned,
     find_lost_literals,
     find_orphan_lineage,

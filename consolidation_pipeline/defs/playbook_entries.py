@@ -2,13 +2,18 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.playbook import describe_promoted, read_playbook, to_document, update_playbook
-from consolidation_pipeline.store.invariants import (
+from consolidation_pipeline.service.playbook.entries import (
+    describe_promoted,
+    read_playbook,
+    to_document,
+    update_playbook,
+)
+from consolidation_pipeline.store.admin.invariants import (
     find_foreign_support,
     find_low_priorities,
     find_repeated_entries,

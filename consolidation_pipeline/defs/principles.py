@@ -2,14 +2,14 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.abstractions import describe_formed
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.abstraction_metadata import describe_formed
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.patterns import patterns
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.principles import form_principles
-from consolidation_pipeline.store.invariants import find_orphan_lineage
+from consolidation_pipeline.service.knowledge.principles import form_principles
+from consolidation_pipeline.store.admin.invariants import find_orphan_lineage
 
 
 @dg.asset(

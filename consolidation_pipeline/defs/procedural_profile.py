@@ -4,15 +4,15 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
-from consolidation_pipeline.defs.ordering import AFTER_SUGGESTIONS
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_priorities import AFTER_SUGGESTIONS
+from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
-from consolidation_pipeline.defs.troubles import describe_troubles
-from consolidation_pipeline.service.profiles import Profiled, form_profiles
-from consolidation_pipeline.store.invariants import find_unfounded_profiles
+from consolidation_pipeline.service.knowledge.profiles import Profiled, form_profiles
+from consolidation_pipeline.store.admin.invariants import find_unfounded_profiles
 
 
 @dg.asset(

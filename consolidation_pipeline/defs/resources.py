@@ -8,12 +8,12 @@ from uuid import UUID
 
 import dagster as dg
 
-from consolidation_pipeline.defs.pools import place_in_pool
-from consolidation_pipeline.service.opening import open_run
-from consolidation_pipeline.service.phases import ALL_PHASES, JOB_PHASES, PHASES
-from consolidation_pipeline.service.runs import ProjectRun
+from consolidation_pipeline.defs.llm_pool import place_in_pool
+from consolidation_pipeline.service.runs.phases import ALL_PHASES, JOB_PHASES, PHASES
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine, open_engine
+from consolidation_pipeline.store.database.engine import Engine, open_engine
 
 TRIGGER_TAG = "consolidation/trigger"
 TRIGGERED_BY_TAG = "consolidation/triggered_by"

@@ -2,10 +2,10 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.automation import SCHEDULE_STATUS, partition_requests, run_requests, say_why
-from consolidation_pipeline.defs.batches import job_batch
+from consolidation_pipeline.defs.job_batches import job_batch
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.service.triggering import (
+from consolidation_pipeline.defs.run_requests import SCHEDULE_STATUS, partition_requests, run_requests, say_why
+from consolidation_pipeline.service.jobs.triggers import (
     IsDue,
     can_associate,
     has_memories,
@@ -14,7 +14,7 @@ from consolidation_pipeline.service.triggering import (
     request_jobs,
 )
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 
 
 def _launch(

@@ -4,16 +4,16 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.core.compression import TARGET_RATIO
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_priorities import AFTER_SUGGESTIONS
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
-from consolidation_pipeline.defs.ordering import AFTER_SUGGESTIONS
+from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.defs.troubles import describe_troubles
-from consolidation_pipeline.service.summaries import Summarized, summarize_memories
-from consolidation_pipeline.store.invariants import find_misplaced_episodes
+from consolidation_pipeline.service.knowledge.summaries import Summarized, summarize_memories
+from consolidation_pipeline.store.admin.invariants import find_misplaced_episodes
 
 
 @dg.asset(

@@ -6,7 +6,9 @@ from uuid import UUID
 
 import dagster as dg
 
-from consolidation_pipeline.defs.automation import (
+from consolidation_pipeline.defs.job_batches import end_orphans, job_batch
+from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, reembed, summarize
+from consolidation_pipeline.defs.run_requests import (
     SENSOR_STATUS,
     end_dead_runs,
     find_runs,
@@ -16,14 +18,12 @@ from consolidation_pipeline.defs.automation import (
     run_requests,
     say_why,
 )
-from consolidation_pipeline.defs.batches import end_orphans, job_batch
-from consolidation_pipeline.defs.jobs import associate, consolidate, decay, forget, reembed, summarize
-from consolidation_pipeline.service.events import deliver
-from consolidation_pipeline.service.recovery import finish_dead_jobs, list_abandoned
-from consolidation_pipeline.service.requesting import find_unlaunched, request_retries
-from consolidation_pipeline.service.triggering import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
+from consolidation_pipeline.service.jobs.job_requests import find_unlaunched, request_retries
+from consolidation_pipeline.service.jobs.triggers import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
+from consolidation_pipeline.service.runs.stale_jobs import finish_dead_jobs, list_abandoned
+from consolidation_pipeline.service.webhooks.event_delivery import deliver
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 
 # A tick may take a minute; a try that was begun may take a quarter of that.
 _DELIVERY_SECONDS = 20.0

@@ -2,12 +2,12 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.invariants import find_future_memories
-from consolidation_pipeline.store.statistics import raw_versions
+from consolidation_pipeline.store.admin.invariants import find_future_memories
+from consolidation_pipeline.store.admin.project_counts import raw_versions
+from consolidation_pipeline.store.database.engine import Engine
 
 
 @dg.observable_source_asset(

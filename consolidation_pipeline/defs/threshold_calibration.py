@@ -6,14 +6,14 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.core.curves import curve_svg
-from consolidation_pipeline.defs.checks import Check, project_checks
-from consolidation_pipeline.defs.columns import table_metadata
+from consolidation_pipeline.core.calibration.calibration_chart import curve_svg
+from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.calibration import Calibrated, calibrate_thresholds
-from consolidation_pipeline.store.calibrations import Calibration, find_disordered_thresholds
+from consolidation_pipeline.service.similarity.calibration import Calibrated, calibrate_thresholds
+from consolidation_pipeline.store.similarity.calibrations import Calibration, find_disordered_thresholds
 
 _SHOWN_SENTENCES = 20
 

@@ -1,7 +1,7 @@
 """Embedding models: the one inside the package, and those that litellm reaches."""
 
+from consolidation_pipeline.embed.embedder import Embedder, Usage, embed_parts
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
-from consolidation_pipeline.embed.provider import Embedder, Usage, embed_parts
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
 from consolidation_pipeline.llm.budget import Ledger
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.embed.provider import Usage, Vectors, checked, refuse_unembeddable
+from consolidation_pipeline.embed.embedder import Usage, Vectors, checked, refuse_unembeddable
 
 LOCAL_MODEL = "wordllama/l2_supercat_256"
 DIMENSION = 256

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from consolidation_pipeline.core.spending import Bill, Call
-from consolidation_pipeline.embed.provider import Usage, Vectors, checked, describe, refuse_unembeddable
+from consolidation_pipeline.core.jobs.spending import Bill, Call
+from consolidation_pipeline.embed.embedder import Usage, Vectors, checked, describe, refuse_unembeddable
 from consolidation_pipeline.errors import AttemptsExhaustedError, EmbeddingError
 from consolidation_pipeline.llm.budget import Ledger, Purse
-from consolidation_pipeline.llm.litellm_loading import load_litellm
-from consolidation_pipeline.llm.model import bill_of_failure
+from consolidation_pipeline.llm.chat_model import bill_of_failure
+from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import MARGIN, Price, Pricing
-from consolidation_pipeline.llm.redacting import redact
-from consolidation_pipeline.llm.retrying import MAX_RETRIES, GivenUpError, with_retries
+from consolidation_pipeline.llm.redaction import redact
+from consolidation_pipeline.llm.retries import MAX_RETRIES, GivenUpError, with_retries
 from consolidation_pipeline.llm.spans import call_span, note_reply
 
 CONCURRENCY = 4

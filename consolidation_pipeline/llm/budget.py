@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 from uuid import UUID
 
-from consolidation_pipeline.core.spending import Bill, Call
+from consolidation_pipeline.core.jobs.spending import Bill, Call
 from consolidation_pipeline.errors import BudgetExhaustedError
 
 

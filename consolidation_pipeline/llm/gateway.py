@@ -18,16 +18,16 @@ from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
-from consolidation_pipeline.core.spending import Bill
+from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, InvalidReplyError, LLMError
-from consolidation_pipeline.llm.asking import Asker, Check, Question, as_question, describe
-from consolidation_pipeline.llm.breaker import FAILURES_IN_A_ROW, Breaker
 from consolidation_pipeline.llm.budget import EarlierReplies, Ledger, Purse
-from consolidation_pipeline.llm.litellm_loading import load_litellm
-from consolidation_pipeline.llm.model import ChatModel
+from consolidation_pipeline.llm.chat_model import ChatModel
+from consolidation_pipeline.llm.circuit_breaker import FAILURES_IN_A_ROW, Breaker
+from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
-from consolidation_pipeline.llm.prompting import Prompt, hash_prompt
-from consolidation_pipeline.llm.retrying import MAX_RETRIES
+from consolidation_pipeline.llm.prompt import Prompt, hash_prompt
+from consolidation_pipeline.llm.request import Asker, Check, Question, as_question, describe
+from consolidation_pipeline.llm.retries import MAX_RETRIES
 
 CONCURRENCY = 4
 MAX_REPLIES = 2  # the first one, and its repair

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from consolidation_pipeline.core.spending import Bill, dollars
-from consolidation_pipeline.llm.litellm_loading import load_litellm
-from consolidation_pipeline.llm.prompting import Message
+from consolidation_pipeline.core.jobs.spending import Bill, dollars
+from consolidation_pipeline.llm.litellm_import import load_litellm
+from consolidation_pipeline.llm.prompt import Message
 
 # Tokens are counted with OpenAI's tokenizer; others cut the same text into more pieces, by up to about a quarter.
 MARGIN = 1.25

@@ -16,9 +16,9 @@ from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, kind_of
-from consolidation_pipeline.mcp import consolidating, reading, writing
-from consolidation_pipeline.mcp.door import Door
-from consolidation_pipeline.service.keys import ROLES
+from consolidation_pipeline.mcp import consolidation_tools, read_tools, write_tools
+from consolidation_pipeline.mcp.tool_context import Door
+from consolidation_pipeline.service.admin.api_keys import ROLES
 
 _INSTRUCTIONS = """
 Long-term memory of agents, by project. Before a task: get_consolidated_context, and follow its playbook entries. During
@@ -72,15 +72,15 @@ class Offer:
 
 
 OFFERS = (
-    Offer(reading.search_consolidated_memories, "reader", "Search memories"),
-    Offer(reading.get_consolidated_context, "reader", "Context for a task"),
-    Offer(reading.trace_memory_lineage, "reader", "Lineage of a memory"),
-    Offer(writing.add_memory, "agent", "Add a memory", read_only=False),
-    Offer(writing.memory_feedback, "agent", "Feedback on a memory", read_only=False, repeatable=False),
-    Offer(consolidating.plan_consolidation, "admin", "Preview a consolidation"),
-    Offer(consolidating.run_consolidation, "admin", "Consolidate", read_only=False, destructive=True),
-    Offer(consolidating.consolidation_status, "admin", "How a consolidation goes"),
-    Offer(consolidating.rollback_consolidation, "admin", "Undo", read_only=False, destructive=True),
+    Offer(read_tools.search_consolidated_memories, "reader", "Search memories"),
+    Offer(read_tools.get_consolidated_context, "reader", "Context for a task"),
+    Offer(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
+    Offer(write_tools.add_memory, "agent", "Add a memory", read_only=False),
+    Offer(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, repeatable=False),
+    Offer(consolidation_tools.plan_consolidation, "admin", "Preview a consolidation"),
+    Offer(consolidation_tools.run_consolidation, "admin", "Consolidate", read_only=False, destructive=True),
+    Offer(consolidation_tools.consolidation_status, "admin", "How a consolidation goes"),
+    Offer(consolidation_tools.rollback_consolidation, "admin", "Undo", read_only=False, destructive=True),
 )
 
 

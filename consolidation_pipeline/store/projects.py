@@ -12,7 +12,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select,
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.store.schema import (
+from consolidation_pipeline.store.database.schema import (
     consolidated_memories,
     consolidation_changes,
     consolidation_jobs,

@@ -18,14 +18,14 @@ from sqlalchemy import make_url
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.service.keys import create_key
+from consolidation_pipeline.service.admin.api_keys import create_key
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import connect_engine, with_driver
-from consolidation_pipeline.store.ledger import Author
-from consolidation_pipeline.store.suggestions import NewSuggestion, append_suggestions
+from consolidation_pipeline.store.database.engine import connect_engine, with_driver
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
 from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT
 from consolidation_pipeline_tests.conftest import TEMPLATE, _database
-from consolidation_pipeline_tests.service.running import SLUG, Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 FOREIGN = "foreign"
 API = "/api/v1"

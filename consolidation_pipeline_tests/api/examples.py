@@ -13,7 +13,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served, suggest
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 LONGEST_TEXT = 150
 SHOWN_ITEMS = 2

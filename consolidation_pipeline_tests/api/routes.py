@@ -14,10 +14,10 @@ from fastapi.routing import APIRoute, iter_route_contexts
 from httpx import Response
 from starlette.testclient import TestClient
 
-from consolidation_pipeline.api.pages.routing import PageRoute
-from consolidation_pipeline.service.keys import ROLES
+from consolidation_pipeline.api.pages.page_route import PageRoute
+from consolidation_pipeline.service.admin.api_keys import ROLES
 from consolidation_pipeline_tests.api.conftest import Served
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 # For those who watch the process: they answer without a key.
 OPEN = {"/health/live", "/health/ready", "/metrics"}

@@ -10,10 +10,10 @@ from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.access import check_exposure
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.api.limits import Limiter
+from consolidation_pipeline.api.rate_limit import Limiter
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.logs import TextLines
-from consolidation_pipeline.store.engine import connect_engine
+from consolidation_pipeline.store.database.engine import connect_engine
 from consolidation_pipeline_tests.api.conftest import Served
 
 

@@ -11,9 +11,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.settings import PROJECT_ROOT
-from consolidation_pipeline.store import monitoring
+from consolidation_pipeline.store.admin import monitoring
 from consolidation_pipeline_tests.api.conftest import Served
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 TIMES = "UPDATE {s}.consolidation_jobs SET created_at = now() - interval '1 hour', duration_seconds = 42"
 

@@ -8,15 +8,15 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.api.pages.rendering import CONFLICT_WORDS, KIND_WORDS, OPERATION_WORDS, STATUS_WORDS
-from consolidation_pipeline.core.literals import KINDS
-from consolidation_pipeline.core.memories import LEVELS
-from consolidation_pipeline.service.by_hand import archive_by_hand
-from consolidation_pipeline.service.importing import ensure_project
-from consolidation_pipeline.service.suggestions import get_suggestion
-from consolidation_pipeline.store.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
+from consolidation_pipeline.core.conflicts.literals import KINDS
+from consolidation_pipeline.core.memories.memories import LEVELS
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.review.suggestion_views import get_suggestion
+from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import Served
-from consolidation_pipeline_tests.api.reviewing import SHOP, Person, ask
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.api.review_client import SHOP, Person, ask
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
 @pytest.fixture(scope="module")

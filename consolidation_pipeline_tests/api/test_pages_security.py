@@ -10,14 +10,14 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.api.pages.routing import HEADERS
-from consolidation_pipeline.api.pages.visiting import COOKIE
-from consolidation_pipeline.service.keys import create_key, revoke_key
+from consolidation_pipeline.api.pages.page_route import HEADERS
+from consolidation_pipeline.api.pages.page_session import COOKIE
+from consolidation_pipeline.service.admin.api_keys import create_key, revoke_key
 from consolidation_pipeline_tests.api.conftest import FOREIGN, Served
-from consolidation_pipeline_tests.api.reviewing import SHOP, Person, ask, token_of
+from consolidation_pipeline_tests.api.review_client import SHOP, Person, ask, token_of
 from consolidation_pipeline_tests.api.routes import Route, walk_pages
-from consolidation_pipeline_tests.service.dumps import checksums
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+from consolidation_pipeline_tests.service.table_dumps import checksums
 
 # To be seen by everybody: how else would one log in.
 OPEN = {"/", "/login", "/logout", "/static/{name}"}

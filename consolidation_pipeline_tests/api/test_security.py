@@ -10,11 +10,11 @@ import pytest
 
 from consolidation_pipeline.api import access
 from consolidation_pipeline.logs import TextLines
-from consolidation_pipeline.service.keys import LOCAL, ROLES, Principal, revoke_key
+from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Principal, revoke_key
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
-from consolidation_pipeline_tests.service.dumps import checksums
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+from consolidation_pipeline_tests.service.table_dumps import checksums
 
 # What interfaces promise; a route that is not here needs a role all the same.
 PROMISED = {

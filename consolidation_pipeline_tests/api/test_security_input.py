@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import GenerationMode, checks
 from starlette.testclient import TestClient
 
-from consolidation_pipeline.core.fields import MAX_TEXT_CHARS
+from consolidation_pipeline.core.memories.row_fields import MAX_TEXT_CHARS
 from consolidation_pipeline_tests.api.conftest import API, Served
 from consolidation_pipeline_tests.api.routes import Route, names, replace, strings, walk
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 SQL = "' OR '1'='1'; DROP TABLE consolidation.task_memories; -- $$; SELECT pg_sleep(9) $$ %s %(a)s :project \\"
 ODD = "\x7f\x1b[31m \u202eevil\u2066 e\u0301\u200d\ufeff \U0001f469\u200d\U0001f4bb \U0010ffff"

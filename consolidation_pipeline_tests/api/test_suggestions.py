@@ -8,7 +8,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served, suggest
-from consolidation_pipeline_tests.service.running import SLUG
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 SUGGESTIONS = f"{API}/suggestions"
 

@@ -15,18 +15,18 @@ from pathlib import Path
 import pytest
 from psycopg import sql
 
-from consolidation_pipeline.llm import retrying
-from consolidation_pipeline.service.embedding import embed_memories
-from consolidation_pipeline.store.engine import connect_engine, upgrade, with_driver
-from consolidation_pipeline_tests.chaos import actors
-from consolidation_pipeline_tests.chaos.actors import OPTIONS, SLUGS, Actor, Scene
-from consolidation_pipeline_tests.chaos.calm import come_to_rest, count_done, find_faults, read_logs, undo_everything
-from consolidation_pipeline_tests.chaos.storm import Outside, Server, Storm
+from consolidation_pipeline.llm import retries
+from consolidation_pipeline.service.similarity.embedding import embed_memories
+from consolidation_pipeline.store.database.engine import connect_engine, upgrade, with_driver
+from consolidation_pipeline_tests.chaos import clients
+from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, Actor, Scene
+from consolidation_pipeline_tests.chaos.faults import Outside, Server, Storm
+from consolidation_pipeline_tests.chaos.verify import come_to_rest, count_done, find_faults, read_logs, undo_everything
 from consolidation_pipeline_tests.openai_server import openai_server
-from consolidation_pipeline_tests.receiver import receiving
-from consolidation_pipeline_tests.service.lessons import near_misses, reworded
-from consolidation_pipeline_tests.service.nursery import open_nursery
-from consolidation_pipeline_tests.service.running import Pipeline
+from consolidation_pipeline_tests.service.corpus import near_misses, reworded
+from consolidation_pipeline_tests.service.fork_server import open_nursery
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.webhook_receiver import receiving
 
 SECONDS = float(os.environ.get("CONSOLIDATION_CHAOS_SECONDS", "4"))
 SEED = os.environ.get("CONSOLIDATION_CHAOS_SEED", str(random.randrange(10**6)))
@@ -57,12 +57,12 @@ def test_nothing_is_lost_doubled_hidden_or_stuck_whatever_fails(
     print(f"CONSOLIDATION_CHAOS_SEED={SEED} CONSOLIDATION_CHAOS_SECONDS={SECONDS:g}, timeline in {tmp_path}")
     server, url = database
     outside = Outside(random.Random(SEED))
-    with openai_server(outside.model) as provider, receiving() as receiver, open_nursery(actors.__name__) as nursery:
+    with openai_server(outside.model) as provider, receiving() as receiver, open_nursery(clients.__name__) as nursery:
         receiver.answer = outside.receive
         for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
             monkeypatch.setenv(name, provider.api_base)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-        monkeypatch.setattr(retrying, "_wait", lambda *_: 0.0)
+        monkeypatch.setattr(retries, "_wait", lambda *_: 0.0)
         scene = Scene(url, str(tmp_path), 0.0, provider.api_base, receiver.url)
         pipeline = Pipeline(connect_engine(url), scene.settings, tmp_path)
         begin(pipeline)

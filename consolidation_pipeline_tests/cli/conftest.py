@@ -20,7 +20,7 @@ from sqlalchemy import make_url
 
 from consolidation_pipeline.cli import app
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.engine import connect_engine, with_driver
+from consolidation_pipeline.store.database.engine import connect_engine, with_driver
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 
@@ -59,7 +59,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
     _keep_events_in_memory(monkeypatch)
 
     def run(*arguments: object) -> Answer:
-        code = app.run([str(argument) for argument in arguments])
+        code = app.run_command([str(argument) for argument in arguments])
         return Answer(code, *capfd.readouterr())
 
     return run
@@ -143,10 +143,10 @@ def consolidated_once(server: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 def _run_once(rows: Path) -> dict[str, Any]:
     said = io.StringIO()
-    assert app.run(["init"]) == 0
-    assert app.run(["import", str(rows), "--project", "notes", "--source", "test"]) == 0
+    assert app.run_command(["init"]) == 0
+    assert app.run_command(["import", str(rows), "--project", "notes", "--source", "test"]) == 0
     with redirect_stdout(said):
-        assert app.run(["run", "notes", "--json"]) == 0
+        assert app.run_command(["run", "notes", "--json"]) == 0
     answer: dict[str, Any] = json.loads(said.getvalue())
     return answer
 

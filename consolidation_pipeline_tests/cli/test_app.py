@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from consolidation_pipeline.cli import app, reading
-from consolidation_pipeline.cli.errors import describe, name_of, report
+from consolidation_pipeline.cli import app, status
+from consolidation_pipeline.cli.error_report import describe, name_of, report
 from consolidation_pipeline.errors import (
     BudgetExhaustedError,
     ConflictError,
@@ -116,7 +116,7 @@ def break_status(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     def broken() -> None:
         raise error
 
-    monkeypatch.setattr(reading, "open_store", broken)
+    monkeypatch.setattr(status, "open_store", broken)
 
 
 def test_an_unforeseen_error_is_one_line_with_a_hint(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:

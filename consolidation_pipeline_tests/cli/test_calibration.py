@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service import deriving, opening
-from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.runs import run_lifecycle
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.service.similarity import calibration_fit
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Cli, sample_rows
 
 PHASES = "embedding_matrix,threshold_calibration,similarity_graph"
@@ -84,7 +85,7 @@ def test_a_project_that_a_run_holds_is_a_conflict(
     cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
-    monkeypatch.setattr(opening, "LOCK_WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
     with open_run(engine, "p", settings=settings):
         answer = cli("calibrate", "p", "--apply", "--json")
     assert (answer.code, answer.json["error"]) == (3, "project_busy")
@@ -92,7 +93,7 @@ def test_a_project_that_a_run_holds_is_a_conflict(
 
 
 def test_boilerplate_is_listed(cli: Cli, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deriving, "FEWEST_CONTENTS", 12)
+    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 12)
     rows = [{"content": f"Lesson {word} is about {word}.\nFill this in [later]."} for word in "abcdefghijklmn"]
     cli("import", write(*rows), "--project", "p")
     cli("run", "p", "--phases", PHASES)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline.cli.running import _code_of
-from consolidation_pipeline.service.phases import PHASES
+from consolidation_pipeline.cli.run import _code_of
+from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
 from consolidation_pipeline_tests.openai_server import OpenAIServer
-from consolidation_pipeline_tests.service.test_asking import provider as provider
-from consolidation_pipeline_tests.service.test_patterns import MIGRATIONS, WEBHOOKS
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS
 
 OPTIONS = ("t_merge=0.8", "t_suggest=0.75", "t_pattern=0.5", "archive=false", "llm_model=openai/gpt-4o-mini")
 Write = Callable[..., Path]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consolidation_pipeline.service.demo import find_obstacle
+from consolidation_pipeline.service.admin.demo_report import find_obstacle
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 

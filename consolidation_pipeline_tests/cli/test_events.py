@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from consolidation_pipeline.service.importing import ensure_project
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.jobs import append_event
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.jobs import append_event
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.cli.conftest import Cli
-from consolidation_pipeline_tests.receiver import SECRET, Receiver, receiving, status
+from consolidation_pipeline_tests.webhook_receiver import SECRET, Receiver, receiving, status
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service.auditing import remove_expired_changes
+from consolidation_pipeline.service.undo.ledger_retention import remove_expired_changes
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.ledger import Author, Change, update_rows
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import OPERATIONS, SCHEMA, task_memories
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.schema import OPERATIONS, SCHEMA, task_memories
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 pytestmark = pytest.mark.usefixtures("consolidated")

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from consolidation_pipeline.service.keys import authenticate
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.service.admin.api_keys import authenticate
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline.service.associations import associate_memories
-from consolidation_pipeline.service.opening import open_run
+from consolidation_pipeline.service.lifecycle.associations import associate_memories
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 

@@ -8,11 +8,11 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.core.playbook import priority
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.ledger import Author, Change, insert_rows
+from consolidation_pipeline.core.knowledge.playbook import priority
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import playbook_entries
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.schema import playbook_entries
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 

@@ -17,14 +17,14 @@ from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import text
 
 from consolidation_pipeline.launch import find_automation
-from consolidation_pipeline.service import store_checks
-from consolidation_pipeline.service.doctor import _check_automation
-from consolidation_pipeline.service.opening import open_run
-from consolidation_pipeline.service.store_checks import _check_room, check_store
+from consolidation_pipeline.service.admin import database_checks
+from consolidation_pipeline.service.admin.database_checks import _check_room, check_store
+from consolidation_pipeline.service.admin.doctor import _check_automation
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.inspection import Load
-from consolidation_pipeline.store.jobs import append_event
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.inspection import Load
+from consolidation_pipeline.store.jobs.jobs import append_event
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.cli.conftest import Cli
 
@@ -135,7 +135,7 @@ def test_doctor_finds_what_was_broken_on_purpose(
 ) -> None:
     del consolidated
     cli("projects", "configure", "notes", "embedding_model=openai/text-embedding-3-small")
-    monkeypatch.setattr(store_checks, "INDEXED_FROM", 1)
+    monkeypatch.setattr(database_checks, "INDEXED_FROM", 1)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     with engine.begin() as connection:
         project = get_project(connection, "notes")

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service.by_hand import archive_by_hand
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.ledger import Author
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.suggestions import NewSuggestion, append_suggestions
+from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 

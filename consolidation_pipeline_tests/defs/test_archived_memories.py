@@ -11,10 +11,10 @@ import pytest
 
 from consolidation_pipeline.defs.archived_memories import archived_memories
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.defs.test_runs import materialize
-from consolidation_pipeline_tests.service.lessons import note
-from consolidation_pipeline_tests.service.running import Pipeline
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
 
 @pytest.fixture

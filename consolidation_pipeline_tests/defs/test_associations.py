@@ -11,7 +11,7 @@ from consolidation_pipeline.defs.associations import associations, associations_
 from consolidation_pipeline.defs.decay_scores import decay_scores, decay_scores_checks
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import project_runs, store
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import configure_project
 from consolidation_pipeline_tests.defs.test_runs import instance, sample
 

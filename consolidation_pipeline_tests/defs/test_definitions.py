@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.service.phases import ALL_PHASES
+from consolidation_pipeline.service.runs.phases import ALL_PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 
 

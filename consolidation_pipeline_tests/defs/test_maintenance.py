@@ -14,13 +14,13 @@ import pytest
 from consolidation_pipeline.defs.maintenance import audit_retention, restore, rollback, weekly_audit_retention
 from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, store
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.jobs import project_lock
-from consolidation_pipeline.store.ledger import Author, Change, update_rows
-from consolidation_pipeline.store.schema import task_memories
-from consolidation_pipeline_tests.service.lessons import LESSONS, note
-from consolidation_pipeline_tests.service.running import SLUG, Pipeline
-from consolidation_pipeline_tests.service.test_rollback import age_changes
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import task_memories
+from consolidation_pipeline.store.jobs.jobs import project_lock
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.undo.test_rollback import age_changes
 
 
 @pytest.fixture

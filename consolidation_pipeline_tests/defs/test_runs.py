@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.defs import checks
+from consolidation_pipeline.defs import asset_checks
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG
 from consolidation_pipeline.defs.schedules import daily_decay, nightly_consolidation
@@ -23,15 +23,15 @@ from consolidation_pipeline.defs.sensors import (
     requested_jobs_sensor,
     unsummarized_memories_sensor,
 )
-from consolidation_pipeline.embed import LOCAL_MODEL
+from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import NotFoundError, ProjectDisabledError, UsageError
 from consolidation_pipeline.launch import RunOutcome, register_projects, run_project
-from consolidation_pipeline.service.importing import ensure_project, import_memories
-from consolidation_pipeline.service.phases import JOB_PHASES, PHASES
-from consolidation_pipeline.service.requesting import cancel_job, request_job
+from consolidation_pipeline.service.intake.importer import ensure_project, import_memories
+from consolidation_pipeline.service.jobs.job_requests import cancel_job, request_job
+from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.jobs import append_job, get_job, start_job
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.jobs import append_job, get_job, start_job
 from consolidation_pipeline.store.projects import configure_project, get_project
 
 SAMPLE = str(PROJECT_ROOT / "examples" / "memories.jsonl")
@@ -177,7 +177,7 @@ def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
     asset: str,
     status: str,
 ) -> None:
-    judge = checks._result
+    judge = asset_checks._result
 
     def cut_off(key: dg.AssetKey, *judged: Any) -> dg.AssetCheckResult:
         if key.to_user_string() != asset:
@@ -186,7 +186,7 @@ def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
         instance.report_run_canceling(run)
         raise dg.DagsterExecutionInterruptedError
 
-    monkeypatch.setattr(checks, "_result", cut_off)
+    monkeypatch.setattr(asset_checks, "_result", cut_off)
     sample("alpha", 5)
     assert not materialize(instance, "alpha", "decay" if asset == "decay_scores" else "consolidate").success
     assert [row[0] for row in job_rows(engine)] == [status]

@@ -13,8 +13,10 @@ import wordllama
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.embed import LOCAL_MODEL, LiteLLMEmbedder, LocalEmbedder, Usage, load_embedder
-from consolidation_pipeline.embed.provider import checked
+from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.embed.embedder import Usage, checked
+from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
+from consolidation_pipeline.embed.remote import LiteLLMEmbedder
 from consolidation_pipeline.errors import EmbeddingError
 
 WORDS = ["migration", "lock", "timeout", "retry", "日本", "naïve", "v2.1", "/etc/hosts", "🙂", "don't", "\n", "x" * 50]

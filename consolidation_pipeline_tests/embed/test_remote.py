@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from consolidation_pipeline.embed.provider import Usage
+from consolidation_pipeline.embed.embedder import Usage
 from consolidation_pipeline.embed.remote import BATCH_CHARACTERS, BATCH_TEXTS, CONCURRENCY, LiteLLMEmbedder
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline_tests.openai_server import (

@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline.core.spending import Budgets
+from consolidation_pipeline.core.jobs.spending import Budgets
 from consolidation_pipeline.llm.gateway import Gateway
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 from consolidation_pipeline_tests.conftest import lasting_engine
 from consolidation_pipeline_tests.llm.patterns import KEY, MODEL, Connect, well
 from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting, openai_server

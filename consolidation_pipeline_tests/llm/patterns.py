@@ -10,10 +10,10 @@ from pydantic import BaseModel, Field
 from sqlalchemy import text
 
 from consolidation_pipeline.llm.gateway import Gateway
-from consolidation_pipeline.llm.guards import find_foreign_literals, find_invented_quotes, find_unknown_ids
-from consolidation_pipeline.llm.prompting import Prompt
-from consolidation_pipeline.store.llm_calls import SpendLedger
-from consolidation_pipeline.store.schema import SCHEMA
+from consolidation_pipeline.llm.prompt import Prompt
+from consolidation_pipeline.llm.reply_checks import find_foreign_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 
 MODEL = "openai/gpt-4o-mini"
 KEY = "sk-a-very-secret-key-0123456789"

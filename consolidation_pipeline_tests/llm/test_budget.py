@@ -19,12 +19,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.spending import Bill, Budgets
+from consolidation_pipeline.core.jobs.spending import Bill, Budgets
 from consolidation_pipeline.errors import BudgetExhaustedError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 from consolidation_pipeline_tests.llm.patterns import COST, KEY, MODEL, SOURCES, Connect, Pattern, ask_for, calls, spent
 from consolidation_pipeline_tests.llm.patterns import well as answer_well
 from consolidation_pipeline_tests.openai_server import (

@@ -19,7 +19,7 @@ from consolidation_pipeline.errors import (
     ModelUnavailableError,
 )
 from consolidation_pipeline.llm.gateway import CONCURRENCY, Answer, Gateway
-from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 from consolidation_pipeline_tests.llm.patterns import (
     COST,
     GOOD,

@@ -14,15 +14,15 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp.client import Client
 from mcp.types import CallToolResult, TextContent, Tool
 
-from consolidation_pipeline.mcp.door import Door
-from consolidation_pipeline.mcp.running import Runs, RunsHere
+from consolidation_pipeline.mcp.run_backends import Runs, RunsHere
 from consolidation_pipeline.mcp.server import build_server
-from consolidation_pipeline.service.keys import LOCAL, Principal
-from consolidation_pipeline.service.phases import check_phases
+from consolidation_pipeline.mcp.tool_context import Door
+from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
+from consolidation_pipeline.service.runs.phases import check_phases
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.conftest import lasting_engine
-from consolidation_pipeline_tests.service.running import Pipeline, run_phases
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 
 class Failed(Exception):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mcp.client.stdio import StdioServerParameters
 
-from consolidation_pipeline.service.phases import PHASES
+from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.mcp.conftest import connect
 

@@ -12,13 +12,13 @@ from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline.mcp.running import Look, RequestedRuns, RunsHere
+from consolidation_pipeline.mcp.run_backends import Look, RequestedRuns, RunsHere
 from consolidation_pipeline.mcp.server import OFFERS, build_server
-from consolidation_pipeline.service.importing import ensure_project
-from consolidation_pipeline.service.keys import LOCAL, Principal
+from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
+from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.mcp.conftest import Connect, Outcome, connect, door_of
-from consolidation_pipeline_tests.service.running import Pipeline
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
 READING = {
     "search_consolidated_memories",

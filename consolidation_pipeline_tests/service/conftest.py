@@ -10,10 +10,10 @@ import pytest
 from pydantic import SecretStr
 
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.engine import Engine, connect_engine, with_driver
+from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.conftest import TEMPLATE, _database
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
-from consolidation_pipeline_tests.service.running import Pipeline
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.store import invariants
-from consolidation_pipeline.store.engine import Connection, Engine, connect_engine, with_driver
+from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.database.engine import Connection, Engine, connect_engine, with_driver
 from consolidation_pipeline.store.projects import list_projects
 
 Finder = Callable[[Connection, UUID], list[str]]

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection
 
-from consolidation_pipeline.store.engine import Engine
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.conftest import lasting_engine
-from consolidation_pipeline_tests.store.planting import plant_project
+from consolidation_pipeline_tests.store.sample_rows import plant_project
 
 
 @pytest.fixture(scope="session")

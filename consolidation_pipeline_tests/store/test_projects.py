@@ -12,10 +12,11 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.store.engine import Engine
-from consolidation_pipeline.store.graph import TOPIC, Neighbors, append_neighbors, load_neighbors
-from consolidation_pipeline.store.jobs import append_event, append_job
-from consolidation_pipeline.store.ledger import Change, insert_rows, update_rows
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SCHEMA, metadata, playbook_entries, task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.jobs.jobs import append_event, append_job
+from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import (
     configure_project,
     create_project,
@@ -23,9 +24,8 @@ from consolidation_pipeline.store.projects import (
     get_project,
     list_projects,
 )
-from consolidation_pipeline.store.schema import SCHEMA, metadata, playbook_entries, task_memories
-from consolidation_pipeline.store.vectors_io import to_ids
-from consolidation_pipeline_tests.store.planting import (
+from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors, append_neighbors, load_neighbors
+from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
     author,
     new_memory,

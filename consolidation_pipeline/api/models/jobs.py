@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.fields import Body, Reference, Reply, example
+from consolidation_pipeline.api.models.base import Body, Reference, Reply, example
 
 JobStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 TriggerType = Literal["scheduled", "manual", "threshold"]

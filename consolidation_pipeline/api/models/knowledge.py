@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from consolidation_pipeline.api.models.fields import Body, Ids, Reason, Reply, example
+from consolidation_pipeline.api.models.base import Body, Ids, Reason, Reply, example
 
 
 class Why(Body):

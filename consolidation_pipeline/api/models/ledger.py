@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.fields import Body, Reason, Reply, example
+from consolidation_pipeline.api.models.base import Body, Reason, Reply, example
 
 
 class Group(Reply):

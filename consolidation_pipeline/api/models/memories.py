@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from consolidation_pipeline.api.models.fields import Body, Reference, Reply, example, one_of
-from consolidation_pipeline.core.fields import MAX_ID_CHARS, MAX_TEXT_CHARS
-from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.api.models.base import Body, Reference, Reply, example, one_of
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS, MAX_TEXT_CHARS
 from consolidation_pipeline.options import LANGUAGES
-from consolidation_pipeline.service.remembering import MAX_NOTE_CHARS
+from consolidation_pipeline.service.intake.agent_memories import MAX_NOTE_CHARS
 
 MAX_ROWS = 1000
 

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from consolidation_pipeline.api.models.fields import Body, Reference, Reply, example
+from consolidation_pipeline.api.models.base import Body, Reference, Reply, example
 from consolidation_pipeline.api.models.jobs import JobEntry
 from consolidation_pipeline.options import ConsolidationOptions
-from consolidation_pipeline.service.plan import Plan
+from consolidation_pipeline.service.plan.plan_document import Plan
 
 
 class PlanRequest(Body):

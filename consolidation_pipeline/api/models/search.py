@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.fields import Body, Reference, Reply, example, one_of
-from consolidation_pipeline.core.memories import MEMORY_TYPES
-from consolidation_pipeline.service.context import DEFAULT_BUDGET
-from consolidation_pipeline.service.fusing import FUSIONS
-from consolidation_pipeline.service.searching import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
+from consolidation_pipeline.api.models.base import Body, Reference, Reply, example, one_of
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
+from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
+from consolidation_pipeline.service.search.rank_fusion import FUSIONS
 
 PatternType = Literal["success", "failure", "decision", "workflow", "gotcha"]
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from consolidation_pipeline.api.models.fields import Body, Reply, example
+from consolidation_pipeline.api.models.base import Body, Reply, example
 
 Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
 _LONGEST_TEXT, _LONGEST_NOTE = 100_000, 1000

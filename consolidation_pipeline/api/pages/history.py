@@ -8,14 +8,14 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from consolidation_pipeline.api.pages.fields import OperationChoice, PageNumber
+from consolidation_pipeline.api.pages.page_route import PageRoute
+from consolidation_pipeline.api.pages.page_session import Filled, Guest, Host, Visitor
+from consolidation_pipeline.api.pages.query_params import OperationChoice, PageNumber
 from consolidation_pipeline.api.pages.rendering import render
-from consolidation_pipeline.api.pages.routing import PageRoute
-from consolidation_pipeline.api.pages.visiting import Filled, Guest, Host, Visitor
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.service.browsing import list_runs, list_steps
-from consolidation_pipeline.service.history import describe_job
-from consolidation_pipeline.service.rollback import roll_back
+from consolidation_pipeline.service.admin.project_browser import list_runs, list_steps
+from consolidation_pipeline.service.undo.history import describe_job
+from consolidation_pipeline.service.undo.rollback import roll_back
 
 router = APIRouter(prefix="/projects/{project}", route_class=PageRoute, include_in_schema=False)
 

@@ -9,25 +9,25 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consolidation_pipeline.api.pages.fields import Day, PageNumber, Share, TypeChoice, begin_of, end_of
+from consolidation_pipeline.api.pages.page_route import PageRoute
+from consolidation_pipeline.api.pages.page_session import Filled, Form, Guest, Host, Visitor, go_back
+from consolidation_pipeline.api.pages.query_params import Day, PageNumber, Share, TypeChoice, begin_of, end_of
 from consolidation_pipeline.api.pages.rendering import render
-from consolidation_pipeline.api.pages.routing import PageRoute
-from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor, go_back
-from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import NotFoundError
-from consolidation_pipeline.service.browsing import (
+from consolidation_pipeline.service.admin.project_browser import (
     KINDS,
-    Shelf,
     describe_knowledge,
     draw_map,
     list_knowledge,
     list_runs,
 )
-from consolidation_pipeline.service.history import describe_project
-from consolidation_pipeline.service.playbook import read_playbook
-from consolidation_pipeline.service.projects import list_projects
-from consolidation_pipeline.service.reviewing import decide_review
-from consolidation_pipeline.service.suggestions import list_suggestions
+from consolidation_pipeline.service.admin.projects import list_projects
+from consolidation_pipeline.service.playbook.entries import read_playbook
+from consolidation_pipeline.service.review.review_queue import decide_review
+from consolidation_pipeline.service.review.suggestion_views import list_suggestions
+from consolidation_pipeline.service.undo.history import describe_project
+from consolidation_pipeline.store.admin.project_browser import Shelf
 
 router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)
 

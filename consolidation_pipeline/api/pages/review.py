@@ -11,25 +11,24 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consolidation_pipeline.api.pages.fields import At, ProjectChoice, Share, Status, TypeChoice, back_to
 from consolidation_pipeline.api.pages.history import show_undo
+from consolidation_pipeline.api.pages.page_route import PageRoute, show_error, tell
+from consolidation_pipeline.api.pages.page_session import Filled, Form, Guest, Host, Visitor, go_back
+from consolidation_pipeline.api.pages.query_params import At, ProjectChoice, Share, Status, TypeChoice, back_to
 from consolidation_pipeline.api.pages.rendering import STATUS_WORDS, moment, person, render
-from consolidation_pipeline.api.pages.routing import PageRoute, show_error, tell
-from consolidation_pipeline.api.pages.visiting import Filled, Form, Guest, Host, Visitor, go_back
-from consolidation_pipeline.core.differences import Piece, compare_texts, mark_new
-from consolidation_pipeline.core.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.text.word_diff import Piece, compare_texts, mark_new
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
-from consolidation_pipeline.service.projects import list_projects
-from consolidation_pipeline.service.rollback import roll_back
-from consolidation_pipeline.service.suggestions import (
+from consolidation_pipeline.service.admin.projects import list_projects
+from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
+from consolidation_pipeline.service.review.suggestion_views import (
     Original,
     Suggestion,
     SuggestionPage,
-    approve_suggestion,
     get_suggestion,
     list_suggestions,
-    reject_suggestion,
 )
+from consolidation_pipeline.service.undo.rollback import roll_back
 
 router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=False)
 

@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.grouping import chains
-from consolidation_pipeline.core.grouping.chains import DEAD, Graph, Rows
+from consolidation_pipeline.core.grouping import nearest_neighbor_chain
 from consolidation_pipeline.core.grouping.labels import Labels
+from consolidation_pipeline.core.grouping.nearest_neighbor_chain import DEAD, Graph, Rows
 
 # Loading Numba and compiled code takes as long as so many edges in plain Python; less where the join has loaded Numba.
 COMPILED_FROM, LOADED_FROM = 100_000, 20_000
 
 # What ``follow_chains`` calls.
 _PARTS = (
-    chains.weigh,
-    chains.mean_product,
-    chains.nearest,
-    chains.merge,
-    chains.mark,
-    chains.hand_over,
-    chains.settle,
-    chains.united,
+    nearest_neighbor_chain.weigh,
+    nearest_neighbor_chain.mean_product,
+    nearest_neighbor_chain.nearest,
+    nearest_neighbor_chain.merge,
+    nearest_neighbor_chain.mark,
+    nearest_neighbor_chain.hand_over,
+    nearest_neighbor_chain.settle,
+    nearest_neighbor_chain.united,
 )
 
 COMPLETE = Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64), DEAD)
@@ -72,7 +72,7 @@ def _in_plain_python(graph: Graph, rows: Rows, into: Labels) -> Labels:
     # One number at a time, lists are several times as fast as arrays.
     merged = into.tolist()
     lists = rows._replace(sizes=rows.sizes.tolist())
-    chains.follow_chains(Graph(*(part.tolist() for part in graph)), lists, merged, into.tolist())
+    nearest_neighbor_chain.follow_chains(Graph(*(part.tolist() for part in graph)), lists, merged, into.tolist())
     return np.array(merged, dtype=np.int64)
 
 
@@ -84,6 +84,6 @@ def _compiled() -> Any:
     for part in _PARTS:
         register_jitable(part)
     try:
-        return njit(cache=True, nogil=True)(chains.follow_chains)
+        return njit(cache=True, nogil=True)(nearest_neighbor_chain.follow_chains)
     except RuntimeError:  # there is no folder to keep compiled code in
-        return njit(nogil=True)(chains.follow_chains)
+        return njit(nogil=True)(nearest_neighbor_chain.follow_chains)

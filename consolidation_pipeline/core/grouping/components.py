@@ -3,7 +3,7 @@
 import numpy as np
 
 from consolidation_pipeline.core.grouping.labels import Labels, numbered
-from consolidation_pipeline.core.similarity import SimilarPairs
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 
 def strong_pairs(n: int, pairs: SimilarPairs, threshold: float) -> SimilarPairs:

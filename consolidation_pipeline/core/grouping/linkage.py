@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.grouping.agglomeration import agglomerate
-from consolidation_pipeline.core.grouping.chains import Rows
 from consolidation_pipeline.core.grouping.components import connected_components, strong_pairs
 from consolidation_pipeline.core.grouping.labels import Labels, numbered
-from consolidation_pipeline.core.similarity import SLACK, SimilarPairs
+from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
+from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
 
 # Numbers in the widened rows of the components that are linked together: 32 MB of float64.
 _ELEMENTS = 1 << 22

@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.llm.guards import find_foreign_literals, find_invented_quotes, find_unknown_ids
-from consolidation_pipeline.llm.prompting import Prompt
+from consolidation_pipeline.llm.prompt import Prompt
+from consolidation_pipeline.llm.reply_checks import find_foreign_literals, find_invented_quotes, find_unknown_ids
 
 
 class Quote(BaseModel):

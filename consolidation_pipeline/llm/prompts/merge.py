@@ -6,10 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.core.merging import missing_literals
-from consolidation_pipeline.core.rewriting import LEAST_KEPT, longest_rewrite, lost_denials, reversals, share_kept
-from consolidation_pipeline.llm.guards import find_foreign_literals
-from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.core.knowledge.rewrite_checks import (
+    LEAST_KEPT,
+    longest_rewrite,
+    lost_denials,
+    reversals,
+    share_kept,
+)
+from consolidation_pipeline.core.text.text_merge import missing_literals
+from consolidation_pipeline.llm.prompt import Prompt, language_rule
+from consolidation_pipeline.llm.reply_checks import find_foreign_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1

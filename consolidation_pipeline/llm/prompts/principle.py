@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.

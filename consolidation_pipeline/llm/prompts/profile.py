@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.llm.guards import find_foreign_literals
-from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.summary import find_text_problems
+from consolidation_pipeline.llm.reply_checks import find_foreign_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.llm.guards import find_foreign_literals
-from consolidation_pipeline.llm.prompting import Prompt, language_rule
+from consolidation_pipeline.llm.prompt import Prompt, language_rule
+from consolidation_pipeline.llm.reply_checks import find_foreign_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1

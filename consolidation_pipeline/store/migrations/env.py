@@ -3,7 +3,7 @@
 from alembic import context
 from sqlalchemy import text
 
-from consolidation_pipeline.store.schema import SCHEMA, metadata
+from consolidation_pipeline.store.database.schema import SCHEMA, metadata
 
 connection = context.config.attributes["connection"]
 connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}"))

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.grouping.cohesion import cohesion, mean_similarities, summarize_groups
 from consolidation_pipeline.core.grouping.labels import members_of
 from consolidation_pipeline.core.vectors import normalize
-from consolidation_pipeline_tests.core.graphs import clustered
+from consolidation_pipeline_tests.core.grouping.graphs import clustered
 
 
 @settings(deadline=None)

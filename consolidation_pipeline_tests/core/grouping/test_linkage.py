@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.grouping.components import connected_components
 from consolidation_pipeline.core.grouping.labels import members_of
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
-from consolidation_pipeline.core.similarity import SimilarPairs
-from consolidation_pipeline_tests.core.graphs import Graph, graphs, pairs_from, partition
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
+from consolidation_pipeline_tests.core.grouping.graphs import Graph, graphs, pairs_from, partition
 
 
 @st.composite

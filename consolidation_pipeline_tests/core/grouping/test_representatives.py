@@ -15,7 +15,7 @@ from consolidation_pipeline.core.grouping.representatives import (
     similarity_to,
 )
 from consolidation_pipeline.core.vectors import normalize
-from consolidation_pipeline_tests.core.graphs import clustered
+from consolidation_pipeline_tests.core.grouping.graphs import clustered
 
 
 def test_similarity_to_the_representative():

@@ -1,0 +1,125 @@
+"""Memories as agents add them, read them back and say whether they helped."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from fastapi import APIRouter
+from pydantic import ValidationError
+from starlette.responses import Response
+
+from consolidation_pipeline.api.access import Agent, Caller
+from consolidation_pipeline.api.models.memories import (
+    AddedMemories,
+    AddedMemory,
+    AddMemories,
+    AddMemory,
+    BadMemory,
+    ConsolidatedMemory,
+    FeedbackReply,
+    GiveFeedback,
+    MemoryRow,
+    RawMemory,
+)
+from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.errors import InvalidMemoryError
+from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
+
+router = APIRouter(prefix="/api/v1/memories", tags=["memories"])
+
+_STORED_BEFORE: dict[int | str, dict[str, Any]] = {
+    200: {"model": AddedMemory, "description": "It was stored before, just so"}
+}
+_NONE_NEW: dict[int | str, dict[str, Any]] = {200: {"model": AddedMemories, "description": "None is new"}}
+
+
+@router.post("", status_code=201, summary="Add a memory", responses={**_STORED_BEFORE, **declare(400, 404)})
+def add_memory(body: AddMemory, caller: Agent, response: Response) -> AddedMemory:
+    """Store a memory. Words find it at once, and meaning too where the project's model is free.
+
+    The same memory again is the one that is there. 422: it is not valid, or its id was stored with other content.
+    """
+    project = caller.project(body.project_id)
+    rows = [body.to_row()]
+    added = add_memories(
+        caller.engine, project.slug, rows, source=body.source, changed_by=caller.name, settings=caller.settings
+    )
+    for _, message in added.errors:
+        raise InvalidMemoryError(message)
+    if not added.added:
+        response.status_code = 200
+    status = "added" if added.added else "existing"
+    (id_,) = added.ids
+    caller.note(memory=id_)
+    return AddedMemory.model_validate({"id": id_, "project_id": project.id, "project": project.slug, "status": status})
+
+
+@router.post("/bulk", status_code=201, summary="Add many memories", responses={**_NONE_NEW, **declare(400, 404)})
+def add_many(body: AddMemories, caller: Agent, response: Response) -> AddedMemories:
+    """Store up to 1000 memories. What is wrong with a row stands in `errors`, and keeps no other out."""
+    project = caller.project(body.project_id)
+    rows, errors = _read(body.memories)
+    added = add_memories(
+        caller.engine,
+        project.slug,
+        list(rows.values()),
+        source=body.source,
+        changed_by=caller.name,
+        settings=caller.settings,
+    )
+    places = list(rows)
+    errors |= {places[at]: message for at, message in added.errors}
+    if not added.added:
+        response.status_code = 200
+    ids = dict(zip(places, added.ids, strict=True))
+    return AddedMemories(
+        project_id=project.id,
+        project=project.slug,
+        added=added.added,
+        existing=added.existing,
+        errors=[BadMemory(index=at, message=errors[at]) for at in sorted(errors)],
+        ids=[ids.get(at) for at in range(len(body.memories))],
+    )
+
+
+def _read(given: list[dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+    """The rows that are valid by their place, and what is wrong with the others."""
+    rows, errors = {}, {}
+    for at, row in enumerate(given):
+        try:
+            rows[at] = MemoryRow.model_validate(row).to_row()
+        except ValidationError as error:
+            wrong = error.errors(include_url=False, include_input=False, include_context=False)
+            errors[at] = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in wrong)
+    return rows, errors
+
+
+@router.get("/{id}", summary="A memory", responses=declare(404))
+def read_memory(id: UUID, caller: Agent) -> RawMemory | ConsolidatedMemory:
+    """A raw or consolidated memory with all that is known of it, and what stands in its place, if anything does."""
+    return describe_memory(id, caller)
+
+
+def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
+    """The memory, if it is the caller's to see. Raises NotFoundError."""
+    caller.own([id], noun="memory")
+    found = get_memory(caller.engine, id)
+    if found["kind"] == "raw":
+        return RawMemory.model_validate(found)
+    return ConsolidatedMemory.model_validate(
+        {
+            **found,
+            "abstraction_level": str(found["level"]),
+            "has_embedding": found["embedding_model"] is not None,
+            "consolidated_at": found["updated_at"],
+        }
+    )
+
+
+@router.post("/{id}/feedback", summary="Say whether it helped", responses=declare(400, 404, 409))
+def add_feedback(id: UUID, body: GiveFeedback, caller: Agent) -> FeedbackReply:
+    """Say that a memory helped or not: its importance moves a step, its text stays. 409: it is archived or merged."""
+    caller.own([id], noun="memory")
+    done = give_feedback(caller.engine, id, helpful=body.helpful, note=body.note, changed_by=caller.name)
+    return FeedbackReply.model_validate(done)

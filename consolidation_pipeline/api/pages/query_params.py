@@ -1,0 +1,59 @@
+"""What the addresses of pages may say. An empty choice of a form is none."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Literal
+
+from fastapi import Query
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from consolidation_pipeline.api.models.base import check_text
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.store.database.schema import OPERATIONS
+
+_REFERENCE = 100
+
+
+def _or_none(value: object) -> object:
+    return None if value == "" else value
+
+
+def _check_type(value: str) -> str:
+    if value and value not in MEMORY_TYPES:
+        raise ValueError(f"must be one of {', '.join(MEMORY_TYPES)}")
+    return value
+
+
+def _check_operation(value: str) -> str:
+    if value and value not in OPERATIONS:
+        raise ValueError(f"must be one of {', '.join(OPERATIONS)}")
+    return value
+
+
+ProjectChoice = Annotated[str, AfterValidator(check_text), Query(max_length=_REFERENCE)]
+TypeChoice = Annotated[str, AfterValidator(_check_type), Query(max_length=_REFERENCE)]
+OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_length=_REFERENCE)]
+Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
+At = Annotated[int, Query(ge=0, le=2**31 - 1)]
+PageNumber = Annotated[int, Query(ge=1, le=10**7)]
+Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_or_none), Query()]
+Day = Annotated[date | None, BeforeValidator(_or_none), Query()]
+
+
+def begin_of(day: date | None) -> datetime | None:
+    """The first moment of a day, UTC."""
+    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
+
+
+def end_of(day: date | None) -> datetime | None:
+    """The first moment after a day, UTC; None for the last day that there is."""
+    if day is None or day == date.max:
+        return None
+    return begin_of(day + timedelta(days=1))
+
+
+def back_to(path: str, *, default: str = "") -> str:
+    """The path, if it is one of this site's: ``//elsewhere`` and ``/\\elsewhere`` are not."""
+    inside = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable()
+    return path if inside else default

@@ -1,0 +1,122 @@
+"""What people decide by hand: archive, restore and pin memories, approve and dismiss what waits; the playbook."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from consolidation_pipeline.api.access import Admin, Caller, Reader
+from consolidation_pipeline.api.models.base import ProjectPath, one_of
+from consolidation_pipeline.api.models.knowledge import DecideReply, DecideRequest, Handled, Pin, Playbook, Review, Why
+from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
+from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.lifecycle.manual_actions import Handled as Done
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.playbook.entries import read_playbook, to_document
+from consolidation_pipeline.service.review.review_queue import decide_review, list_review
+
+router = APIRouter(prefix="/api/v1")
+
+_MARKDOWN = "text/markdown"
+Most = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+
+
+@router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare(400, 404, 409))
+def archive(id: UUID, caller: Admin, body: Why | None = None) -> Handled:
+    """Archive a memory of any kind: out of sight, kept, and back with restore. 409: it is archived, merged, pinned."""
+    caller.own([id], noun="memory")
+    return _told(archive_by_hand(caller.engine, [id], reason=_why(body), changed_by=caller.name))
+
+
+@router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare(404, 409))
+def restore(id: UUID, caller: Admin, body: Why | None = None) -> Handled:
+    """Bring an archived memory back, just as it was. 409: it is not archived, or another stands in its place."""
+    caller.own([id], noun="memory")
+    return _told(restore_memories(caller.engine, [id], reason=_why(body), changed_by=caller.name))
+
+
+@router.post("/memories/{id}/pin", tags=["memories"], summary="Pin", responses=declare(404, 409))
+def pin(id: UUID, caller: Admin, body: Pin | None = None) -> Handled:
+    """Pin a memory, so that no policy archives it, or take the pin off. 409: it is so already, archived or merged."""
+    caller.own([id], noun="memory")
+    pinned = body is None or body.pinned
+    return _told(pin_memories(caller.engine, [id], pinned=pinned, reason=_why(body), changed_by=caller.name))
+
+
+def _why(body: Why | None) -> str | None:
+    return body.reason if body else None
+
+
+def _told(done: Sequence[Done]) -> Handled:
+    return Handled.model_validate(done[0])
+
+
+@router.get("/review/{project}", tags=["review"], summary="What waits for a person", responses=declare(404))
+def read_review(
+    project: ProjectPath,
+    caller: Admin,
+    kind: Annotated[Literal["pattern", "principle", "playbook"] | None, Query(description="Only these.")] = None,
+    limit: Most = 50,
+) -> Review:
+    """Patterns, principles and playbook entries that wait for a person's word, the surest first, and why they wait."""
+    found = caller.project(project)
+    waiting = list_review(caller.engine, found.slug, limit=limit, kind=kind)
+    return Review.model_validate({"project_id": found.id, **waiting})
+
+
+@router.post("/review/approve", tags=["review"], summary="Approve", responses=declare(400, 404, 409))
+def approve(body: DecideRequest, caller: Admin) -> DecideReply:
+    """Approve: entries become active, patterns and principles are promoted by the next run. All of them or none."""
+    return _decide(body, caller, "approved")
+
+
+@router.post("/review/dismiss", tags=["review"], summary="Dismiss", responses=declare(400, 404, 409))
+def dismiss(body: DecideRequest, caller: Admin) -> DecideReply:
+    """Dismiss what waits or is active: retired, and not made again of the same memories. All of them or none."""
+    return _decide(body, caller, "dismissed")
+
+
+def _decide(body: DecideRequest, caller: Caller, decision: Literal["approved", "dismissed"]) -> DecideReply:
+    caller.own(body.ids, noun="memory")
+    done = decide_review(
+        caller.engine, body.ids, approved=decision == "approved", changed_by=caller.name, reason=body.reason
+    )
+    return DecideReply(decision=decision, decided=[Handled.model_validate(one) for one in done])
+
+
+@router.get(
+    "/playbook/{project}",
+    tags=["playbook"],
+    summary="The playbook",
+    response_model=Playbook,
+    responses={
+        **declare(400, 404),
+        200: {
+            "model": Playbook,
+            "description": "Entries; by `format=md` a document",
+            "content": {_MARKDOWN: {"schema": {"type": "string"}}},
+        },
+    },
+)
+def read_entries(
+    project: ProjectPath,
+    caller: Reader,
+    *,
+    status: Annotated[Literal["active", "review", "retired"], Query(description="Which entries.")] = "active",
+    category: Annotated[str | None, Query(description="One chapter.", json_schema_extra=one_of(CATEGORIES))] = None,
+    limit: Most = 200,
+    format: Annotated[Literal["json", "md"], Query(description="md: active entries for agents to read.")] = "json",
+) -> Response | Playbook:
+    """What was learned, as instructions for agents, the most urgent first."""
+    found = caller.project(project)
+    if format == "md" and status != "active":
+        raise UsageError(f"format=md is for agents, who act on it: it has active entries, not status={status}")
+    told = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)
+    if format == "md":
+        return Response(to_document(told), media_type=_MARKDOWN)
+    return Playbook.model_validate({"project_id": found.id, **told})

@@ -1,0 +1,99 @@
+"""What was learned, as agents look for it: search, single memories, where they come from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+
+from consolidation_pipeline.api.access import Reader
+from consolidation_pipeline.api.memories import describe_memory
+from consolidation_pipeline.api.models.memories import ConsolidatedMemory
+from consolidation_pipeline.api.models.search import (
+    ContextReply,
+    ContextRequest,
+    FoundMemory,
+    FoundSource,
+    Lineage,
+    SearchReply,
+    SearchRequest,
+)
+from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.api.usage_buffer import Uses
+from consolidation_pipeline.errors import NotFoundError
+from consolidation_pipeline.service.search.context import build_context
+from consolidation_pipeline.service.search.hybrid_search import Hit, search_project
+from consolidation_pipeline.service.undo.lineage import trace_memory
+
+router = APIRouter(prefix="/api/v1", tags=["search"])
+
+Depth = Annotated[int, Query(ge=1, le=20, description="Levels of sources.")]
+
+
+@router.post("/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare(400, 404))
+def search_memories(body: SearchRequest, caller: Reader) -> Response:
+    """Search a project by meaning and by words at once. What is returned counts as used once.
+
+    Raw memories that no merged memory stands for are found too; `abstraction_levels` leaves them out.
+    """
+    project = caller.project(body.project_id, recent=True)
+    found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
+    uses: Uses = caller.request.app.state.uses
+    uses.add(found.results)
+    reply = SearchReply(
+        project=found.project,
+        results=[_tell(hit) for hit in found.results],
+        total_found=found.total_found,
+        search_time_ms=found.search_time_ms,
+        note=found.note,
+    )
+    # Written here, in the thread of the search: FastAPI would check it once more, in a thread of its own.
+    return Response(reply.model_dump_json(), media_type="application/json")
+
+
+def _tell(hit: Hit) -> FoundMemory:
+    sources = (
+        None
+        if hit.sources is None
+        else [FoundSource.model_validate({**one, "summary": one["content"]}) for one in hit.sources]
+    )
+    return FoundMemory.model_validate(
+        {
+            **vars(hit),
+            "abstraction_level": str(hit.level),
+            "confidence_score": hit.confidence,
+            "source_memory_count": hit.source_count,
+            "created_at": hit.learned_at,
+            "source_memories": sources,
+        }
+    )
+
+
+@router.get("/consolidated-memories/{id}", summary="A consolidated memory", responses=declare(404))
+def read_consolidated(id: UUID, caller: Reader) -> ConsolidatedMemory:
+    """A merged memory, pattern, summary, principle or profile. Raw memories are under /memories/{id}."""
+    found = describe_memory(id, caller)
+    if not isinstance(found, ConsolidatedMemory):
+        raise NotFoundError(f"there is no consolidated memory {id}; it is a raw one: GET /api/v1/memories/{id}")
+    return found
+
+
+@router.get("/consolidated-memories/{id}/lineage", summary="Where it comes from", responses=declare(404))
+def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
+    """The tree of what a memory or playbook entry was made from, with similarities, and what was made of it."""
+    caller.own([id], noun="memory")
+    return Lineage.model_validate(trace_memory(caller.engine, str(id), depth=depth))
+
+
+@router.post("/consolidated-context", summary="What to know before a task", responses=declare(404))
+def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
+    """What a project knows about a task, each fact once, within a budget of tokens. It counts as used once."""
+    project = caller.project(body.project_id, recent=True)
+    told = build_context(
+        caller.engine, project.slug, body.task_description, settings=caller.settings, token_budget=body.token_budget
+    )
+    memories = [
+        {**vars(hit), "abstraction_level": str(hit.level), "confidence_score": hit.confidence} for hit in told.memories
+    ]
+    return ContextReply.model_validate({**vars(told), "consolidated_memories": memories})

@@ -1,0 +1,46 @@
+"""``consolidation export``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.output import JsonFlag, note, print_json, progress
+from consolidation_pipeline.errors import UsageError
+
+
+def export(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines file to write; - for standard output.")],
+    with_derived: Annotated[
+        bool, typer.Option("--with-derived", help="Write merged memories and other derived knowledge as well.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Write a project's raw memories as JSON Lines.
+
+    Imported into a project of the same name they get the same ids. Vectors and what runs decided are left out; a run
+    makes them anew. Rows of --with-derived say their kind and sources, and an import refuses them.
+    """
+    from consolidation_pipeline.service.intake.exporter import export_memories
+
+    if as_json and file == "-":
+        raise UsageError("--json and - both write to standard output: name a file, or leave --json out")
+    engine, _ = open_store()
+    with progress(f"exporting {project}", as_json=as_json) as tell:
+        done = export_memories(
+            engine,
+            project,
+            file,
+            with_derived=with_derived,
+            progress=lambda so_far: tell(f"{so_far.memories} memories"),
+        )
+    if as_json:
+        print_json(vars(done))
+    else:
+        note(f"{project}: {done.memories} memories and {done.derived} derived rows written to {file}")
+
+
+COMMANDS = (export,)

@@ -1,0 +1,81 @@
+"""``consolidation import``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.error_report import FAILED
+from consolidation_pipeline.cli.output import JsonFlag, note, print_json, progress
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.intake.importer import Imported
+
+_SHOWN_BAD = 20
+# In JSON; the rejects file has them all.
+_LISTED_BAD = 1000
+
+
+def import_(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A file, - for standard input, a repository, or a folder of notes.")
+    ],
+    project: Annotated[str, typer.Option("--project", "-p", help="Where to; made when it is missing.")],
+    format: Annotated[str | None, typer.Option(help="jsonl, csv, markdown or git; told by FILE if left out.")] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within it.")] = None,
+    memory_type: Annotated[str, typer.Option("--type", help="Memory type of rows that name none.")] = "learning",
+    as_json: JsonFlag = False,
+) -> None:
+    """Import memories; doing it again adds nothing.
+
+    Good rows are kept. Bad ones are listed and written to a file, and the exit code is 1.
+    """
+    from consolidation_pipeline.service.intake.importer import import_memories
+    from consolidation_pipeline.service.intake.readers.formats import guess_format
+
+    chosen = format or guess_format(file)
+    engine, settings = open_store()
+    with progress(f"importing into {project}", as_json=as_json) as tell:
+        done = import_memories(
+            engine,
+            project,
+            file,
+            format=chosen,
+            source=source,
+            default_type=memory_type,
+            rejects_dir=settings.data_dir / "rejects",
+            progress=lambda so_far: tell(f"{so_far.added} added, {so_far.unchanged} there before"),
+        )
+    if as_json:
+        print_json(summarize(done) | {"format": chosen})
+    else:
+        print(f"{project}: {done.added} added, {done.unchanged} there before, {len(done.bad)} bad")
+    if done.bad:
+        _tell_bad(done)
+        raise typer.Exit(FAILED)
+
+
+def summarize(done: Imported) -> dict[str, object]:
+    """What became of an import, for JSON."""
+    return {
+        "project": done.project,
+        "source": done.source,
+        "added": done.added,
+        "unchanged": done.unchanged,
+        "bad": len(done.bad),
+        "bad_rows": [{"line": row.line, "reason": row.reason} for row in done.bad[:_LISTED_BAD]],
+        "rejects_file": done.rejects,
+    }
+
+
+def _tell_bad(done: Imported) -> None:
+    for row in done.bad[:_SHOWN_BAD]:
+        note(f"line {row.line}: {row.reason}")
+    more = len(done.bad) - _SHOWN_BAD
+    where = f"{f'and {more} more; ' if more > 0 else ''}all of them are in {done.rejects}"
+    note(f"error: {len(done.bad)} bad rows were left out, the good ones are kept ({where})")
+
+
+COMMANDS = (import_,)

@@ -1,0 +1,138 @@
+"""``consolidation plan``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, progress, short
+
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.plan.plan_document import (
+        MergeGroup,
+        Plan,
+        PlannedArchive,
+        PlannedKnowledge,
+        Question,
+    )
+
+_TEXT_WIDTH = 110
+_KINDS = {"pattern": "patterns", "principle": "principles", "playbook": "playbook"}
+
+
+def plan(
+    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    out: Annotated[Path | None, typer.Option(help="Keep the plan in this file, for `run --plan`.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Show so many groups of each sort; --json and --out have all.")] = 5,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show what a run would do now, group by group. Writes nothing but the file asked for.
+
+    Take groups out of the file and `run --plan FILE` does the rest, and nothing else.
+    """
+    from consolidation_pipeline.service.plan.plan_document import save_plan
+    from consolidation_pipeline.service.plan.planner import make_plan
+
+    engine, settings = open_store()
+    with progress(f"planning {project}", as_json=as_json):
+        made = make_plan(engine, project, settings=settings)
+    if out is not None:
+        save_plan(made, out)
+    if as_json:
+        print_json({**made.model_dump(mode="json"), "totals": made.count_totals()})
+        return
+    for line in _lines(made, limit):
+        console().print(line, soft_wrap=True)
+    console().print(facts(f"{project}: what a run would do", _summary(made, out)))
+
+
+def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
+    costs = plan.costs
+    held_back = f"; too many for a run to archive unasked: run --plan {out or 'FILE'} does it" if plan.held_back else ""
+    cost = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
+    totals = plan.count_totals()
+    return {
+        "memories": plan.memories,
+        "merges": f"{totals['merge_groups']} groups, {totals['memories_merged']} memories",
+        "left to a person": f"{totals['suggest_groups']} groups",
+        "archived": f"{len(plan.archives)} memories{held_back}",
+        "on one topic": f"{plan.pattern_groups} groups",
+        **{name: _counted(plan, kind) for kind, name in _KINDS.items()},
+        "calibration": {None: None, "paid": "due; the model is paid, so this plan goes by its profile"}.get(
+            plan.calibration, f"taken anew ({plan.calibration})"
+        ),
+        "cost": f"{'at most ' if costs.completion_calls else ''}{cost}, "
+        f"{costs.embedding_tokens + costs.completion_tokens} tokens"
+        + (f", {costs.completion_calls} calls for merges, patterns and suggestions" if costs.completion_calls else ""),
+        "to be embedded first": costs.memories_to_embed or None,
+        "apply": f"consolidation run {plan.project}" + (f" --plan {out}" if out else ""),
+    }
+
+
+def _counted(plan: Plan, kind: str) -> str:
+    items = [item for item in plan.knowledge if item.kind == kind]
+    actions = {"create": "new", "update": "changed", "retire": "retired"}
+    counts = {word: sum(item.action == action for item in items) for action, word in actions.items()}
+    counts["wait for a person"] = sum(item.needs_review for item in items)
+    return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
+
+
+def _lines(plan: Plan, limit: int) -> Iterator[str]:
+    for merge in plan.merges[:limit]:
+        yield from _merge(merge)
+    for question in plan.questions[:limit]:
+        yield from _question(question)
+    surest = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
+    by_kind = [[item for item in surest if item.kind == kind] for kind in _KINDS]
+    for items in by_kind:
+        for item in items[:limit]:
+            yield from _knowledge(item)
+    for archive in plan.archives[:limit]:
+        yield _archive(archive)
+    counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.archives)]
+    more = sum(max(0, count - limit) for count in counts)
+    if more:
+        yield f"... and {more} more; --limit {max(counts)} shows all"
+        yield ""
+
+
+def _merge(merge: MergeGroup) -> Iterator[str]:
+    verb = "merge" if merge.action == "create" else "merge into the memory that is there"
+    yield f"{verb}: {merge.reason}, lowest similarity {merge.lowest_similarity:.2f} ({merge.id})"
+    for source in merge.sources:
+        yield f"  - {short(source.text, _TEXT_WIDTH)}"
+    yield f"  = {short(merge.text, 2 * _TEXT_WIDTH)}"
+    yield ""
+
+
+def _question(question: Question) -> Iterator[str]:
+    yield f"left to a person: {'; '.join(_reasons(question))}"
+    for text in question.texts.values():
+        yield f"  - {short(text, _TEXT_WIDTH)}"
+    yield ""
+
+
+def _reasons(question: Question) -> list[str]:
+    return [f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes]
+
+
+def _knowledge(item: PlannedKnowledge) -> Iterator[str]:
+    verb = {"create": "new", "update": "changed", "retire": "retired"}[item.action]
+    # Why an entry is made tells how sure its source is.
+    sure = "" if item.confidence is None or item.kind == "playbook" else f", confidence {item.confidence:.2f}"
+    waits = ", waits for a person" if item.needs_review else ""
+    yield f"{item.kind}, {verb}: {item.reason}{sure}{waits} ({item.id})"
+    if item.action != "retire":
+        yield f"  = {short(item.text or 'worded by the model when the run pays for it', 2 * _TEXT_WIDTH)}"
+    yield ""
+
+
+def _archive(archive: PlannedArchive) -> str:
+    return f"archive: {archive.reason} ({archive.policy}): {short(archive.text, _TEXT_WIDTH)}"
+
+
+COMMANDS = (plan,)

@@ -1,0 +1,197 @@
+"""Which cosine means "the same" and "on the same topic" differs from model to model: a profile for each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from consolidation_pipeline.core.similarity.similarity_join import reaches
+from consolidation_pipeline.errors import InvalidOptionError
+
+TIERS = ("t_merge", "t_suggest", "t_pattern", "t_principle")
+
+# Two texts of at most SHORT distinct words may differ in the only one that matters, whatever their cosine; from LONG on
+# one word decides nothing. Measured with the local model: of 5,600 short questions and commands less than 5 % merge,
+# and more than half of the reflections on failed code, most of them longer, still do.
+SHORT_WORDS, LONG_WORDS = 13, 26
+# What the shortest texts may differ by: spelling and the order of words. In a store of few memories some words too, for
+# chance neighbours grow with the square of their number.
+LEAST_ROOM, LEAST_ROOM_OF_FEW = 0.01, 0.07
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Cosine thresholds of one embedding model, on vectors with the project's mean taken off.
+
+    Calibration never goes below ``t_merge``; ``t_suggest`` says how far below it a person is asked. ``t_pattern`` and
+    ``t_principle`` hold where a project is too small to be calibrated. ``plain``: for vectors compared as they are, of
+    small projects for one; None = the same. ``shared_words``: share of the shorter text's content words that the other
+    must have for the two to be near-duplicates (``overlap.WordSets.shared``): models that add up word vectors see the
+    topic, and words in common must tell the rest. ``measured``: on labelled data, by this project; else an estimate.
+    """
+
+    t_merge: float
+    t_suggest: float
+    t_pattern: float
+    t_principle: float
+    measured: bool = False
+    source: str = ""
+    plain: Profile | None = None
+    shared_words: float = 0.0
+
+    def thresholds(self) -> dict[str, float]:
+        """The four by name."""
+        return {name: getattr(self, name) for name in TIERS}
+
+
+# Complete linkage, exact repeats as one. Pairwise precision of merged pairs within the labels: 0.93 to 1.00 on every
+# labelled store at a centred 0.56, given half of the content words shared and the length of ``required_similarity``;
+# without the words in common, reports from one form merge at 0.62. Plain vectors need more, see docs/quality.md.
+# t_principle lies 0.15 below t_pattern: of pairs of patterns, from commands of 11 domains, that share a principle, 78 %
+# are of one domain (82 % at 0.05 below), and 78 % of the patterns are in a principle (56 %).
+WORDLLAMA = Profile(
+    t_merge=0.56,
+    t_suggest=0.52,
+    t_pattern=0.45,
+    t_principle=0.30,
+    measured=True,
+    source="labelled stores of questions, commands, notes and reflections; centred vectors, complete linkage",
+    plain=Profile(
+        t_merge=0.80,
+        t_suggest=0.76,
+        t_pattern=0.60,
+        t_principle=0.38,
+        measured=True,
+        source="the same stores, vectors as they are",
+        shared_words=0.5,
+    ),
+    shared_words=0.5,
+)
+
+# The values the design started from, meant for OpenAI's large model. They are the most cautious ones known, so models
+# without a profile start from them too.
+CAUTIOUS = Profile(
+    t_merge=0.95,
+    t_suggest=0.90,
+    t_pattern=0.85,
+    t_principle=0.80,
+    source="the design's values for OpenAI's large model, never measured here",
+)
+
+
+def _estimate(t_merge: float, t_suggest: float, t_pattern: float, t_principle: float, source: str) -> Profile:
+    return Profile(t_merge, t_suggest, t_pattern, t_principle, source=source)
+
+
+_HIGH_BASE = "unrelated texts already score 0.7 to 0.85, so all tiers are squeezed into the top"
+
+# Estimates err on the side of merging too little: calibration raises them where a project needs it, never lowers
+# ``t_merge``. People who know their data set t_merge themselves.
+PROFILES: Mapping[str, Profile] = {
+    "wordllama/l2_supercat_256": WORDLLAMA,
+    "openai/text-embedding-3-large": CAUTIOUS,
+    "openai/text-embedding-3-small": _estimate(
+        0.93, 0.88, 0.80, 0.75, "estimate: unrelated texts score 0.1 to 0.4, close to the large model's, a little lower"
+    ),
+    "openai/text-embedding-ada-002": _estimate(0.97, 0.95, 0.90, 0.88, f"estimate: {_HIGH_BASE}"),
+    "cohere/embed-english-v3.0": _estimate(
+        0.92, 0.87, 0.75, 0.70, "estimate: unrelated texts score 0.2 to 0.5; routers that use it start from 0.3"
+    ),
+    "cohere/embed-multilingual-v3.0": _estimate(
+        0.94, 0.90, 0.80, 0.75, "estimate: a higher base than its English sibling's, as multilingual models have"
+    ),
+    "voyage/voyage-3": _estimate(0.93, 0.88, 0.78, 0.73, "estimate: a spread like that of Cohere's v3"),
+    "gemini/text-embedding-004": _estimate(0.94, 0.90, 0.82, 0.77, "estimate: a base of 0.4 to 0.6"),
+    "mistral/mistral-embed": _estimate(0.96, 0.93, 0.88, 0.85, f"estimate: {_HIGH_BASE}"),
+    "sentence-transformers/all-MiniLM-L6-v2": _estimate(
+        0.84,
+        0.78,
+        0.62,
+        0.57,
+        "measured with average linkage on plain vectors, where merged pairs were right in 97 % of cases; not with the "
+        "linkage and the centring used here",
+    ),
+}
+_ALIASES = {
+    "text-embedding-3-large": "openai/text-embedding-3-large",
+    "text-embedding-3-small": "openai/text-embedding-3-small",
+    "text-embedding-ada-002": "openai/text-embedding-ada-002",
+    "embed-english-v3.0": "cohere/embed-english-v3.0",
+    "embed-multilingual-v3.0": "cohere/embed-multilingual-v3.0",
+    "huggingface/sentence-transformers/all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2",
+}
+
+
+def find_profile(model: str, *, centered: bool = True) -> Profile:
+    """The profile of an embedding model, by the name under which its vectors are stored; the cautious one if unknown.
+
+    ``centered``: for vectors with the project's mean taken off; else for vectors as they are.
+    """
+    profile = PROFILES.get(_ALIASES.get(model, model), CAUTIOUS)
+    return profile if centered or profile.plain is None else profile.plain
+
+
+def resolve_thresholds(
+    model: str,
+    given: Mapping[str, float | str],
+    *,
+    centered: bool = True,
+    recommended: Mapping[str, float] | None = None,
+) -> dict[str, float]:
+    """The thresholds in force: those ``given``; where one is ``auto`` or missing what is ``recommended``, else the
+    profile's.
+
+    A tier that was not given follows the one that was: the one below it down, the one above it up, so that
+    t_merge >= t_suggest >= t_pattern always holds. An automatic t_merge is never below the profile's.
+
+    Raises:
+        InvalidOptionError: a given threshold is above the one given for the tier over it.
+    """
+    profile = find_profile(model, centered=centered).thresholds()
+    defaults = profile | dict(recommended or {})
+    defaults["t_merge"] = max(defaults["t_merge"], profile["t_merge"])
+    chosen = {name: value for name, value in given.items() if name in profile and not isinstance(value, str)}
+    resolved = {name: float(chosen.get(name, default)) for name, default in defaults.items()}
+    for upper, lower in (("t_suggest", "t_pattern"), ("t_merge", "t_suggest"), ("t_merge", "t_pattern")):
+        if lower in chosen and upper not in chosen:
+            resolved[upper] = max(resolved[upper], resolved[lower])
+        elif lower in chosen and resolved[lower] > resolved[upper]:
+            raise InvalidOptionError(
+                f"{lower} = {resolved[lower]} is above {upper} = {resolved[upper]}: set one that is not above the other"
+            )
+    for upper, lower in (("t_merge", "t_suggest"), ("t_suggest", "t_pattern")):
+        resolved[lower] = min(resolved[lower], resolved[upper])
+    return resolved
+
+
+def required_similarity(t_merge: float, words: ArrayLike, *, least_room: float = LEAST_ROOM) -> NDArray[np.float64]:
+    """Cosine that a pair needs to be merged, float64 of the shape of ``words``.
+
+    ``words``: the smaller number of distinct words of the two texts (``overlap.WordSets``), boilerplate left out. From
+    ``LONG_WORDS`` on it is ``t_merge``; it rises in a straight line to 1 at ``SHORT_WORDS``, but leaves ``least_room``:
+    ``1 - max(least_room, (1 - t_merge) * clip((words - 13) / (26 - 13), 0, 1))``. A higher ``t_merge`` holds for all.
+    """
+    part = np.clip((np.asarray(words, dtype=np.float64) - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS), 0.0, 1.0)
+    required: NDArray[np.float64] = 1.0 - np.maximum(least_room, (1.0 - t_merge) * part)
+    return np.maximum(required, t_merge)
+
+
+def are_near_duplicates(
+    similarity: ArrayLike,
+    t_merge: float,
+    *,
+    words: ArrayLike,
+    shared: ArrayLike,
+    least_shared: float,
+    least_room: float = LEAST_ROOM,
+) -> NDArray[np.bool_]:
+    """Which pairs (m,) merge if no veto speaks against it: similar enough for their length, with words in common.
+
+    ``words`` and ``least_room``: as in ``required_similarity``; ``shared``: as from ``overlap.WordSets``, of which at
+    least ``least_shared`` is needed.
+    """
+    enough = reaches(similarity, required_similarity(t_merge, words, least_room=least_room))
+    return np.asarray(enough & (np.asarray(shared) >= least_shared))

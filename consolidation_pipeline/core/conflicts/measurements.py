@@ -1,0 +1,63 @@
+"""Numbers and their units in one spelling: ``30 s`` = ``30 seconds``, ``24 hours`` = ``1 d``, ``1,000`` = ``1000``."""
+
+import re
+from decimal import Decimal
+
+from consolidation_pipeline.core.conflicts.literal_patterns import BLANK
+
+_UNIT_NAMES = """
+    ns nanosecond nanoseconds; us µs μs microsecond microseconds; ms msec msecs millis millisecond milliseconds
+    s sec secs second seconds; min m mins minute minutes; h hr hrs hour hours; d day days; w week weeks
+    month months; year years yr yrs; % percent pct; x times; px pixel pixels; ° deg degrees; hz; khz; mhz; ghz
+    b byte bytes; bit bits; kb; mb; gb; tb; kib; mib; gib; tib; kbps; mbps; gbps
+    $ usd dollar dollars; € eur euro euros; £ gbp
+"""
+UNITS = {name: names.split()[0] for names in re.split("[;\n]", _UNIT_NAMES) for name in names.split()}
+_SECONDS = {
+    "ns": Decimal("1e-9"),
+    "us": Decimal("1e-6"),
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "min": Decimal(60),
+    "h": Decimal(3600),
+    "d": Decimal(86400),
+    "w": Decimal(604800),
+}
+_THOUSANDS = {"k": Decimal(1000), "K": Decimal(1000), "M": Decimal(1_000_000)}
+_ORDINALS = ("st", "nd", "rd", "th")
+AFTER_NUMBER = re.compile(rf"(?P<gap>(?:{BLANK}|-)?)(?P<name>[^\W\d_]\w{{0,14}}(?!\w)|[%°])")
+
+
+def unitless(written: str) -> str:
+    """``2.0`` is 2 and ``0.50`` is 0.5, but ``9.10`` may be a version that nothing marks and is not 9.1."""
+    whole, _, fraction = written.partition(".")
+    keeps_zeros = whole.strip("+-0") and fraction.strip("0") and fraction.isdigit()
+    return written if keeps_zeros else plain(Decimal(written))
+
+
+def with_unit(number: Decimal, gap: str, name: str) -> str | None:
+    """The number with what follows it as its unit; None if ``name`` is but the next word, behind a ``gap``."""
+    unit = UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
+    if unit:
+        return _quantity(number, unit)
+    if gap:
+        return None
+    if name in _THOUSANDS:
+        return plain(number * _THOUSANDS[name])
+    return plain(number) + ("" if name.casefold() in _ORDINALS else name.casefold())
+
+
+def _quantity(number: Decimal, unit: str) -> str:
+    """Durations in seconds, from two minutes on in the largest unit that they fill a whole number of times."""
+    if unit not in _SECONDS:
+        return f"{plain(number)} {unit}"
+    seconds = number * _SECONDS[unit]
+    larger = (name for name in ("d", "h", "min") if abs(seconds) >= 120 and seconds % _SECONDS[name] == 0)
+    unit = next(larger, "s")
+    return f"{plain(seconds / _SECONDS[unit])} {unit}"
+
+
+def plain(number: Decimal) -> str:
+    """The number without exponent and closing zeros."""
+    # Beyond 28 digits the context would round, and two long numbers would become one.
+    return str(number) if len(number.as_tuple().digits) > 28 else format(number.normalize(), "f")

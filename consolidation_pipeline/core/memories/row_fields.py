@@ -1,0 +1,185 @@
+"""How each field of an imported row is read: from JSON, or from text as in a CSV cell."""
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+
+from consolidation_pipeline.core.memories.memories import check_memory_type, invalid_field
+from consolidation_pipeline.options import LANGUAGES
+
+MAX_TEXT_CHARS = 100_000
+# PostgreSQL refuses b-tree entries beyond about 2,700 bytes, and ids are indexed.
+MAX_ID_CHARS = 512
+# pgvector's limit for a column of type vector.
+MAX_EMBEDDING_DIM = 16_000
+FLOAT32_MAX, FLOAT32_TINY = 3.4028235e38, 1.1754944e-38
+INT32_MAX = 2**31 - 1
+
+# Fewer digits in a text are a year or a calendar date.
+_EPOCH_TEXT = re.compile(r"\d{9,}(\.\d+)?")
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def check_storable(key: str, value: object) -> None:
+    """Raise InvalidMemoryError for what PostgreSQL's text and jsonb cannot hold, however deep it sits."""
+    if isinstance(value, str):
+        check_characters(key, value)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise invalid_field(key, value, "a finite number")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            check_characters(f"a key of {key}", str(name))
+            check_storable(f"{key}.{name}", item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            check_storable(key, item)
+    elif not isinstance(value, int | float | None):
+        raise invalid_field(key, value, "a JSON value")
+
+
+def check_characters(key: str, text: str) -> None:
+    """Raise InvalidMemoryError if ``text`` holds a character that PostgreSQL's text cannot."""
+    if "\x00" in text:
+        raise invalid_field(key, text, "text without NUL bytes")
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise invalid_field(key, text, "valid Unicode without lone surrogates")
+
+
+def _read_text(key: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise invalid_field(key, value, "text")
+    if len(value) > MAX_TEXT_CHARS:
+        raise invalid_field(key, value, f"at most {MAX_TEXT_CHARS:,} characters, not {len(value):,}")
+    return value
+
+
+def _read_name(key: str, value: object) -> str:
+    """An id: text, or a whole number as its digits."""
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise invalid_field(key, value, "text or a whole number")
+    name = str(value).strip()
+    if len(name) > MAX_ID_CHARS:
+        raise invalid_field(key, value, f"at most {MAX_ID_CHARS} characters, not {len(name)}")
+    return name
+
+
+def _read_type(_key: str, value: object) -> str:
+    return check_memory_type(value.strip() if isinstance(value, str) else value)
+
+
+def _read_language(key: str, value: object) -> str:
+    language = _read_text(key, value).strip().lower()
+    if language not in LANGUAGES:
+        raise invalid_field(key, value, f"one of {', '.join(LANGUAGES)}")
+    return language
+
+
+def _read_boolean(key: str, value: object) -> bool:
+    word = str(value).strip().lower()
+    if not isinstance(value, bool | int | str) or word not in _BOOLEANS:
+        raise invalid_field(key, value, "true, false, yes, no, 1 or 0")
+    return _BOOLEANS[word]
+
+
+def _number(value: object) -> float:
+    """A JSON number or its text as a float; NaN for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return math.nan
+    try:
+        return float(value)
+    except (ValueError, OverflowError):
+        return math.nan
+
+
+def _read_importance(key: str, value: object) -> float:
+    number = _number(value)
+    if not (math.isfinite(number) and number >= 0):
+        raise invalid_field(key, value, "a number >= 0")
+    return number
+
+
+def _read_count(key: str, value: object) -> int:
+    number = _number(value)
+    if not (0 <= number <= INT32_MAX and number.is_integer()):
+        raise invalid_field(key, value, f"a whole number from 0 to {INT32_MAX:,}")
+    return int(number)
+
+
+def read_json(key: str, value: object) -> object:
+    """``value``, or what it holds if it is JSON text, as in a CSV cell.
+
+    InvalidMemoryError: that JSON cannot be stored.
+    """
+    if not isinstance(value, str):
+        return value
+    try:
+        decoded: object = json.loads(value)
+    except (ValueError, RecursionError):
+        return value
+    check_storable(key, decoded)
+    return decoded
+
+
+def _read_strings(key: str, value: object) -> tuple[str, ...]:
+    """A list of texts, JSON text of one, or texts separated by commas; stripped, without blanks and repeats."""
+    items = read_json(key, value)
+    if isinstance(value, str) and not isinstance(items, list):
+        items = value.split(",")
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
+        raise invalid_field(key, value, "a list of texts, or texts separated by commas")
+    return tuple(dict.fromkeys(item.strip() for item in items if item.strip()))
+
+
+def _read_time(key: str, value: object) -> datetime:
+    """ISO 8601, or seconds or milliseconds since 1970; without a zone it is UTC."""
+    try:
+        time = _instant(value)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        raise invalid_field(key, value, "an ISO 8601 time, or seconds or milliseconds since 1970") from None
+
+
+def _instant(value: object) -> datetime:
+    if isinstance(value, datetime):
+        return value
+    text = str(value).strip()
+    number = _number(value)
+    if math.isnan(number) or (isinstance(value, str) and not _EPOCH_TEXT.fullmatch(text)):
+        return datetime.fromisoformat(text)
+    # 1e11 seconds is the year 5138, 1e11 milliseconds is 1973: no real time is ambiguous.
+    return datetime.fromtimestamp(number / 1000 if abs(number) >= 1e11 else number, UTC)
+
+
+def _read_embedding(key: str, value: object) -> tuple[float, ...]:
+    items = read_json(key, value)
+    if not isinstance(items, list | tuple) or not all(type(item) in (int, float) for item in items):
+        raise invalid_field(key, value, "a flat list of numbers")
+    if not 1 <= len(items) <= MAX_EMBEDDING_DIM:
+        raise invalid_field(key, value, f"1 to {MAX_EMBEDDING_DIM:,} numbers, not {len(items):,}")
+    # Written so that NaN fails too; the database keeps float32.
+    if not all(abs(item) <= FLOAT32_MAX for item in items):
+        raise invalid_field(key, value, "finite float32 numbers")
+    if all(abs(item) < FLOAT32_TINY for item in items):
+        raise invalid_field(key, value, "at least one number other than zero")
+    return tuple(float(item) for item in items)
+
+
+# The key that stands for a field where the row does not have it under its own name.
+ALIASES = {"external_id": "id", "execution_summary": "content", "learned_at": "created_at"}
+# Each reader takes key and value, and raises InvalidMemoryError naming both and what would be right.
+READERS: dict[str, Callable[[str, object], object]] = {
+    **dict.fromkeys(("execution_summary", "goal", "result", "feedback", "lessons_learned"), _read_text),
+    **dict.fromkeys(("source", "external_id", "user_id", "agent_id", "session_id", "task_id"), _read_name),
+    **dict.fromkeys(("tags", "files"), _read_strings),
+    **dict.fromkeys(("success", "pinned"), _read_boolean),
+    **dict.fromkeys(("learned_at", "last_accessed_at"), _read_time),
+    **dict.fromkeys(("tool_usage", "error_patterns"), read_json),
+    "memory_type": _read_type,
+    "importance": _read_importance,
+    "reused_count": _read_count,
+    "language": _read_language,
+    "embedding": _read_embedding,
+    "embedding_model": _read_name,
+}

@@ -1,0 +1,196 @@
+"""Terms of texts, and those that set one group of texts apart from the others: class-based TF-IDF."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import compress
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from consolidation_pipeline.core.conflicts.antonyms import stem
+
+# Words, numbers, identifiers, paths: joined by signs that stand between two letters or digits, never by blanks.
+_TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))*(?:\(\))?")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]+")
+_PLAIN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
+# A number that small says nothing when it stands alone.
+_COUNT = re.compile(r"\d{1,2}")
+_POSSESSIVE = re.compile(r"['’]s?$")
+_STOP_WORDS = frozenset(
+    """
+    a about above across actually after again against all almost alone along already also although always am among
+    an and another any anyone anything are aren't around as at away back be became because become been before began
+    behind being below between both but by came can can't cannot come could couldn't did didn't do does doesn't
+    doing don't done down during each either else enough etc even ever every everything far few first for found from
+    further gave get gets give given gives go goes going gone got had has hasn't have haven't having he her here
+    hers him his how however i if in inside instead into is isn't it it's its itself just keep keeps kept last later
+    least less let lets like long longer look looks made make makes making many may maybe me might more most much
+    must my near need needs neither never new next no nobody non none nor not nothing now of off often old on once
+    one only onto or other others otherwise our ours out over own per put puts quite rather really said same saw say
+    second see seen several shall she should shouldn't since so some somebody someone something sometimes still such
+    take takes than that that's the their them then there these they thing things third this those though three
+    through thus till to together told too took toward two under until up upon us use used uses using usually very
+    via was wasn't way we well went were what when where whether which while who whole whom whose why will with
+    within without won't would wouldn't yet you your
+    """.split()
+)
+# As many terms as tell one group from another; terms that no two texts share are taken only to reach it.
+_FEWEST = 3
+# Scores are compared to this many decimals, as more is rounding noise.
+_DECIMALS = 9
+
+
+class Term(NamedTuple):
+    """``stem``: what counts as one term; ``surface``: as written, plain words in lower case."""
+
+    stem: str
+    surface: str
+
+
+class Counts(NamedTuple):
+    """``matrix``: sparse (n, v) float64, how often each term stands in each text; ``terms``: the v stems, sorted."""
+
+    matrix: Any
+    terms: list[str]
+
+
+class Background(NamedTuple):
+    """What groups of the context are about of which nothing is to be said: how many ``groups`` and ``texts`` they are,
+    and in how many of these texts each term stands.
+    """
+
+    groups: int
+    texts: int
+    frequency: Counter[str]
+
+
+NO_BACKGROUND = Background(0, 0, Counter())
+
+
+def read_terms(text: str) -> Iterator[Term]:
+    """The terms of ``text`` in order, function words left out.
+
+    Inflections of a plain word are one term, identifiers (``pool_size``, ``core/money.py``) and numbers (``1,000``,
+    ``3.12``) are whole. Scripts without blanks between words give overlapping pairs of signs.
+    """
+    for match in _TERM.finditer(text):
+        written = match[0]
+        if not written.isascii() and _UNSPACED.search(written):
+            yield from _unspaced(written)
+        elif term := _term(written):
+            yield term
+
+
+def count_terms(texts: Sequence[str]) -> Counts:
+    """How often each term stands in each of the n texts; the order of texts does not matter to ``terms``."""
+    from scipy.sparse import csr_array
+
+    counted = [Counter(term.stem for term in read_terms(text)) for text in texts]
+    terms = sorted(set().union(*counted)) if counted else []
+    numbers = {term: number for number, term in enumerate(terms)}
+    rows = np.repeat(np.arange(len(texts)), [len(counts) for counts in counted])
+    columns = np.array([numbers[term] for counts in counted for term in counts], dtype=np.int64)
+    values = np.array([n for counts in counted for n in counts.values()], dtype=np.float64)
+    matrix = csr_array((values, (rows, columns)), shape=(len(texts), max(1, len(terms))))
+    matrix.sort_indices()
+    return Counts(matrix, terms)
+
+
+def key_terms(
+    groups: Sequence[Iterable[str]],
+    *,
+    count: int = 8,
+    context: Sequence[bool] | None = None,
+    background: Background = NO_BACKGROUND,
+) -> list[tuple[str, ...]]:
+    """For each group of texts, at most ``count`` terms that set it apart from the other groups, best first.
+
+    Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)), where tf is the frequency of the term
+    in the group, f that in all groups of the ``context`` (all unless given, and those of the ``background``) and in the
+    group itself, and A the mean number of terms of a group of the context. A term counts once per text, so that
+    one talkative text does not speak for its group; terms of a single text only fill up to 3, and bare numbers of one
+    or two digits are none. Ties by term. A term is shown as the group most often writes it. One pass over all groups;
+    neither the order of the groups nor that of the texts matters.
+    """
+    found = [_frequencies(texts) for texts in groups]
+    is_counted = [True] * len(found) if context is None else context
+    scores = _ctfidf([frequency for frequency, _ in found], is_counted, background)
+    return [
+        _best(frequency, surfaces, scored, count) for (frequency, surfaces), scored in zip(found, scores, strict=True)
+    ]
+
+
+def _frequencies(texts: Iterable[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
+    """In how many texts each term stands, and how it is written there."""
+    frequency: Counter[str] = Counter()
+    surfaces: dict[str, Counter[str]] = {}
+    for text in texts:
+        terms = list(read_terms(text))
+        frequency.update({term.stem for term in terms})
+        for term in terms:
+            surfaces.setdefault(term.stem, Counter())[term.surface] += 1
+    return frequency, surfaces
+
+
+def _ctfidf(
+    frequencies: Sequence[Counter[str]], context: Sequence[bool], background: Background
+) -> list[NDArray[np.float64]]:
+    """Per group the scores of its terms, in the order of its counter."""
+    total = Counter(background.frequency)
+    for frequency in compress(frequencies, context):
+        total.update(frequency)
+    mean = total.total() / max(1, sum(context) + background.groups)
+    scores = []
+    for frequency, is_counted in zip(frequencies, context, strict=True):
+        tf = np.fromiter(frequency.values(), dtype=np.float64, count=len(frequency))
+        everywhere = np.fromiter((total[term] for term in frequency), dtype=np.float64, count=len(frequency))
+        scores.append(tf * np.log1p(mean / (everywhere if is_counted else everywhere + tf)))
+    return scores
+
+
+def _best(
+    frequency: Counter[str], surfaces: dict[str, Counter[str]], scores: NDArray[np.float64], count: int
+) -> tuple[str, ...]:
+    lone = {term for term, texts in frequency.items() if texts < 2}
+    scored = zip(frequency, np.round(scores, _DECIMALS).tolist(), strict=True)
+    telling = [item for item in scored if not _COUNT.fullmatch(item[0])]
+    ranked = sorted(telling, key=lambda item: (item[0] in lone, -item[1], item[0]))
+    kept = max(_FEWEST, len(frequency) - len(lone))
+    return tuple(_shown(surfaces[term]) for term, _ in ranked[: min(kept, count)])
+
+
+def _shown(surfaces: Counter[str]) -> str:
+    return min(surfaces, key=lambda surface: (-surfaces[surface], len(surface), surface))
+
+
+@lru_cache(maxsize=1 << 16)
+def _term(written: str) -> Term | None:
+    if written.endswith(("'s", "’s", "'", "’")):
+        written = _POSSESSIVE.sub("", written)
+    lower = written.lower()
+    if lower.replace("’", "'") in _STOP_WORDS or (len(lower) < 2 and not lower.isdigit()):
+        return None
+    return Term(stem(lower), lower) if _is_word(written) else Term(lower, written)
+
+
+def _is_word(written: str) -> bool:
+    """Whether it is a plain word, and no identifier or acronym, whose capitals and endings mean something."""
+    return _PLAIN.fullmatch(written) is not None and written[1:] == written[1:].lower()
+
+
+def _unspaced(written: str) -> Iterator[Term]:
+    end = 0
+    for run in _UNSPACED.finditer(written):
+        if term := _term(written[end : run.start()]):
+            yield term
+        signs = run[0]
+        pairs = [signs[at : at + 2] for at in range(len(signs) - 1)] or [signs]
+        yield from (Term(pair, pair) for pair in pairs)
+        end = run.end()
+    if term := _term(written[end:]):
+        yield term

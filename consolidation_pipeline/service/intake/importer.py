@@ -1,0 +1,150 @@
+"""Import memories: read, check and store them batch by batch; good rows are kept, bad ones listed and put aside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type
+from consolidation_pipeline.core.memories.row_parser import parse_memory
+from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
+from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
+from consolidation_pipeline.options import parse_options
+from consolidation_pipeline.service.intake.readers.formats import read, source_of
+from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline.service.runs.prefetch import prefetch
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.memories.memories import append_memories
+from consolidation_pipeline.store.projects import Project, create_project, get_project
+from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
+
+# Rows per transaction: large enough for COPY to pay, small enough to hold in memory.
+BATCH = 5000
+
+CHANGED = "its id was stored before with other content; raw memories are never rewritten, so give it a new id"
+
+
+@dataclass
+class Imported:
+    """What became of a file: rows added, rows met again, and the bad ones as (line, reason)."""
+
+    project: str
+    source: str
+    added: int = 0
+    unchanged: int = 0
+    bad: list[BadRow] = field(default_factory=list)
+    rejects: Path | None = None
+
+
+def import_memories(
+    engine: Engine,
+    slug: str,
+    path: str,
+    *,
+    format: str,
+    source: str | None = None,
+    default_type: str = "learning",
+    rejects_dir: Path | None = None,
+    progress: Callable[[Imported], None] = lambda _: None,
+) -> Imported:
+    """Import a file or a repository into a project, which is made when it is missing.
+
+    What a row leaves out is the project's ``language``, and ``default_type``.
+    Streams; each batch is a transaction of its own, so a broken import goes on where it stopped. Idempotent on
+    (source, external_id, content). Bad rows are written to ``rejects_dir`` as JSON lines of line, reason and row.
+
+    Raises:
+        UsageError: the source cannot be read at all, or format, project or type are not legal.
+    """
+    check_memory_type(default_type)
+    rows = read(path, format)
+    first = next(rows, None)  # an unreadable source must not leave an empty project behind
+    project = ensure_project(engine, slug)
+    done = Imported(slug, source or source_of(path, format))
+    read_row = RowReader(engine, project, done.source, default_type=default_type)
+    parsed = _parse(_chain(first, rows), done, read_row)
+    for batch in prefetch(iter(lambda: list(islice(parsed, BATCH)), [])):
+        with engine.begin() as connection:
+            stored = append_memories(connection, project.id, slug, batch)
+        done.added += stored.added
+        done.unchanged += stored.unchanged
+        done.bad += [BadRow(line, CHANGED) for line in stored.changed]
+        progress(done)
+    done.bad.sort(key=lambda row: row.line)
+    done.rejects = _put_aside(done, rejects_dir)
+    return done
+
+
+def ensure_project(engine: Engine, slug: str) -> Project:
+    """The project with this slug, made when it is missing."""
+    with engine.begin() as connection:
+        try:
+            return create_project(connection, slug)
+        except ConflictError:
+            return get_project(connection, slug)
+
+
+def _chain(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
+    if first is not None:
+        yield first
+        yield from rest
+
+
+class RowReader:
+    """Makes memories of rows for one project, whose options say in which language those are that do not say it."""
+
+    def __init__(self, engine: Engine, project: Project, source: str, *, default_type: str = "learning") -> None:
+        self._engine = engine
+        self._project = project
+        self._defaults = {
+            "source": source,
+            "default_type": default_type,
+            "default_language": parse_options(project.config).language,
+        }
+        self._known = {LOCAL_MODEL: DIMENSION}
+
+    def __call__(self, fields: Mapping[str, object]) -> NewMemory:
+        """The memory that a row describes.
+
+        Raises InvalidMemoryError: a field is not legal, or the vector has another length than others of its model.
+        """
+        memory = parse_memory(fields, **self._defaults)
+        model, given = memory.embedding_model, len(memory.embedding or ())
+        expected = self._expected(model, given) if model is not None and given else given
+        if given != expected:
+            raise InvalidMemoryError(f"embedding has {given} numbers: expected {expected}, as other vectors of {model}")
+        return memory
+
+    def _expected(self, model: str, given: int) -> int:
+        if model not in self._known:
+            with self._engine.connect() as connection:
+                self._known[model] = load_dimension(connection, self._project.id, model) or given
+        return self._known[model]
+
+
+def _parse(rows: Iterator[Row | BadRow], done: Imported, read_row: RowReader) -> Iterator[tuple[int, NewMemory]]:
+    for row in rows:
+        if isinstance(row, BadRow):
+            done.bad.append(row)
+            continue
+        try:
+            yield row.line, read_row(row.fields)
+        except InvalidMemoryError as error:
+            done.bad.append(BadRow(row.line, str(error), row.fields))
+
+
+def _put_aside(done: Imported, folder: Path | None) -> Path | None:
+    """Write the bad rows beside the data, one file per project and source, replaced at each import."""
+    if folder is None:
+        return None
+    path = folder / f"{done.project}.{done.source.replace('/', '_')}.rejects.jsonl"
+    if not done.bad:
+        path.unlink(missing_ok=True)
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = ({"line": row.line, "reason": row.reason, "row": row.fields} for row in done.bad)
+    path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
+    return path

@@ -1,0 +1,141 @@
+"""What notes say about themselves: lines such as ``**Logged**: 2026-01-02``, dates, ids and kinds in headings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.memories.row_fields import READERS
+from consolidation_pipeline.errors import InvalidMemoryError
+
+_LINE = re.compile(r"\s*(?:[-*+]\s+)?(\*\*|__)?([A-Za-z][\w -]{0,30}?)(\*\*|__)?\s*:\s*(\*\*|__)?\s*(\S.*?)[\s\\]*")
+_ID = re.compile(r"\s*\[([A-Z]{2,8}-[\w-]*\d[\w-]*)\]\s*[:–—-]?\s*")
+_DATE = re.compile(r"[\[(]?\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?Z?))?(?![\w-])[\])]?\s*[:|–—-]?\s*")
+_NOT_WORDS = re.compile(r"[^\w]+|_")
+# More words are a sentence, which may speak of a bug without being about one.
+_TITLE_WORDS = 4
+_LINE_CHARS = 300
+_WORDS_OF_A_VALUE = 3
+_TYPE_WORDS = {
+    "decision": "decision decisions decided adr adrs",
+    "warning": "gotcha gotchas warning warnings pitfall pitfalls caveat caveats beware",
+    "bugfix": "bug bugs bugfix bugfixes",
+    "error_fix": "error errors failure failures fix fixes troubleshooting debugging",
+    "discovery": "discovery discoveries finding findings insight insights til",
+    "codebase_knowledge": "architecture codebase structure layout conventions",
+    "feature": "feature features",
+    "refactor": "refactor refactoring refactorings",
+    "change": "change changes changelog",
+}
+_TYPES = {word: kind for kind, words in _TYPE_WORDS.items() for word in words.split()}
+_IMPORTANCE = {"critical": 0.9, "high": 0.7, "medium": 0.5, "low": 0.3}
+
+
+def type_of(title: str) -> str | None:
+    """The memory type that a short heading tells by its first telling word; None where none does."""
+    if title.strip().lower() in MEMORY_TYPES:
+        return title.strip().lower()
+    words = _NOT_WORDS.sub(" ", title).lower().split()
+    told = (_TYPES[word] for word in words if word in _TYPES)
+    return next(told, None) if len(words) <= _TITLE_WORDS else None
+
+
+def split_title(title: str) -> tuple[str, dict[str, object]]:
+    """A heading without the id in brackets and the date that it names, and these as fields.
+
+    Ids and dates differ between notes that say the same, and would keep them apart.
+    """
+    fields: dict[str, object] = {}
+    if found := _ID.match(title):
+        fields["metadata"] = {"note_id": found[1]}
+        title = title[found.end() :]
+    if dated := _DATE.search(title):
+        instant = dated[1] + (f"T{dated[2]}" if dated[2] else "")
+        if _time(instant) is not None:
+            fields["created_at"] = instant
+            title = title[: dated.start()] + title[dated.end() :]
+    return title.strip().rstrip(":").strip(), fields
+
+
+def take_attributes(
+    lines: Iterable[tuple[str, bool]], *, all_of_them: bool = False
+) -> tuple[list[tuple[str, bool]], dict[str, object]]:
+    """The lines that are no attribute, and the fields that the others give; of two of a kind the first counts.
+
+    ``lines``: each with whether it is code, which says nothing about the note. What is not legal stays in the text.
+    ``all_of_them``: keys that stand for no field are taken too, into ``metadata``.
+    """
+    kept: list[tuple[str, bool]] = []
+    fields: dict[str, Any] = {}
+    for line, is_code in lines:
+        found = None if is_code or len(line) > _LINE_CHARS else _LINE.fullmatch(line)
+        if not found or not _take(fields, found[2].strip().lower(), found[5], all_of_them=all_of_them):
+            kept.append((line, is_code))
+    return kept, fields
+
+
+def _take(fields: dict[str, Any], key: str, value: str, *, all_of_them: bool) -> bool:
+    field, read = _FIELDS.get(key, (f"metadata.{key}", _anything if all_of_them else _nothing))
+    taken = read(value.strip().strip("`").strip())
+    if key == "category" and (kind := type_of(value)) is not None:
+        fields.setdefault("memory_type", kind)
+    if taken is None:
+        return False
+    if field == "tags":
+        fields["tags"] = list(dict.fromkeys([*fields.get("tags", ()), *taken]))
+        return True
+    holder = fields
+    if field.startswith("metadata."):
+        holder, field = fields.setdefault("metadata", {}), field.removeprefix("metadata.")
+    if field in holder:
+        return False
+    holder[field] = taken
+    return True
+
+
+def _time(value: str) -> object:
+    try:
+        READERS["learned_at"]("learned_at", value)
+    except InvalidMemoryError:
+        return None
+    return value
+
+
+def _names(value: str) -> list[str] | None:
+    """Texts separated by commas, if each is short enough to be a name."""
+    names = [name.strip().strip("`#").strip() for name in value.strip("[]").split(",")]
+    short = all(len(name.split()) <= _WORDS_OF_A_VALUE for name in names)
+    return [name for name in names if name] if short else None
+
+
+def _paths(value: str) -> list[str] | None:
+    paths = [path.strip().strip("`") for path in value.split(",")]
+    return None if any(len(path.split()) != 1 for path in paths) else paths
+
+
+def _anything(value: str) -> str:
+    return value
+
+
+def _nothing(_value: str) -> None:
+    return None
+
+
+def _word(value: str) -> str | None:
+    return value if len(value.split()) <= _WORDS_OF_A_VALUE else None
+
+
+def _importance(value: str) -> float | None:
+    return _IMPORTANCE.get(value.lower())
+
+
+_FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    **dict.fromkeys(("date", "logged", "created", "learned", "recorded"), ("created_at", _time)),
+    **dict.fromkeys(("type", "memory type", "memory_type", "kind"), ("memory_type", type_of)),
+    **dict.fromkeys(("tags", "tag", "keywords", "area", "category"), ("tags", _names)),
+    **dict.fromkeys(("priority", "severity", "importance"), ("importance", _importance)),
+    **dict.fromkeys(("files", "file", "related files"), ("files", _paths)),
+    "status": ("metadata.status", _word),
+}

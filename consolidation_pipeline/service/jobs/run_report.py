@@ -1,0 +1,128 @@
+"""The report of a run: what a project holds now, what the run changed, what waits for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from consolidation_pipeline.core.jobs.triggers import next_instant
+from consolidation_pipeline.service.jobs.retry_policy import list_failing, tell_failing
+from consolidation_pipeline.service.lifecycle.archive import how_to_archive
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
+from consolidation_pipeline.store.database.engine import Row
+from consolidation_pipeline.store.jobs.jobs import get_job
+from consolidation_pipeline.store.jobs.llm_calls import sum_job
+from consolidation_pipeline.store.search.retrievers import load_vector_length
+from consolidation_pipeline.store.search.vector_indexes import build_indexes
+
+
+@dataclass(frozen=True)
+class Report:
+    """Numbers of the project after the run, and the same as Markdown."""
+
+    counts: ProjectCounts
+    metrics: dict[str, Any]
+    markdown: str
+
+
+def write_report(run: ProjectRun) -> Report:
+    """Count the project and put the run's own numbers beside it.
+
+    What the run is done with is made quick to search, if the project has grown large.
+    """
+    _index_vectors(run)
+    with run.engine.connect() as connection:
+        counts = count_project(connection, run.project.id)
+        job = get_job(connection, run.job_id)
+        spent = sum_job(connection, run.job_id)
+        failing = [tell_failing(job) for job in list_failing(connection, run.project.id) if job.job != run.job]
+    own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
+    markdown = _markdown(
+        run.project.slug, counts, own, following=next_instant(run.options.schedule, run.now), failing=failing
+    )
+    return Report(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
+
+
+def _index_vectors(run: ProjectRun) -> None:
+    model = run.embedder.name
+    with run.engine.connect() as connection:
+        dimension = load_vector_length(connection, run.project.id, model)
+    build_indexes(run.engine, run.project.id, model, dimension)
+
+
+def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
+    """What the run itself did so far; zeros when its job is gone."""
+    if job is None:
+        return dict.fromkeys(("memories_merged", "memories_archived", "held_back"), 0)
+    return {
+        "memories_merged": job.memories_merged,
+        "memories_archived": job.memories_archived,
+        "held_back": job.metrics.get("archived_memories", {}).get("held_back", 0),
+    }
+
+
+def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
+    """The numbers of a project under their stable names."""
+    return {
+        "memories": counts.memories,
+        "active": counts.active,
+        "consolidated": counts.consolidated,
+        "archived": counts.archived,
+        "merged": counts.merged,
+        "units": counts.units,
+        "reduction": None if counts.reduction is None else round(counts.reduction, 6),
+        "by_type": dict(counts.by_type),
+        "by_level": dict(counts.by_level),
+        "by_kind": dict(counts.by_kind),
+        "playbook_entries": counts.playbook.get("active", 0),
+        "needs_review": counts.needs_review,
+        "suggest_groups": counts.suggest_groups,
+        "pattern_groups": counts.pattern_groups,
+        "cost_usd": counts.cost_usd,
+        "tokens": counts.tokens,
+    }
+
+
+def _markdown(
+    slug: str,
+    counts: ProjectCounts,
+    own: Mapping[str, Any],
+    *,
+    following: datetime | None,
+    failing: Sequence[str],
+) -> str:
+    night = "not by schedule" if following is None else f"{following:%Y-%m-%d %H:%M} UTC"
+    reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
+    types = "\n".join(f"| {name} | {number} |" for name, number in counts.by_type.items()) or "| none | 0 |"
+    held_back = f"{own['held_back']}: {how_to_archive(slug)}" if own["held_back"] else "0"
+    return f"""## {slug}
+
+| | |
+|---|---|
+| raw memories | {counts.memories} |
+| active | {counts.active} |
+| merged memories, standing for {counts.consolidated} | {counts.merged} |
+| archived | {counts.archived} |
+| reduction | {reduction} |
+| patterns | {counts.by_kind.get("pattern", 0)} |
+| principles | {counts.by_kind.get("principle", 0)} |
+| playbook entries | {counts.playbook.get("active", 0)} |
+| summaries | {counts.by_kind.get("summary", 0)} |
+| waiting for review | {counts.needs_review} |
+| absorbed by this run | {own["memories_merged"]} |
+| archived by this run | {own["memories_archived"]} |
+| held back, too many to be archived unasked | {held_back} |
+| groups a person should look at | {counts.suggest_groups} |
+| groups on one topic | {counts.pattern_groups} |
+| spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
+| spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
+| other jobs that fail | {", ".join(failing) or "none"} |
+| next run | {night}, or when enough new memories have come |
+
+| active memories of type | |
+|---|---|
+{types}
+"""

@@ -1,0 +1,65 @@
+"""Relations by hand: what the rules found, and a person's word on it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.core.lifecycle.associations import STATUSES
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.lifecycle.manual_actions import BY_HAND
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.knowledge import relations as store
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.projects import get_project
+
+_DECISIONS = ("confirmed", "rejected")
+
+
+def decide_relations(
+    engine: Engine, ids: Sequence[UUID], status: str, *, changed_by: str, reason: str | None = None
+) -> dict[UUID, UUID]:
+    """Confirm or reject relations, all or none; returns by relation the group in the ledger, to undo it by.
+
+    ``status``: confirmed or rejected. One may change one's mind.
+
+    Raises:
+        UsageError: another status. NotFoundError: a relation does not exist. ConflictError: one has that status
+        already, or changed meanwhile.
+    """
+    if status not in _DECISIONS:
+        raise UsageError(f"status {status!r} cannot be given to a relation: it must be {' or '.join(_DECISIONS)}")
+    with engine.begin() as connection:
+        rows = store.load_relations(connection, ids)
+        missing = [str(id_) for id_ in dict.fromkeys(ids) if id_ not in rows]
+        if missing:
+            raise NotFoundError(f"there is no relation {', '.join(missing)}: `consolidation relations list` shows ids")
+        same = tuple(str(id_) for id_, row in rows.items() if row.status == status)
+        if same:
+            raise ConflictError(f"relation {same[0]} is {status} already", same)
+        groups: dict[UUID, UUID] = {}
+        for project_id in {row.project_id for row in rows.values()}:
+            own = [row for row in rows.values() if row.project_id == project_id]
+            author = Author(project_id, None, changed_by)
+            groups |= store.decide_relations(connection, author, own, status, reason=reason or BY_HAND)
+    return {id_: groups[id_] for id_ in ids}
+
+
+def list_relations(engine: Engine, slug: str, *, limit: int, status: str | None = None) -> dict[str, Any]:
+    """The project's relations newest first, with the whole texts of both ends, and how many there are of each status.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such status.
+    """
+    if status is not None and status not in STATUSES:
+        raise UsageError(f"status {status!r} does not exist; a relation is {', '.join(STATUSES)}")
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        rows = store.list_relations(connection, project.id, limit=limit, status=status)
+        totals = store.count_relations(connection, project.id)
+    return {
+        "project": slug,
+        "totals": {name: totals.get(name, 0) for name in STATUSES},
+        "relations": [dict(row._mapping) for row in rows],
+    }

@@ -1,0 +1,127 @@
+"""Review by hand: what waits for a person's word, and what becomes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.lifecycle.manual_actions import BY_HAND
+from consolidation_pipeline.store.database.engine import Connection, Engine, Row
+from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.ledger.active_keys import hold_places_of
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.review.review_queue import (
+    ENTRY,
+    REVIEWED,
+    Reviewed,
+    count_waiting,
+    decide_reviewed,
+    list_waiting,
+    lock_reviewed,
+)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Something that a person decided on; rolling ``group_id`` back undoes just that."""
+
+    id: UUID
+    project: str
+    kind: str
+    group_id: UUID
+
+
+def decide_review(
+    engine: Engine, ids: Sequence[UUID], *, approved: bool, changed_by: str, reason: str | None = None
+) -> list[Decided]:
+    """Approve what waits for a person, or dismiss what waits or is active, of any projects: all of it or none.
+
+    An approved pattern or principle is promoted by the next run where it has evidence enough; a dismissed one is
+    retired and not made again of the same memories. An approved playbook entry is active, a dismissed one retired.
+
+    Raises:
+        NotFoundError: an id is unknown. UsageError: it is of a kind that is not reviewed. ConflictError: it does not
+        wait, or is retired.
+    """
+    groups: dict[UUID, UUID] = {}
+    with engine.begin() as connection:
+        hold_places_of(connection, ids)
+        rows = _lock(connection, list(dict.fromkeys(ids)), approved=approved)
+        for project_id in sorted({row.project_id for row in rows}):
+            own = [row for row in rows if row.project_id == project_id]
+            author, why = Author(project_id, None, changed_by), reason or BY_HAND
+            groups |= decide_reviewed(connection, author, own, approved=approved, reason=why, now=datetime.now(UTC))
+            _tell_listeners(connection, project_id, own, approved=approved)
+    return [Decided(row.id, row.project, row.kind, groups[row.id]) for row in rows]
+
+
+def _tell_listeners(connection: Connection, project_id: UUID, rows: Sequence[Reviewed], *, approved: bool) -> None:
+    entries = sum(row.kind == ENTRY for row in rows)
+    if entries:
+        payload = {"approved" if approved else "dismissed": entries}
+        append_event(connection, project_id, "playbook.changed", payload)
+
+
+def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[Reviewed]:
+    """The rows in the order of ``ids``, all of which can be decided on so."""
+    found = lock_reviewed(connection, ids)
+    missing = [str(id_) for id_ in ids if id_ not in found]
+    if missing:
+        raise NotFoundError(f"there is nothing with id {', '.join(missing)}: `consolidation review list` shows ids")
+    for id_ in ids:
+        if found[id_].kind not in REVIEWED:
+            raise UsageError(f"{id_} is of kind {found[id_].kind}: it must be one of {', '.join(REVIEWED)}")
+    decided = tuple(str(id_) for id_ in ids if not (found[id_].waits if approved else found[id_].stands))
+    if decided:
+        why = "does not wait for review" if approved else "is retired already"
+        raise ConflictError(f"{found[UUID(decided[0])].kind} {decided[0]} {why}", decided)
+    return [found[id_] for id_ in ids]
+
+
+def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = None) -> dict[str, Any]:
+    """What waits for a person in a project, the surest first, with ``why``, and how much there is of each kind.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such kind.
+    """
+    if kind is not None and kind not in REVIEWED:
+        raise UsageError(f"kind {kind!r} is not reviewed: it must be {', '.join(REVIEWED)}")
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        rows = list_waiting(connection, project.id, limit=limit, kind=kind)
+        totals = count_waiting(connection, project.id)
+    return {
+        "project": slug,
+        "totals": {name: totals.get(name, 0) for name in REVIEWED},
+        "waiting": [_told(row) for row in rows],
+    }
+
+
+def _told(row: Row[Any]) -> dict[str, Any]:
+    details = row.details or {}
+    return {
+        "id": row.id,
+        "kind": row.kind,
+        "pattern_type": row.pattern_type,
+        "confidence": row.confidence,
+        "evidence_count": row.evidence,
+        "content": row.content,
+        "best_practices": details.get("best_practices", []),
+        "gotchas": details.get("gotchas", []),
+        "evidence": details.get("evidence", []),
+        "why": _why(row),
+        "created_at": row.created_at,
+    }
+
+
+def _why(row: Row[Any]) -> str:
+    if row.kind == ENTRY:
+        return row.reason or "it was not sure enough to be promoted by itself"
+    if row.method == "heuristic":
+        return "it was made without a model"
+    return f"the model was only {row.llm_confidence:.2f} sure of it"

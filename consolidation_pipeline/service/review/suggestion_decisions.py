@@ -1,0 +1,222 @@
+"""What a person says of suggestions: approved, rejected or withdrawn, each in a transaction of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+from uuid import UUID, uuid4
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.review.suggestion_approval import (
+    Approval,
+    find_changed,
+    prepare_approval,
+    write_memory,
+)
+from consolidation_pipeline.service.review.suggestion_views import Suggestion, check_choice, get_suggestion
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import Connection, Engine, Row
+from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.ledger.active_keys import hold_places_of
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.review import suggestions as store
+
+VERDICTS = ("approve", "reject")
+# What a person says of a suggestion whose status it becomes.
+_IN_WORDS = {"validated": "approved", "expired": "withdrawn"}
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A decision. ``memory_id``: the merged memory an approval made; rolling ``group_id`` back undoes all of it."""
+
+    suggestion_id: UUID
+    status: str
+    memory_id: UUID | None
+    group_id: UUID
+
+
+@dataclass(frozen=True)
+class Bulk:
+    """What became of many: those decided, and id and reason of those that could not be."""
+
+    decided: list[Decided]
+    refused: list[tuple[UUID, str]]
+
+
+def approve_suggestion(
+    engine: Engine,
+    id: UUID,
+    *,
+    content: str | None = None,
+    lessons_learned: str | None = None,
+    note: str | None = None,
+    decided_by: str,
+    settings: Settings | None = None,
+) -> Decided:
+    """Merge the originals into one memory, in the words proposed or in the person's ``content`` and lessons.
+
+    The memory, its lineage, the hiding of the originals and the status come in one transaction. Of merged originals the
+    largest grows and takes in the others. ``settings``: None = those of the environment.
+
+    Raises:
+        NotFoundError: no such suggestion. UsageError: the text is blank or too long. ConflictError: it was decided
+        before; an original is gone, archived, merged or changed, and it is superseded now; or another merged memory
+        says the same. EmbeddingError, BudgetExhaustedError: the text could not be embedded; nothing was decided.
+    """
+    shown = get_suggestion(engine, id)
+    _refuse_decided(shown)
+    approval = prepare_approval(engine, shown, content, lessons_learned, settings=settings or Settings())
+    write = partial(_approve, approval=approval, changed_by=decided_by)
+    return _decide(engine, id, "validated", note=note, decided_by=decided_by, write=write)
+
+
+def reject_suggestion(engine: Engine, id: UUID, *, note: str | None = None, decided_by: str) -> Decided:
+    """Leave the originals as they are; they are not proposed again unless their group changes.
+
+    Raises:
+        NotFoundError: no such suggestion. ConflictError: it was decided before.
+    """
+    return _decide(engine, id, "rejected", note=note, decided_by=decided_by)
+
+
+def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> Decided:
+    """Take a suggestion back without a word on whether it was right: it is expired, and teaches nothing.
+
+    Raises:
+        NotFoundError: no such suggestion. ConflictError: it was decided before.
+    """
+    return _decide(engine, id, "expired", note=None, decided_by=decided_by)
+
+
+def decide_all(
+    engine: Engine,
+    slug: str,
+    *,
+    verdict: str,
+    min_similarity: float | None = None,
+    type: str | None = None,
+    decided_by: str,
+    limit: int | None = None,
+    settings: Settings | None = None,
+) -> Bulk:
+    """Approve or reject (``verdict``) the pending suggestions of a project that the rule names, the most similar first.
+
+    Each is a transaction of its own: what cannot be decided is told, and the others are.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such verdict or memory type. EmbeddingError,
+        BudgetExhaustedError: no more texts can be embedded; what was decided before stays.
+    """
+    decide = partial(_find_verdict(verdict, settings), decided_by=decided_by)
+    return decide_each(
+        engine, select_pending(engine, slug, min_similarity=min_similarity, type=type, limit=limit), decide
+    )
+
+
+def select_pending(
+    engine: Engine, slug: str, *, min_similarity: float | None = None, type: str | None = None, limit: int | None = None
+) -> list[UUID]:
+    """The pending suggestions of a project that a rule names, the most similar first; None = whatever, all.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such memory type.
+    """
+    check_choice("pending", type)
+    with engine.connect() as connection:
+        project = get_project(connection, slug)
+        return store.list_pending_ids(connection, project.id, memory_type=type, least=min_similarity, limit=limit)
+
+
+def decide_each(engine: Engine, ids: Iterable[UUID], decide: Callable[[Engine, UUID], Decided]) -> Bulk:
+    """Approve or reject (``decide``) suggestions one by one: what stands in the way of one does not of the others."""
+    decided, refused = list[Decided](), list[tuple[UUID, str]]()
+    for id_ in ids:
+        try:
+            decided.append(decide(engine, id_))
+        except ConflictError as error:
+            refused.append((id_, str(error)))
+    return Bulk(decided, refused)
+
+
+def _find_verdict(verdict: str, settings: Settings | None) -> Callable[..., Decided]:
+    if verdict not in VERDICTS:
+        raise UsageError(f"verdict {verdict!r} does not exist; it must be {' or '.join(VERDICTS)}")
+    return partial(approve_suggestion, settings=settings) if verdict == "approve" else reject_suggestion
+
+
+_Write = Callable[[Connection, Row[Any], UUID, str], UUID]
+
+
+def _decide(
+    engine: Engine, id_: UUID, status: str, *, note: str | None, decided_by: str, write: _Write | None = None
+) -> Decided:
+    """The decision under lock, with what it ``write``s; of one that comes too late only that it is superseded stays."""
+    group_id = uuid4()
+    with engine.begin() as connection:
+        hold_places_of(connection, [id_])
+        suggestion = _lock(connection, id_)
+        changed = find_changed(connection, suggestion) if write is not None else {}
+        reason = "an original has changed since" if changed else _words(note) or f"{_say(status)} by {decided_by}"
+        memory_id = write(connection, suggestion, group_id, reason) if write is not None and not changed else None
+        signed = {"reviewed_by": decided_by, "reviewed_at": datetime.now(UTC), "review_note": _words(note)}
+        said = {"result_memory_id": memory_id, **signed} if not changed else {}
+        said["status"] = final = "superseded" if changed else status
+        author = Author(suggestion.project_id, None, decided_by)
+        store.decide_suggestion(connection, author, suggestion, said, group_id=group_id, reason=reason)
+        _tell_listeners(connection, suggestion, final, memory_id, group_id)
+    if changed:
+        first, why = next(iter(changed.items()))
+        raise ConflictError(
+            f"suggestion {id_} is superseded, and nothing was merged: memory {first} {why} since it was made",
+            tuple(map(str, changed)),
+        )
+    return Decided(id_, status, memory_id, group_id)
+
+
+def _lock(connection: Connection, id_: UUID) -> Row[Any]:
+    """The suggestion, locked, if it waits. Raises NotFoundError, ConflictError."""
+    suggestion = store.lock_suggestion(connection, id_)
+    if suggestion is None:
+        raise NotFoundError(f"there is no suggestion {id_}: `consolidation suggestions list` shows ids")
+    _refuse_decided(suggestion)
+    return suggestion
+
+
+def _refuse_decided(suggestion: Row[Any] | Suggestion) -> None:
+    """Raises ConflictError, saying who was quicker, where a suggestion does not wait any more."""
+    if suggestion.status == "pending":
+        return
+    by = f" by {suggestion.reviewed_by}" if suggestion.reviewed_by else ""
+    when = f" at {suggestion.reviewed_at:%Y-%m-%d %H:%M} UTC" if suggestion.reviewed_at else ""
+    raise ConflictError(
+        f"suggestion {suggestion.id} does not wait any more: it was {_say(suggestion.status)}{by}{when}",
+        (str(suggestion.id),),
+    )
+
+
+def _say(status: str) -> str:
+    return _IN_WORDS.get(status, status)
+
+
+def _words(note: str | None) -> str | None:
+    return (note or "").strip() or None
+
+
+def _approve(
+    connection: Connection, suggestion: Row[Any], group_id: UUID, reason: str, *, approval: Approval, changed_by: str
+) -> UUID:
+    author = Author(suggestion.project_id, None, changed_by)
+    return write_memory(connection, author, suggestion, approval, group_id=group_id, reason=reason)
+
+
+def _tell_listeners(
+    connection: Connection, suggestion: Row[Any], status: str, memory_id: UUID | None, group_id: UUID
+) -> None:
+    payload = {"suggestion_id": str(suggestion.id), "status": status, "group_id": str(group_id)}
+    made = {"memory_id": str(memory_id)} if memory_id else {}
+    append_event(connection, suggestion.project_id, "suggestion.decided", payload | made)

@@ -1,0 +1,198 @@
+"""Suggestions as a person reads them: the originals side by side, what they disagree in, and the proposed text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import combinations
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.core.conflicts.literal_scanner import Literal
+from consolidation_pipeline.core.conflicts.literals import conflicts
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, embedding_text
+from consolidation_pipeline.core.text.text_merge import missing_literals
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.runs.effective_options import effective_options
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import Engine, Row
+from consolidation_pipeline.store.database.schema import SUGGESTION_STATUSES
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.projects import get_project, list_projects
+from consolidation_pipeline.store.review import suggestions as store
+
+
+@dataclass(frozen=True)
+class Original:
+    """A memory that would be merged, as it is now. ``kind``: raw or merged; ``source``: where a raw one came from.
+
+    ``version``: the one that the suggestion saw; ``is_current``: it still has that one and is active.
+    """
+
+    id: UUID
+    content: str
+    memory_type: str
+    kind: str
+    learned_at: datetime
+    source: str | None
+    version: int
+    is_current: bool
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """What speaks against merging two originals: literals of one kind that only ``a`` has, and that only ``b`` has.
+
+    Offsets (``start``) are those in the original's content; of kind ``polarity`` the literals are whole clauses.
+    """
+
+    kind: str
+    a: tuple[Literal, ...]
+    b: tuple[Literal, ...]
+    a_id: UUID
+    b_id: UUID
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A proposed merge. ``similarity``: the lowest cosine among the originals; of those gone since, nothing is shown.
+
+    ``left_out``: literals of the originals that the proposed text lacks, as written. ``memory_id``: the memory that the
+    approval made; ``group_id``: the group of the decision, to undo it by.
+    """
+
+    id: UUID
+    project: str
+    status: str
+    memory_type: str | None
+    similarity: float | None
+    content: str
+    lessons_learned: str | None
+    keywords: tuple[str, ...]
+    rationale: str | None
+    originals: list[Original]
+    conflicts: list[Disagreement]
+    left_out: tuple[str, ...]
+    created_at: datetime
+    reviewed_by: str | None
+    reviewed_at: datetime | None
+    review_note: str | None
+    memory_id: UUID | None
+    group_id: UUID | None
+
+
+@dataclass(frozen=True)
+class SuggestionPage:
+    """A page of suggestions, and how many there are whatever its limits."""
+
+    total: int
+    suggestions: list[Suggestion]
+
+
+def list_suggestions(
+    engine: Engine,
+    slug: str | None,
+    *,
+    status: str | None = "pending",
+    type: str | None = None,
+    min_similarity: float | None = None,
+    limit: int = 50,
+    offset: int = 0,
+) -> SuggestionPage:
+    """Suggestions of a project, or of all: of those that wait the most similar first, of others the last decided.
+
+    ``status``, ``type``: None = any.
+
+    Raises:
+        NotFoundError: no such project. UsageError: no such status or memory type.
+    """
+    check_choice(status, type)
+    with engine.connect() as connection:
+        project_id = None if slug is None else get_project(connection, slug).id
+        total, rows = store.list_suggestions(
+            connection,
+            project_id,
+            status=status,
+            memory_type=type,
+            least=min_similarity,
+            limit=limit,
+            offset=offset,
+        )
+        found = store.load_originals(connection, [id_ for row in rows for id_ in row.original_memory_ids])
+    return SuggestionPage(total, [_told(row, found) for row in rows])
+
+
+def find_projects_without_model(engine: Engine, slug: str | None, settings: Settings) -> list[str]:
+    """Slugs of the projects, all or the one named, that get no suggestions: no model is named for them."""
+    with engine.connect() as connection:
+        chosen = list_projects(connection) if slug is None else [get_project(connection, slug)]
+    return [project.slug for project in chosen if effective_options(project, settings).llm_model is None]
+
+
+def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
+    """One suggestion. Raises NotFoundError."""
+    with engine.connect() as connection:
+        row = store.find_suggestion(connection, id)
+        if row is None:
+            raise NotFoundError(f"there is no suggestion {id}: `consolidation suggestions list` shows ids")
+        found = store.load_originals(connection, row.original_memory_ids)
+    return _told(row, found)
+
+
+def check_choice(status: str | None, memory_type: str | None) -> None:
+    """Raises UsageError: there is no such status, or no such memory type."""
+    if status is not None and status not in SUGGESTION_STATUSES:
+        raise UsageError(f"status {status!r} does not exist; a suggestion is {', '.join(SUGGESTION_STATUSES)}")
+    if memory_type is not None and memory_type not in MEMORY_TYPES:
+        raise UsageError(f"type {memory_type!r} does not exist; a memory is of {', '.join(MEMORY_TYPES)}")
+
+
+def body_of(row: Row[Any]) -> str:
+    """The text of a memory as ``load_originals`` has it."""
+    return row.texts[0] if row.kind != "raw" else embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
+
+
+def join_parts(content: str, lessons_learned: str | None) -> str:
+    """What a merged memory says: content, and lessons where there are any, on a line of their own."""
+    return "\n".join(part.strip() for part in (content, lessons_learned) if part and part.strip())
+
+
+def _told(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
+    seen = zip(row.original_memory_ids, row.original_versions, strict=True)
+    originals = [_original(found[id_], version) for id_, version in seen if id_ in found]
+    proposed = join_parts(row.suggested_content, row.suggested_lessons_learned)
+    missing = missing_literals([original.content for original in originals], proposed)
+    return Suggestion(
+        id=row.id,
+        project=row.slug,
+        status=row.status,
+        memory_type=row.memory_type,
+        similarity=row.similarity,
+        content=row.suggested_content,
+        lessons_learned=row.suggested_lessons_learned,
+        keywords=tuple(row.suggested_keywords),
+        rationale=row.rationale,
+        originals=originals,
+        conflicts=_find_conflicts(originals),
+        left_out=tuple(literal.text for literal in sorted(missing, key=lambda one: (one.kind, one.value))),
+        created_at=row.created_at,
+        reviewed_by=row.reviewed_by,
+        reviewed_at=row.reviewed_at,
+        review_note=row.review_note,
+        memory_id=row.result_memory_id,
+        group_id=row.decided_in,
+    )
+
+
+def _original(row: Row[Any], version: int) -> Original:
+    is_current = row.is_active and row.version == version
+    return Original(row.id, body_of(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
+
+
+def _find_conflicts(originals: Sequence[Original]) -> list[Disagreement]:
+    return [
+        Disagreement(found.kind, found.a, found.b, one.id, other.id)
+        for one, other in combinations(originals, 2)
+        for found in conflicts(one.content, other.content)
+    ]

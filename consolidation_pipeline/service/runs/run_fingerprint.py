@@ -1,0 +1,48 @@
+"""The state that a run starts from, by which it is known that another would do nothing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
+from consolidation_pipeline.core.memories.memories import content_hash
+from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.runs.effective_options import effective_options
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.admin.project_counts import fingerprint
+from consolidation_pipeline.store.database.engine import Connection, Engine, Row
+from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.calibrations import describe_versions
+
+
+def describe_state(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
+    """What a run would start from: memories, options, calibration, algorithm; the day, for relevance fades daily."""
+    parts = (
+        fingerprint(connection, project.id),
+        options.model_dump_json(),
+        describe_versions(connection, project.id),
+        ALGORITHM_VERSION,
+        f"{now:%Y-%m-%d}",
+    )
+    return content_hash("\n".join(parts))
+
+
+def find_done(connection: Connection, project: Project, settings: Settings) -> Row[Any] | None:
+    """The newest job that left nothing undone, when nothing but time has passed since, be it days."""
+    done = jobs.find_job_with_state(connection, project.id)
+    if done is None:
+        return None
+    state = describe_state(connection, project, effective_options(project, settings), done.started_at)
+    return done if done.metrics["state"] == state else None
+
+
+def find_unchanged(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
+    """The newest job, when it was a whole run and nothing changed since, so that another run would do nothing."""
+    with engine.connect() as connection:
+        newest = jobs.list_jobs(connection, project.id, limit=1)
+        if not newest or "state" not in newest[0].metrics:
+            return None
+        state = describe_state(connection, project, effective_options(project, settings), datetime.now(UTC))
+    return newest[0] if newest[0].metrics["state"] == state else None

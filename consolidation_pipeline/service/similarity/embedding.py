@@ -1,0 +1,130 @@
+"""Give every memory a vector of the project's model; nothing is embedded twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from consolidation_pipeline.core.vectors import find_unusable
+from consolidation_pipeline.embed.embedder import Embedder, describe, embed_parts
+from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.service.runs.prefetch import prefetch
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
+from consolidation_pipeline.store.memories.memories import (
+    EMBEDDED_TABLES,
+    Unembedded,
+    count_embedded,
+    list_unembedded,
+    load_unembedded,
+    reuse_embeddings,
+    save_embeddings,
+)
+from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
+
+# Rows that are looked at together. What a paid model gave for some of them is stored at once, in a transaction each.
+BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Embedded:
+    """Rows that have a vector now, and how the new ones got it: computed, or taken over from equal content."""
+
+    memories: int
+    computed: int
+    reused: int
+
+
+def embed_memories(run: ProjectRun) -> Embedded:
+    """Embed what has no vector of the active model, batch by batch, each in a transaction of its own.
+
+    Raises:
+        EmbeddingError: the model gave no usable vector, or one of another length than before; the message names the
+        memory. BudgetExhaustedError: no more may be paid for, and without all vectors no later phase has anything true
+        to work on. What was embedded before either stays.
+    """
+    model = run.embedder.name
+    memories = computed = reused = 0
+    for table in EMBEDDED_TABLES:
+        with run.writing() as connection:
+            reused += reuse_embeddings(connection, run.project.id, table, model)
+        # Agents write meanwhile: what came during one pass is the next one's.
+        while done := _embed_table(run, table):
+            computed += done
+        with run.engine.connect() as connection:
+            memories += count_embedded(connection, run.project.id, table, model)
+    return Embedded(memories, computed, reused)
+
+
+def embed_now(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
+    """Give the raw memories with ``ids`` a vector, those that have none of the model yet, outside of any run.
+
+    Raises:
+        EmbeddingError: the model gave no usable vector.
+    """
+    with engine.connect() as connection:
+        batch = load_unembedded(connection, "task_memories", to_ids(ids), embedder.name)
+    if batch.texts:
+        vectors = embedder.embed(batch.texts)
+        with engine.begin() as connection:
+            save_embeddings(connection, "task_memories", batch.ids, vectors, embedder.name)
+
+
+def _embed_table(run: ProjectRun, table: str) -> int:
+    """Embed the rows that have no vector now; returns how many there were."""
+    done = 0
+    for batch, vectors in prefetch(_embedded_batches(run, table)):
+        with run.writing() as connection:
+            save_embeddings(connection, table, batch.ids, vectors, run.embedder.name)
+        done += len(batch.texts)
+    return done
+
+
+def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[Unembedded, Vectors]]:
+    model = run.embedder.name
+    with run.engine.connect() as connection:
+        ids = list_unembedded(connection, run.project.id, table, model)
+        dimension = load_dimension(connection, run.project.id, model) if len(ids) else 0
+    for start in range(0, len(ids), BATCH):
+        with run.engine.connect() as connection:
+            batch = load_unembedded(connection, table, ids[start : start + BATCH], model)
+        if batch.texts:
+            for part, vectors in _embed(batch, run.embedder):
+                _check(part, vectors, model, dimension)
+                dimension = vectors.shape[1]
+                yield part, vectors
+
+
+def _embed(batch: Unembedded, embedder: Embedder) -> Iterator[tuple[Unembedded, Vectors]]:
+    """Parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
+    first = {content: at for at, content in reversed(list(enumerate(batch.hashes)))}
+    rows = sorted(first.values())
+    place = {batch.hashes[row]: at for at, row in enumerate(rows)}
+    places = np.array([place[content] for content in batch.hashes])
+    texts = [batch.texts[row] for row in rows]
+    try:
+        for start, vectors in embed_parts(embedder, texts):
+            chosen = np.flatnonzero((places >= start) & (places < start + len(vectors)))
+            yield batch.select(chosen), vectors[places[chosen] - start]
+    except EmbeddingError as error:
+        # Embedders know texts by their place alone, and name the one in question as `describe` does.
+        named = [row for at, row in enumerate(rows) if describe(at, texts[at]) in str(error)]
+        raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
+
+
+def _check(batch: Unembedded, vectors: Vectors, model: str, dimension: int) -> None:
+    unusable = find_unusable(vectors)
+    if unusable.size:
+        raise EmbeddingError(f"{model} gave {_name(batch, int(unusable[0]))} a vector that is zero or not finite")
+    if dimension and vectors.shape[1] != dimension:
+        raise EmbeddingError(
+            f"{model} gave {_name(batch, 0)} a vector of {vectors.shape[1]} dimensions, the others have {dimension}"
+        )
+
+
+def _name(batch: Unembedded, row: int) -> str:
+    return f"memory {to_uuids(batch.ids[[row]])[0]}"

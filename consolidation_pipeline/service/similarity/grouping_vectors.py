@@ -1,0 +1,87 @@
+"""Texts without their boilerplate, and the vectors these have in place of the plain ones when memories are grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+import numpy as np
+
+from consolidation_pipeline.core.memories.memories import content_hash
+from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.similarity.graph_nodes import Subject
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
+from consolidation_pipeline.store.memories.memories import load_texts
+from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes, replace_grouping_vectors
+
+
+@dataclass(frozen=True, eq=False)
+class Wording:
+    """Memories that hold boilerplate: hash of the rest of their text by memory; ``computed`` = hash -> row of
+    ``vectors`` float32 (n, d) for those rests that had no vector yet.
+    """
+
+    hashes: Mapping[UUID, str]
+    computed: Mapping[str, int]
+    vectors: Vectors
+
+
+def word_memories(
+    run: Subject, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
+) -> Wording:
+    """Leave ``boilerplate`` out of the texts and embed what is left, each distinct rest once, those of ``known`` never.
+
+    Raises:
+        EmbeddingError: the model gave no usable vector.
+    """
+    sentences = frozenset(boilerplate)
+    rests = {id_: strip_boilerplate(text, sentences) for id_, text in texts.items()} if sentences else {}
+    hashes = {id_: content_hash(rest) for id_, rest in rests.items() if rest != texts[id_]}
+    missing = {hash_: rests[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
+    vectors = run.embedder.embed(list(missing.values())) if missing else np.empty((0, 0), np.float32)
+    return Wording(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
+
+
+def refresh_wording(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> Wording:
+    """Bring the grouping vectors of these memories, new or changed since they were compared, up to date."""
+    chosen = to_uuids(ids)
+    model = run.embedder.name
+    with run.engine.connect() as connection:
+        kept = load_text_hashes(connection, run.project.id, model)
+        texts = load_texts(connection, chosen) if boilerplate and chosen else {}
+    wording = word_memories(run, texts, boilerplate, known=set(kept.values()))
+    if any(kept.get(id_) != wording.hashes.get(id_) for id_ in chosen):
+        with run.writing() as connection:
+            save_wording(connection, run, wording, checked=chosen)
+    return wording
+
+
+def save_wording(
+    connection: Connection, run: Subject, wording: Wording, *, checked: Sequence[UUID] | None = None
+) -> None:
+    """Store the vectors; ``checked``: the memories that were looked at, None = all of the project."""
+    replace_grouping_vectors(
+        connection,
+        run.project.id,
+        run.embedder.name,
+        text_hashes=wording.hashes,
+        computed=wording.computed,
+        vectors=wording.vectors,
+        checked=checked,
+    )
+
+
+def grouping_vectors(ids: Ids, plain: Vectors, wording: Wording, kept: Mapping[str, Vectors]) -> Vectors:
+    """Vectors (n, d) of the memories ``ids`` as ``wording`` wants them, before it is stored.
+
+    ``plain``: those of the whole texts; ``kept``: those (d,) that are stored so far, by the hash of their text.
+    """
+    x = plain.copy()
+    for row, id_ in enumerate(to_uuids(ids)):
+        wanted = wording.hashes.get(id_)
+        if wanted is not None:
+            x[row] = wording.vectors[wording.computed[wanted]] if wanted in wording.computed else kept[wanted]
+    return x

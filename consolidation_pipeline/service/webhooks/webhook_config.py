@@ -1,0 +1,103 @@
+"""The webhook that the environment names: where it is, what signs for it, and whether it may be sent to."""
+
+from __future__ import annotations
+
+import binascii
+import re
+import socket
+from base64 import b64decode
+from dataclasses import dataclass, field
+from urllib.parse import SplitResult, urlsplit
+
+from consolidation_pipeline.core.public_addresses import is_public
+from consolidation_pipeline.errors import InvalidWebhookError
+from consolidation_pipeline.settings import Settings
+
+_PORTS = {"http": 80, "https": 443}
+_SECRET = re.compile(r"(?:whsec_)?([A-Za-z0-9+/]+)=*")
+_SECRET_ADVICE = "CONSOLIDATION_WEBHOOK_SECRET must be whsec_ followed by 24 to 64 random bytes in base64"
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Where messages go. What may be secret is not shown: as text it is scheme, host and port."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str = field(repr=False)
+    secret: str = field(repr=False)
+    allow_private: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}"
+
+    @property
+    def authority(self) -> str:
+        """Host and, where it is not the usual one, port."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+
+def read_webhook(settings: Settings) -> Webhook | None:
+    """The webhook that the environment names, if any.
+
+    Raises:
+        InvalidWebhookError: the URL cannot be used, or there is no secret that can.
+    """
+    if settings.webhook_url is None:
+        return None
+    parts = _split(settings.webhook_url.get_secret_value())
+    if settings.webhook_secret is None:
+        raise InvalidWebhookError(f"a webhook is configured without a secret: {_SECRET_ADVICE}")
+    return Webhook(
+        parts.scheme,
+        parts.hostname or "",
+        parts.port or _PORTS[parts.scheme],
+        (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+        _check_secret(settings.webhook_secret.get_secret_value()),
+        settings.webhook_allow_private,
+    )
+
+
+def _split(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url if re.fullmatch("[!-~]+", url) else "")
+        fits = parts.scheme in _PORTS and parts.hostname and parts.port != 0
+    except ValueError:  # of the port, or of an IPv6 address
+        fits = False
+    if not fits or parts.username is not None:
+        raise InvalidWebhookError(
+            "CONSOLIDATION_WEBHOOK_URL must be https://host/path, or http, without user, password or characters "
+            "that would have to be encoded"
+        )
+    return parts
+
+
+def _check_secret(secret: str) -> str:
+    found = _SECRET.fullmatch(secret)
+    try:
+        # The library takes anything, and leaves out what is not base64.
+        fits = found is not None and b64decode(found[1] + "==")
+    except binascii.Error:
+        fits = False
+    if not fits:
+        raise InvalidWebhookError(f"the webhook's secret cannot be read: {_SECRET_ADVICE}")
+    return secret
+
+
+def find_addresses(webhook: Webhook) -> list[str]:
+    """The IP addresses of the webhook's host, all of which it may be sent to.
+
+    Raises:
+        InvalidWebhookError: one of them is not public, and others are not allowed. OSError: the name is not found.
+    """
+    found = socket.getaddrinfo(webhook.host, webhook.port, type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
+    private = [address for address in addresses if not is_public(address)]
+    if private and not webhook.allow_private:
+        raise InvalidWebhookError(
+            f"the webhook {webhook} is refused: {private[0]} is not a public address; "
+            "CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE=true allows it"
+        )
+    return addresses

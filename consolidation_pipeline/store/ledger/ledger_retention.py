@@ -1,0 +1,77 @@
+"""Audit retention: the one thing that removes rows of the ledger, and records that it did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Connection, Row, text
+
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.ledger.cannot_link import UNDONE_MERGES
+
+_CHANGES = f"{SCHEMA}.consolidation_changes"
+
+# A unit is a job, or a group that a person made; undoing ties two units together. While one of those tied together is
+# young, all stay. So do undone merges of a project that still exists: they keep memories apart. The digest is made of
+# the digests of the rows, for the ledger's text may be larger than one value can be.
+_REMOVE = f"""
+    WITH RECURSIVE {UNDONE_MERGES.format(project=":project")},
+    units AS MATERIALIZED (
+        SELECT coalesce(job_id, group_id) AS unit, max(changed_at) AS newest FROM {_CHANGES}
+        WHERE project_id = :project AND operation <> 'retention' GROUP BY 1),
+    undone AS MATERIALIZED (
+        SELECT DISTINCT coalesce(r.job_id, r.group_id) AS a, coalesce(c.job_id, c.group_id) AS b
+        FROM {_CHANGES} r JOIN {_CHANGES} c ON c.id = r.reverts_change_id WHERE r.project_id = :project),
+    ties AS MATERIALIZED (SELECT a, b FROM undone UNION SELECT b, a FROM undone),
+    young AS (
+        SELECT unit FROM units WHERE newest >= least(:before, now() - interval '90 days')
+        UNION SELECT ties.b FROM young JOIN ties ON ties.a = young.unit),
+    kept AS MATERIALIZED (
+        SELECT unnest(groups) AS group_id FROM undone_merges
+        WHERE EXISTS (SELECT 1 FROM {SCHEMA}.projects WHERE id = :project)),
+    gone AS (
+        DELETE FROM {_CHANGES} c WHERE c.project_id = :project AND c.operation <> 'retention'
+            AND coalesce(c.job_id, c.group_id) NOT IN (SELECT unit FROM young)
+            AND c.group_id NOT IN (SELECT group_id FROM kept)
+        RETURNING c.seq, c.changed_at, c.operation, sha256(convert_to(to_jsonb(c)::text, 'UTF8')) AS digest),
+    summary AS (
+        SELECT count(*) AS changes, min(seq) AS first_seq, max(seq) AS last_seq, min(changed_at) AS "from",
+            max(changed_at) AS until, encode(sha256(string_agg(digest, '' ORDER BY seq)), 'hex') AS sha256,
+            (SELECT jsonb_object_agg(operation, n) FROM (SELECT operation, count(*) AS n FROM gone GROUP BY 1) o)
+                AS operations
+        FROM gone)
+    INSERT INTO {_CHANGES} (project_id, group_id, operation, entity_type, entity_id, previous_state, reason, changed_by)
+    SELECT :project, gen_random_uuid(), 'retention', 'consolidation_changes', :project, to_jsonb(s),
+        format('removed %s changes of %s to %s, older than %s days', changes, "from"::date, until::date,
+            CAST(:days AS integer)), :changed_by
+    FROM summary s WHERE changes > 0 RETURNING id, previous_state
+"""
+
+
+def remove_changes(
+    connection: Connection, project_id: UUID, *, before: datetime, days: int, changed_by: str
+) -> Row[Any] | None:
+    """Remove a project's changes from before an instant and record that; ``days`` stands in the record.
+
+    Whole jobs and groups only: nothing goes while a change of the same job or group, or one that undoes or redoes it,
+    is younger. Records of earlier removals stay, and so do merges that were undone as groups, which later runs must
+    know of. Returns ``id`` and ``previous_state`` of the record: ``changes``, ``first_seq``, ``last_seq``, ``from``,
+    ``until``, ``operations`` and ``sha256``, the SHA-256 over those of the removed rows, as jsonb text, by seq. None:
+    nothing was old enough.
+    """
+    connection.execute(text("SET LOCAL consolidation.retention = 'on'"))
+    parameters = {"project": project_id, "before": before, "days": days, "changed_by": changed_by}
+    removed = connection.execute(text(_REMOVE), parameters).one_or_none()
+    connection.execute(text("SET LOCAL consolidation.retention = 'off'"))
+    return removed
+
+
+def list_deleted_projects(connection: Connection) -> list[UUID]:
+    """Projects that are gone and have changes in the ledger still."""
+    query = f"""
+        SELECT DISTINCT c.project_id FROM {_CHANGES} c
+        WHERE NOT EXISTS (SELECT 1 FROM {SCHEMA}.projects p WHERE p.id = c.project_id) ORDER BY 1
+    """
+    return list(connection.scalars(text(query)))

@@ -1,0 +1,70 @@
+"""People at the pages: a project with suggestions that wait, and a client that has logged in."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from hashlib import sha256
+from uuid import UUID
+
+from httpx import Response
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.store.ledger.ledger_writer import Author
+from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+SHOP = "shop"
+
+
+def ask(pipeline: Pipeline, slug: str = SHOP, *, count: int = 10) -> list[UUID]:
+    """Suggestions to merge pairs of memories that differ in a number, the most similar first."""
+    rows = [note(f"{n}-{side}", f"After {n + 3}{side} minutes. {LESSONS[n]}") for n in range(count) for side in (0, 5)]
+    pipeline.add(rows, slug)
+    project = pipeline.project(slug)
+    query = "SELECT id, version, external_id FROM {s}.task_memories WHERE project_id = :of"
+    ids = {row.external_id: (row.id, row.version) for row in pipeline.rows(query, of=project.id)}
+    proposed = [
+        NewSuggestion(
+            cluster_key=f"{slug}-{n}",
+            originals=[ids[f"{n}-0"], ids[f"{n}-5"]],
+            fingerprint=sha256(f"{slug}-{n}".encode()).hexdigest(),
+            content=f"After {n + 3}0 or {n + 3}5 minutes. {LESSONS[n]}",
+            lessons_learned=None,
+            keywords=["operations"],
+            similarity=0.99 - n / 100,
+            rationale="They say the same but for the time.",
+        )
+        for n in range(count)
+    ]
+    with pipeline.engine.begin() as connection:
+        return append_suggestions(connection, Author(project.id, None, "test"), proposed, now=datetime.now(UTC))
+
+
+class Person:
+    """Somebody with a browser that knows no scripts: follows links, and sends the forms of pages."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self.client.follow_redirects = False
+
+    def log_in(self, key: str, *, back: str = "") -> Response:
+        """Send the form of the login page."""
+        page = self.client.get("/login", params={"next": back} if back else {})
+        return self.client.post("/login", data={"key": key, "next": back, "form_token": token_of(page.text)})
+
+    def see(self, path: str) -> Response:
+        """A page."""
+        return self.client.get(path)
+
+    def send(self, path: str, *, on: str = "/projects", **fields: str) -> Response:
+        """Send a form as the page ``on`` has it."""
+        return self.client.post(path, data={"form_token": token_of(self.see(on).text), **fields})
+
+
+def token_of(page: str) -> str:
+    """The token that the forms of a page carry."""
+    found = re.search(r'name="form_token" value="([^"]+)"', page)
+    assert found, page
+    return found[1]

@@ -1,0 +1,237 @@
+"""Jobs, ledger, rollback, plan, configuration, numbers: what each route answers, and with which status."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.logs import TextLines
+from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+
+
+@pytest.fixture(autouse=True)
+def _nothing_waits(served: Served) -> Iterator[None]:
+    """No test leaves a job to the next one."""
+    yield
+    for job in list_pending(served.pipeline.engine):
+        cancel_job(served.pipeline.engine, job.job_id, cancelled_by="test")
+
+
+@pytest.mark.parametrize("path", ["/consolidation/trigger", "/admin/consolidate-memories"])
+def test_triggering_writes_one_pending_job_that_one_can_follow_and_cancel(
+    admin: TestClient, served: Served, path: str
+) -> None:
+    slug, project_id = SLUG, str(served.pipeline.project().id)
+    made = admin.post(API + path, json={"project_id": slug, "trigger_type": "manual"})
+    again = admin.post(API + path, json={"project_id": project_id})
+    job = made.json()
+    assert (made.status_code, job["status"], job["message"]) == (202, "pending", "Consolidation job queued")
+    assert (job["created"], again.json()["created"]) == (True, False)
+    assert again.json()["job_id"] == job["job_id"]
+    assert job["project_id"] == project_id
+    assert job["estimated_duration_seconds"] >= 1
+    assert job["estimated_completion"].endswith("Z")
+    assert admin.get(made.headers["location"]).json()["status"] == "pending"
+    cancelled = admin.post(f"{API}/consolidation/cancel/{job['job_id']}")
+    assert (cancelled.status_code, cancelled.json()["status"]) == (200, "cancelled")
+    twice = admin.post(f"{API}/consolidation/cancel/{job['job_id']}")
+    assert (twice.status_code, twice.json()["error"]) == (409, "conflict")
+
+
+def test_a_job_is_recorded_under_the_name_of_the_key(admin: TestClient) -> None:
+    job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()
+    told = admin.get(f"{API}/admin/consolidation-status/{job['job_id']}").json()
+    assert told["triggered_by"] == "api:admin of all projects"
+
+
+def test_the_log_names_project_job_and_key_of_a_request(admin: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
+        job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()["job_id"]
+        admin.get(f"{API}/consolidation/status/{job}")
+    triggered, followed = map(TextLines().format, caplog.records)
+    assert re.search(rf" key=[0-9a-f-]{{36}} project={SLUG} job={job}$", triggered)
+    assert followed.endswith(f" job={job}")
+
+
+def test_options_of_one_job_are_checked_and_kept_with_it(admin: TestClient, served: Served) -> None:
+    options = {"archive": False, "similarity_threshold": 0.97, "min_cluster_size": 2}
+    made = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": options})
+    assert made.status_code == 202
+    with served.pipeline.open(SLUG) as run:
+        assert str(run.job_id) == made.json()["job_id"]
+        assert (run.options.archive, run.options.t_merge, run.options.summarize) == (False, 0.97, True)
+    with served.pipeline.open(SLUG) as run:
+        assert run.options.archive is True
+    wrong = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": {"min_cluster_size": 9}})
+    assert (wrong.status_code, wrong.json()["error"]) == (422, "invalid_option")
+    assert "min_cluster_size = 9 is not allowed: expected" in wrong.json()["message"]
+
+
+def test_a_scope_with_a_mistake_is_refused_by_name(admin: TestClient) -> None:
+    def trigger(scope: dict[str, Any]) -> Any:
+        return admin.post(f"{API}/admin/consolidate-memories", json={"project_id": SLUG, "scope": scope})
+
+    wrong = trigger({"memory_types": ["invalid_type"]})
+    assert (wrong.status_code, wrong.json()["error"]) == (400, "invalid_scope")
+    assert wrong.json()["message"].startswith("Invalid scope: memory_type 'invalid_type' not recognized")
+    for scope in ({"tags": []}, {"memory_types": "decision"}, {"date_range": ["x"]}, {"unconsolidated_only": "yes"}):
+        assert trigger(scope).status_code == 400
+    right = trigger({"unconsolidated_only": True, "memory_types": ["error_fix", "discovery"]})
+    assert right.status_code == 202
+    assert "the run looks at all memories of the project" in right.json()["message"]
+
+
+def test_a_disabled_project_is_refused(admin: TestClient) -> None:
+    switch = f"{API}/consolidation/configure/{SLUG}"
+    assert admin.post(switch, json={"consolidation_enabled": False}).json()["consolidation_enabled"] is False
+    refused = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG})
+    assert (refused.status_code, refused.json()["error"]) == (400, "validation_error")
+    assert admin.post(switch, json={"enabled": True}).json()["consolidation_enabled"] is True
+
+
+def test_unknown_phases_projects_jobs_and_fields_are_told_apart(admin: TestClient) -> None:
+    def trigger(**body: Any) -> tuple[int, str]:
+        answer = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, **body})
+        return answer.status_code, answer.json()["error"]
+
+    assert trigger(phases=["dreaming"]) == (400, "invalid_scope")
+    assert trigger(project_id="nobody") == (404, "not_found")
+    assert trigger(speed=11) == (422, "validation_error")
+    assert trigger(options={"speed": 11}) == (422, "invalid_option")
+    assert trigger(trigger_type="magic") == (422, "validation_error")
+    missing = admin.get(f"{API}/consolidation/status/{uuid4()}")
+    assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
+
+
+def test_a_finished_job_is_told_with_counters_and_changes(admin: TestClient, served: Served) -> None:
+    told = admin.get(f"{API}/consolidation/status/{served.job_id}").json()
+    assert (told["status"], told["progress"], told["project"]) == ("completed", 1.0, SLUG)
+    assert told["memories_merged"] == 3
+    assert len(told["consolidation_changes"]) == told["consolidation_changes_total"] > 0
+    jobs = admin.get(f"{API}/consolidation/jobs/{SLUG}", params={"limit": 100}).json()["jobs"]
+    assert str(served.job_id) in [job["id"] for job in jobs]
+
+
+def test_summaries_and_the_profile_are_jobs_of_their_own_phases(admin: TestClient) -> None:
+    first = admin.post(f"{API}/summaries/{SLUG}")
+    assert (first.status_code, first.json()["phases"]) == (202, ["embedding_matrix", "semantic_summaries"])
+    admin.post(f"{API}/consolidation/cancel/{first.json()['job_id']}")
+    second = admin.post(f"{API}/procedural/{SLUG}")
+    assert (second.status_code, second.json()["phases"]) == (202, ["procedural_profile"])
+
+
+def test_history_is_paged_and_narrowed_and_knows_the_whole_number(admin: TestClient, served: Served) -> None:
+    for pinned in (True, False):
+        admin.post(f"{API}/memories/{served.memory}/pin", json={"pinned": pinned})
+
+    def read(**query: Any) -> Any:
+        return admin.get(f"{API}/consolidation/history/{SLUG}", params=query)
+
+    whole = read().json()
+    assert (whole["limit"], whole["offset"]) == (50, 0)
+    assert whole["total"] == len(whole["history"]) > 1
+    assert [one["changed_at"] for one in whole["history"]] == sorted(
+        (one["changed_at"] for one in whole["history"]), reverse=True
+    )
+    second = read(limit=1, offset=1).json()
+    assert (second["total"], second["history"]) == (whole["total"], whole["history"][1:2])
+    merges = read(operation="merge").json()
+    assert {one["operation"] for one in merges["history"]} == {"merge"}
+    assert read(since="2999-01-01T00:00:00Z").json()["total"] == 0
+    assert read(until="2999-01-01").json()["total"] == whole["total"]
+    assert read(operation="dream").json()["error"] == "usage"
+    for wrong in ({"limit": 0}, {"limit": 101}, {"offset": -1}, {"since": "x"}):
+        assert read(**wrong).status_code == 422
+
+
+def test_the_ledger_is_the_same_as_json_and_as_lines(admin: TestClient, served: Served) -> None:
+    path = f"{API}/consolidation/changes/{SLUG}"
+    page = admin.get(path, params={"limit": 1000}).json()
+    lines = admin.get(path, params={"format": "jsonl"})
+    accepted = admin.get(path, headers={"Accept": "application/x-ndjson"})
+    assert lines.headers["content-type"].startswith("application/x-ndjson")
+    assert [json.loads(line) for line in lines.text.splitlines()] == page["changes"]
+    assert accepted.text == lines.text
+    assert page["total"] == len(page["changes"])
+    some = admin.get(path, params={"format": "jsonl", "limit": 2, "offset": 1}).text.splitlines()
+    assert [json.loads(line) for line in some] == page["changes"][1:3]
+    own = admin.get(path, params={"job_id": str(served.job_id), "operation": "merge"}).json()
+    assert {one["job_id"] for one in own["changes"]} == {str(served.job_id)}
+    assert admin.get(f"{API}/consolidation/changes/nobody", params={"format": "jsonl"}).status_code == 404
+
+
+def test_a_rollback_undoes_and_its_rollback_redoes(admin: TestClient, served: Served) -> None:
+    undone = admin.post(
+        f"{API}/consolidation/rollback", json={"consolidation_id": str(served.job_id), "reason": "Incorrect merge"}
+    )
+    assert (undone.status_code, undone.json()["success"]) == (200, True)
+    assert undone.json()["memories_deleted"] >= 1
+    assert undone.json()["warnings"]
+    again = admin.post(f"{API}/consolidation/rollback", json={"id": str(served.job_id)})
+    assert (again.status_code, again.json()["error"]) == (409, "conflict")
+    assert again.json()["conflicts"] == [undone.json()["rollback_id"]]
+    redone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": undone.json()["rollback_id"]})
+    assert (redone.json()["redone"], redone.json()["warnings"]) == (True, [])
+    assert admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": str(uuid4())}).status_code == 404
+
+
+def test_a_rollback_that_comes_too_late_is_400(admin: TestClient, served: Served) -> None:
+    (group, *_) = admin.get(f"{API}/consolidation/history/{SLUG}").json()["history"]
+    # The ledger refuses to be made older by hand; the days for which one may roll back are what can be moved.
+    with served.pipeline.engine.begin() as connection:
+        connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
+        connection.exec_driver_sql(
+            "UPDATE consolidation.consolidation_changes SET changed_at = changed_at - interval '8 days' "
+            "WHERE group_id = %s",
+            (group["group_id"],),
+        )
+    late = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group["group_id"]})
+    assert (late.status_code, late.json()["error"]) == (400, "expired")
+
+
+def test_a_plan_tells_what_a_run_would_do_and_counts_it(admin: TestClient) -> None:
+    plan = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
+    assert plan.status_code == 200
+    (merge,) = plan.json()["merges"]
+    assert (plan.json()["project"], len(merge["sources"])) == (FOREIGN, 2)
+    assert (plan.json()["totals"]["merge_groups"], plan.json()["totals"]["memories_merged"]) == (1, 2)
+
+
+def test_a_third_plan_at_once_is_put_off(served: Served, admin: TestClient) -> None:
+    plans = served.app.state.plans
+    with plans, plans:
+        refused = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
+    assert (refused.status_code, refused.json()["error"]) == (503, "unavailable")
+    assert refused.headers["retry-after"] == "5"
+
+
+def test_options_are_set_reset_and_refused_by_name_and_range(admin: TestClient) -> None:
+    path = f"{API}/consolidation/configure/{FOREIGN}"
+    changed = admin.post(path, json={"archive_stale_days": 120, "similarity_threshold": 0.97}).json()
+    assert changed["config"] == {"archive_stale_days": 120, "t_merge": 0.97}
+    assert changed["effective"]["archive_stale_days"] == 120
+    wrong = admin.post(path, json={"archive_stale_days": 5})
+    assert (wrong.status_code, wrong.json()["error"]) == (422, "invalid_option")
+    assert wrong.json()["message"] == "archive_stale_days = 5 is not allowed: expected a whole number from 30 to 365"
+    assert admin.post(path, json={"speed": 11}).status_code == 422
+    assert admin.post(path, json={"archive_stale_days": None, "t_merge": None}).json()["config"] == {}
+    assert admin.get(path).json()["effective"]["archive_stale_days"] == 90
+
+
+@pytest.mark.parametrize("path", ["/consolidation/metrics", "/admin/consolidation-metrics"])
+def test_metrics_tell_a_project_in_numbers(admin: TestClient, path: str) -> None:
+    told = admin.get(f"{API}{path}/{SLUG}").json()
+    assert told["total_memories"] == told["raw_count"] + told["consolidated_count"] + told["archived_count"] == 6
+    assert told["reduction_percentage"] == pytest.approx(100 / 3, abs=0.001)
+    assert set(told["abstraction_distribution"]) == {"1", "2", "3"}
+    assert told["last_run_time"] < told["next_run_time"]
+    assert told["memory_type_distribution"] == {"learning": told["raw_count"]}

@@ -1,0 +1,162 @@
+"""What agents do: add memories, read them back, search, trace, say what helped."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.api.app import create_app
+from consolidation_pipeline_tests.api.conftest import API, Served
+from consolidation_pipeline_tests.cli.conftest import LESSONS
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+
+
+@pytest.fixture
+def agent(served: Served) -> TestClient:
+    return served.client("agent", SLUG)
+
+
+@pytest.fixture
+def reader(served: Served) -> TestClient:
+    return served.client("reader", SLUG)
+
+
+def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
+    answer = reader.post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, "query": query, **more})
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def count_uses(served: Served) -> int:
+    query = """SELECT (SELECT sum(reused_count) FROM consolidation.task_memories)
+        + (SELECT sum(reuse_count) FROM consolidation.consolidated_memories)"""
+    with served.pipeline.engine.connect() as connection:
+        return int(connection.execute(text(query)).scalar_one())
+
+
+def test_each_hit_of_each_search_counts_one_use_by_the_time_the_server_has_ended(served: Served) -> None:
+    before, app = count_uses(served), create_app(served.pipeline.engine, served.pipeline.settings)
+    with served.client("reader", app=app) as client:
+        found = [len(search(client, LESSONS[0], min_similarity=0)["results"]) for _ in range(3)]
+    assert min(found) > 0
+    assert count_uses(served) - before == sum(found)
+
+
+def test_a_memory_is_added_once_found_at_once_and_read_back(agent: TestClient, reader: TestClient) -> None:
+    row = {"content": "Rotate the signing keys monthly.", "tags": ["keys"], "feedback": "Worked.", "importance": 0.7}
+    made = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", **row})
+    again = agent.post(f"{API}/memories", json={"project": SLUG, "external_id": "k1", **row})
+    assert (made.status_code, made.json()["status"], again.status_code, again.json()["status"]) == (
+        201,
+        "added",
+        200,
+        "existing",
+    )
+    id_ = made.json()["id"]
+    assert again.json()["id"] == id_
+    other = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", "execution_summary": "Else."})
+    assert (other.status_code, other.json()["error"]) == (422, "invalid_memory")
+    told = agent.get(f"{API}/memories/{id_}").json()
+    assert {name: told[name] for name in row} == row
+    assert (told["kind"], told["level"], told["status"], told["agent_id"]) == (
+        "raw",
+        0,
+        "active",
+        f"api:agent of {SLUG}",
+    )
+    assert search(reader, "how often do signing keys rotate")["results"][0]["id"] == id_
+
+
+def test_a_bad_row_keeps_no_good_one_out(agent: TestClient) -> None:
+    rows = [{"content": "A good one."}, {"content": " "}, {"contents": "x"}, {"content": "x", "memory_type": "magic"}]
+    answer = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows})
+    told = answer.json()
+    assert (answer.status_code, len(told["added"]), told["existing"]) == (201, 1, [])
+    assert [error["index"] for error in told["errors"]] == [1, 2, 3]
+    assert "contents: Extra inputs are not permitted" in told["errors"][1]["message"]
+    assert "expected one of error_fix" in told["errors"][2]["message"]
+    assert told["ids"] == [told["added"][0], None, None, None]
+    again = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows[:1]})
+    assert (again.status_code, again.json()["existing"]) == (200, told["added"])
+
+
+def test_feedback_moves_importance_and_is_told(agent: TestClient) -> None:
+    id_ = agent.post(f"{API}/memories", json={"project_id": SLUG, "content": "Feedback is welcome."}).json()["id"]
+    said = agent.post(f"{API}/memories/{id_}/feedback", json={"helpful": True, "comment": "yes"}).json()
+    assert said["importance"] > said["importance_before"]
+    told = agent.get(f"{API}/memories/{id_}").json()
+    assert (told["importance"], told["feedback"]) == (said["importance"], None)
+    assert [one["group_id"] for one in told["feedback_given"]] == [said["group_id"]]
+    empty = agent.post(f"{API}/memories/{id_}/feedback", json={})
+    assert (empty.status_code, empty.json()["error"]) == (400, "usage")
+
+
+@pytest.mark.parametrize("levels", [["1"], [1], ["1", 2, "3"]])
+def test_a_merged_memory_is_found_with_its_sources_read_and_traced(reader: TestClient, levels: list[Any]) -> None:
+    found = search(reader, "database migrations", abstraction_levels=levels, include_sources=True, explain=True)
+    assert (found["project"], found["total_found"], found["search_time_ms"] > 0) == (SLUG, 1, True)
+    (hit,) = found["results"]
+    assert (hit["abstraction_level"], hit["level"], hit["kind"], hit["source_memory_count"]) == ("1", 1, "merged", 3)
+    assert {source["summary"] for source in hit["source_memories"]} == set(LESSONS[:3])
+    assert all(0.9 < source["similarity"] <= 1 for source in hit["source_memories"])
+    assert hit["why"]
+    told = reader.get(f"{API}/consolidated-memories/{hit['id']}").json()
+    assert (told["content"], told["abstraction_level"], told["has_embedding"]) == (hit["content"], "1", True)
+    tree = reader.get(f"{API}/consolidated-memories/{hit['id']}/lineage", params={"depth": 1}).json()
+    assert {source["id"] for source in tree["sources"]} == set(told["source_memory_ids"])
+    up = reader.get(f"{API}/consolidated-memories/{told['source_memory_ids'][0]}/lineage").json()
+    assert (up["status"], [derived["id"] for derived in up["derived"]]) == ("merged", [hit["id"]])
+
+
+def test_filters_narrow_what_is_found(reader: TestClient) -> None:
+    assert search(reader, "database migrations", pattern_types=["gotcha"])["results"] == []
+    assert search(reader, "database migrations", types=["decision"])["results"] == []
+    assert search(reader, "database migrations", since="2999-01-01")["results"] == []
+    assert {hit["kind"] for hit in search(reader, "search client times out", kinds=["raw"])["results"]} == {"raw"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"query": "ab"}, 422),
+        ({"query": "abc", "limit": 101}, 422),
+        ({"query": "abc", "abstraction_levels": ["4"]}, 422),
+        ({"query": "abc", "pattern_types": ["magic"]}, 422),
+        ({"query": "abc", "memory_types": ["magic"]}, 400),
+        ({"query": "abc", "speed": 11}, 422),
+        ({"query": "abc", "project_id": "nobody"}, 404),
+    ],
+)
+def test_what_cannot_be_searched_for_is_refused(served: Served, body: dict[str, Any], status: int) -> None:
+    answer = served.client("reader").post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, **body})
+    assert answer.status_code == status, answer.text
+
+
+def test_what_is_not_there_is_404_and_a_raw_memory_is_no_consolidated_one(
+    served: Served, agent: TestClient, reader: TestClient
+) -> None:
+    for path in ("memories/{}", "consolidated-memories/{}", "consolidated-memories/{}/lineage"):
+        assert agent.get(f"{API}/{path.format(uuid4())}").status_code == 404
+    assert reader.get(f"{API}/consolidated-memories/{served.memory}").status_code == 404
+    assert agent.get(f"{API}/memories/not-an-id").status_code == 422
+    assert reader.get(f"{API}/consolidated-memories/{served.memory}/lineage", params={"depth": 0}).status_code == 422
+
+
+def test_the_context_of_a_task_says_each_fact_once_within_its_budget(reader: TestClient) -> None:
+    body = {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"}
+    told = reader.post(f"{API}/consolidated-context", json=body).json()
+    assert (told["project"], told["token_budget"], 0 < told["tokens"] <= 2000) == (SLUG, 2000, True)
+    texts = [memory["content"] for memory in told["consolidated_memories"]]
+    assert sum("migrations" in text for text in texts) == 1
+    assert told["abstraction_distribution"]["1"] == 1
+    assert told["playbook_entries"] == []
+    small = reader.post(f"{API}/consolidated-context", json={"project": SLUG, "task": "Deploy", "tokens": 20}).json()
+    assert small["tokens"] <= 20
+    for wrong in ({**body, "token_budget": 0}, {**body, "task_description": ""}, {**body, "task": "x"}):
+        assert reader.post(f"{API}/consolidated-context", json=wrong).status_code == 422
+    assert reader.post(f"{API}/consolidated-context", json={**body, "task_description": " "}).status_code == 400

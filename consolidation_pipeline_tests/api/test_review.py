@@ -1,0 +1,129 @@
+"""Memories by hand, review, playbook; and what a key of one project sees of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.api.app import create_app
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG
+
+
+def test_a_memory_is_archived_and_restored(admin: TestClient, served: Served) -> None:
+    memory = served.memory
+    done = admin.post(f"{API}/memories/{memory}/archive", json={"reason": "obsolete"})
+    assert (done.status_code, done.json()["id"], done.json()["kind"]) == (200, memory, "raw")
+    twice = admin.post(f"{API}/memories/{memory}/archive")
+    assert (twice.status_code, twice.json()["error"], twice.json()["conflicts"]) == (409, "conflict", [memory])
+    assert admin.post(f"{API}/memories/{memory}/restore").status_code == 200
+    assert admin.post(f"{API}/memories/{uuid4()}/restore").status_code == 404
+
+
+def test_a_memory_is_pinned_and_the_pin_taken_off(admin: TestClient, served: Served) -> None:
+    memory = served.memory
+    assert admin.post(f"{API}/memories/{memory}/pin").status_code == 200
+    assert admin.post(f"{API}/memories/{memory}/archive").status_code == 409
+    assert admin.post(f"{API}/memories/{memory}/pin", json={"pinned": False}).status_code == 200
+
+
+def test_a_change_by_hand_can_be_rolled_back_by_its_group(admin: TestClient, served: Served) -> None:
+    group = admin.post(f"{API}/memories/{served.memory}/pin").json()["group_id"]
+    undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group})
+    assert (undone.json()["scope"], undone.json()["memories_restored"]) == ("group", 1)
+
+
+def test_what_waits_is_listed_and_decided_on(admin: TestClient, served: Served) -> None:
+    served.pipeline.write(
+        "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
+        "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
+        slug=SLUG,
+    )
+    review = admin.get(f"{API}/review/{SLUG}", params={"kind": "playbook"}).json()
+    (waiting,) = review["waiting"]
+    assert (review["totals"]["playbook"], waiting["content"]) == (1, "Batch the requests.")
+    approved = admin.post(f"{API}/review/approve", json={"ids": [waiting["id"]]})
+    assert (approved.status_code, approved.json()["decision"]) == (200, "approved")
+    assert admin.post(f"{API}/review/approve", json={"ids": [waiting["id"]]}).status_code == 409
+
+    (entry,) = admin.get(f"{API}/playbook/{SLUG}", params={"category": "performance"}).json()["entries"]
+    assert (entry["id"], entry["status"]) == (waiting["id"], "active")
+    document = admin.get(f"{API}/playbook/{SLUG}", params={"format": "md"})
+    assert document.headers["content-type"].startswith("text/markdown")
+    assert "Batch the requests." in document.text
+    assert admin.get(f"{API}/playbook/{SLUG}", params={"format": "md", "status": "review"}).status_code == 400
+
+    dismissed = admin.post(f"{API}/review/dismiss", json={"ids": [waiting["id"]], "reason": "no"})
+    assert dismissed.json()["decided"][0]["kind"] == "playbook"
+    assert admin.post(f"{API}/review/approve", json={"ids": []}).status_code == 422
+
+
+Ask = Callable[[TestClient], Any]
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client, _: client.post(f"{API}/consolidation/trigger", json={"project_id": SLUG}),
+        lambda client, _: client.post(f"{API}/consolidation/plan", json={"project_id": SLUG}),
+        lambda client, _: client.get(f"{API}/consolidation/history/{SLUG}"),
+        lambda client, _: client.get(f"{API}/consolidation/history/nobody"),
+        lambda client, _: client.get(f"{API}/playbook/{SLUG}"),
+    ],
+)
+def test_a_key_of_one_project_may_not_ask_for_another_and_does_not_learn_whether_it_exists(
+    served: Served, ask: Callable[[TestClient, Served], Any]
+) -> None:
+    answer = ask(served.client("admin", FOREIGN), served)
+    assert (answer.status_code, answer.json()["message"]) == (403, f"this key is for project {FOREIGN} only")
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda client, served: client.get(f"{API}/consolidation/status/{served.job_id}"),
+        lambda client, served: client.post(f"{API}/consolidation/cancel/{served.job_id}"),
+        lambda client, served: client.post(
+            f"{API}/consolidation/rollback", json={"consolidation_id": str(served.job_id)}
+        ),
+        lambda client, served: client.post(f"{API}/memories/{served.memory}/archive"),
+        lambda client, served: client.post(f"{API}/review/dismiss", json={"ids": [served.memory]}),
+    ],
+)
+def test_rows_of_another_project_are_not_there(served: Served, ask: Callable[[TestClient, Served], Any]) -> None:
+    answer = ask(served.client("admin", FOREIGN), served)
+    assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
+
+
+def test_a_key_is_needed_and_its_role_must_suffice(served: Served) -> None:
+    path = f"{API}/consolidation/metrics/{SLUG}"
+    without = served.client(None).get(path)
+    assert (without.status_code, without.json()["error"]) == (401, "unauthorized")
+    assert without.headers["www-authenticate"].startswith("Bearer")
+    wrong = served.client(None).get(path, headers={"Authorization": "Bearer cnsl_wrong"})
+    assert wrong.status_code == 401
+    lesser = served.client("agent").get(path)
+    assert (lesser.status_code, lesser.json()["error"]) == (403, "forbidden")
+    assert served.client("reader").get(f"{API}/playbook/{SLUG}").status_code == 200
+    assert served.client(None).get(path, headers={"X-API-Key": served.key("admin")}).status_code == 200
+
+
+def test_too_many_requests_of_one_key_are_429(served: Served) -> None:
+    slow = served.pipeline.settings.model_copy(update={"api_rate": 0.01, "api_burst": 1})
+    client = served.client("reader", app=create_app(served.pipeline.engine, slow))
+    assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
+    refused = client.get(f"{API}/playbook/{SLUG}")
+    assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited")
+    assert 0 < int(refused.headers["retry-after"]) <= 100
+
+
+def test_with_keys_off_only_this_machine_is_answered(served: Served) -> None:
+    off = served.pipeline.settings.model_copy(update={"api_auth": "off"})
+    client = served.client(None, app=create_app(served.pipeline.engine, off))
+    assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
+    rebound = client.get(f"{API}/playbook/{SLUG}", headers={"Host": "evil.example"})
+    assert rebound.status_code == 403

@@ -1,0 +1,155 @@
+"""A person reviews by keyboard, in a real browser with its scripts and its policy in force."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from consolidation_pipeline.service.review.suggestion_views import get_suggestion
+from consolidation_pipeline_tests.api.browser import CHROMIUM, Browser, open_browser
+from consolidation_pipeline_tests.api.conftest import Served
+from consolidation_pipeline_tests.api.review_client import SHOP, ask
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+
+NARROW, TALL = 390, 844
+
+
+@pytest.fixture(scope="module")
+def site(served: Served) -> Iterator[str]:
+    """Address of a server of the application."""
+    server = uvicorn.Server(uvicorn.Config(served.app, host="127.0.0.1", port=0, log_config=None))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+
+
+@pytest.fixture(scope="module")
+def browser(served: Served, site: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser in which an admin has logged in."""
+    folder: Path = tmp_path_factory.mktemp("browser")
+    with open_browser(folder) as opened:
+        opened.open(f"{site}/review")
+        opened.write(served.key("admin"))
+        opened.leave(lambda: opened.evaluate("document.querySelector('main form').requestSubmit()"))
+        assert opened.evaluate("location.pathname") == "/review"
+        yield opened
+
+
+def go(browser: Browser, key: str) -> None:
+    """Press a key that leads to another page."""
+    browser.leave(lambda: browser.press(key))
+
+
+def test_ten_suggestions_are_reviewed_by_keyboard_one_edited_and_one_undone(
+    served: Served, site: str, browser: Browser
+) -> None:
+    ids = ask(served.pipeline)
+    browser.open(f"{site}/review")
+    assert "1 of 10 waiting" in browser.text()
+    for key in "ar":
+        go(browser, key)
+    browser.press("e")
+    browser.wait("document.activeElement.id === 'content'")
+    browser.write(" Ask before.")
+    for letter in "ar":  # in a text they are letters
+        browser.press(letter)
+    browser.press("Escape")
+    go(browser, "a")
+    go(browser, "a")
+    go(browser, "a")
+    assert "5 of 5" not in browser.text()
+    go(browser, "u")
+    assert "Undone." in browser.text()
+    assert "1 of 6 waiting" in browser.text()
+    go(browser, "j")
+    assert "2 of 6 waiting" in browser.text()
+    for key in "rarar":
+        go(browser, key)
+    assert "1 of 1 waiting" in browser.text()
+    found = [get_suggestion(served.pipeline.engine, id_) for id_ in ids]
+    short = {"validated": "a", "rejected": "r", "pending": "-"}
+    assert "".join(short[one.status] for one in found) == "araa-rarar"
+    assert {one.reviewed_by for one in found if one.status != "pending"} == {"web:admin of all projects"}
+    query = "SELECT content FROM {s}.consolidated_memories WHERE project_id = :of AND retired_at IS NULL"
+    of = served.pipeline.project(SHOP).id
+    texts = {found[at].content for at in (0, 3, 6, 8)} | {f"{found[2].content} Ask before.ar"}
+    assert {row.content for row in served.pipeline.rows(query, of=of)} == texts
+    hidden = "SELECT count(*) FROM {s}.task_memories WHERE project_id = :of AND is_consolidated"
+    assert served.pipeline.value(hidden, of=of) == 2 * 5
+    assert browser.problems == []
+
+
+def test_a_branch_of_the_tree_opens_where_it_stands(site: str, browser: Browser) -> None:
+    browser.open(f"{site}/projects/notes/knowledge?kind=merged")
+    browser.evaluate("document.querySelector('.branch summary').click()")
+    browser.wait("document.querySelectorAll('.branch .node').length === 3")
+    assert browser.problems == []
+
+
+def test_every_page_fits_into_a_narrow_window_and_loads_without_a_word_from_the_browser(
+    served: Served, site: str, browser: Browser
+) -> None:
+    id_ = served.memory
+    for path in (
+        "/review",
+        "/review?status=validated",
+        "/projects",
+        "/projects/notes",
+        "/projects/notes/playbook",
+        "/projects/notes/knowledge?kind=raw",
+        f"/projects/notes/memories/{id_}",
+        "/projects/notes/history",
+        "/projects/notes/changes",
+        f"/projects/notes/undo/{served.job_id}",
+    ):
+        browser.resize(NARROW, TALL)
+        browser.open(f"{site}{path}")
+        assert browser.evaluate("document.documentElement.scrollWidth") <= NARROW, path
+    assert browser.problems == []
+
+
+def test_words_stand_out_from_what_is_behind_them_by_day_and_by_night(site: str, browser: Browser) -> None:
+    """WCAG 2 asks for 4.5 : 1 (success criterion 1.4.3)."""
+    for path in ("/review", "/projects/notes", "/projects/notes/history"):
+        for dark in (False, True):
+            browser.resize(1280, 860, dark=dark)
+            browser.open(f"{site}{path}")
+            assert browser.evaluate(_FAINT) == [], (path, dark)
+
+
+# Texts of the page whose contrast to the nearest background is below 4.5, with that contrast.
+_FAINT = """
+(() => {
+  const light = (color) => {
+    const parts = color.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);
+    const [r, g, b] = parts.map((p) => p <= 0.04045 ? p / 12.92 : ((p + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const color = getComputedStyle(at).backgroundColor;
+      if (!/, 0\\)$/.test(color)) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const faint = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+    if (!own || element.closest("svg, option, .skip, .sr, kbd, .faded") || !element.offsetParent) continue;
+    const [a, b] = [light(getComputedStyle(element).color), light(behind(element))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) faint.push(`${element.className} ${element.textContent.slice(0, 40)}: ${contrast.toFixed(2)}`);
+  }
+  return faint;
+})()
+"""

@@ -1,0 +1,180 @@
+"""`run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.cli.run import _code_of
+from consolidation_pipeline.embed.local import LOCAL_MODEL
+from consolidation_pipeline.service.jobs.job_requests import request_job
+from consolidation_pipeline.service.runs import run_lifecycle
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli
+
+
+def count_jobs(engine: Engine) -> int:
+    with engine.connect() as connection:
+        return int(connection.execute(text("SELECT count(*) FROM consolidation.consolidation_jobs")).scalar_one())
+
+
+def break_vectors(engine: Engine, slug: str) -> None:
+    """Give one memory a vector no model of the project makes, so that comparing fails."""
+    with engine.begin() as connection:
+        project = get_project(connection, slug)
+        update = (
+            "UPDATE consolidation.task_memories SET embedding = '[1, 0]', embedding_dim = 2, embedding_model = :model "
+            "WHERE id = (SELECT id FROM consolidation.task_memories WHERE project_id = :project ORDER BY id LIMIT 1)"
+        )
+        connection.execute(text(update), {"project": project.id, "model": LOCAL_MODEL})
+
+
+def test_a_run_says_what_it_did(consolidated: dict[str, Any]) -> None:
+    assert consolidated["project"] == "notes"
+    assert (consolidated["status"], consolidated["error"]) == ("completed", None)
+    assert consolidated["phases_completed"] == list(PHASES)
+    assert (consolidated["memories_merged"], consolidated["merged_created"]) == (3, 1)
+    assert (consolidated["units_before"], consolidated["units_after"]) == (6, 4)
+    assert consolidated["reduction"] == pytest.approx(1 / 3)
+    assert set(consolidated["metrics"]) >= set(PHASES)
+    assert consolidated["undo"] == f"consolidation rollback {UUID(consolidated['job_id'])}"
+
+
+def test_a_second_run_changes_nothing_and_writes_no_job(cli: Cli, consolidated: dict[str, Any], engine: Engine) -> None:
+    again = cli("run", "notes", "--json")
+    assert (again.code, again.json["status"], again.json["job_id"]) == (0, "unchanged", consolidated["job_id"])
+    assert (again.json["memories_merged"], again.json["merged_created"], again.json["metrics"]) == (0, 0, {})
+    assert again.json["units_after"] == consolidated["units_after"]
+    assert "nothing changed since" in cli("run", "notes").out
+    assert count_jobs(engine) == 1
+
+
+def test_new_memories_extend_what_was_merged(
+    cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]
+) -> None:
+    del consolidated
+    cli(
+        "import",
+        write({"id": "n9", "content": LESSONS[0]}),
+        "-p",
+        "notes",
+        "--source",
+        "test",
+    )
+    answer = cli("run", "notes")
+    assert answer.code == 0
+    assert "0 created, 1 extended" in answer.out
+    assert "consolidation rollback " in answer.out
+
+
+def test_chosen_phases_run_alone(cli: Cli, write: Callable[..., Path]) -> None:
+    cli("import", write({"content": "a"}, {"content": "b"}), "--project", "p")
+    answer = cli("run", "p", "--phases", "similarity_graph, embedding_matrix", "--json")
+    assert (answer.code, answer.json["phases_completed"]) == (0, ["embedding_matrix", "similarity_graph"])
+
+
+@pytest.mark.parametrize("phases", ["mergd", "clusters,mergd", "", ","])
+def test_an_unknown_phase_is_a_usage_error_that_lists_the_phases(
+    cli: Cli, write: Callable[..., Path], engine: Engine, phases: str
+) -> None:
+    cli("import", write({"content": "a"}), "--project", "p")
+    answer = cli("run", "p", "--phases", phases)
+    assert (answer.code, all(name in answer.err for name in PHASES)) == (2, True), answer.err
+    assert count_jobs(engine) == 0
+
+
+@pytest.mark.parametrize("arguments", [(), ("--all", "p")])
+def test_projects_are_named_or_all(cli: Cli, arguments: tuple[str, ...]) -> None:
+    answer = cli("run", *arguments)
+    assert (answer.code, "--all" in answer.err) == (2, True)
+
+
+def test_nothing_is_run_when_a_named_project_does_not_exist(
+    cli: Cli, write: Callable[..., Path], engine: Engine
+) -> None:
+    cli("import", write({"content": "a"}), "--project", "p")
+    answer = cli("run", "p", "typo", "--json")
+    assert (answer.code, answer.json["error"]) == (2, "not_found")
+    assert count_jobs(engine) == 0
+
+
+def test_several_projects_are_run_in_turn(cli: Cli, write: Callable[..., Path]) -> None:
+    for slug in ("b", "a"):
+        cli("import", write({"content": slug}), "--project", slug)
+    answer = cli("run", "b", "a", "b", "--json")
+    assert answer.code == 0
+    assert [(run["project"], run["status"]) for run in answer.json["runs"]] == [("b", "completed"), ("a", "completed")]
+
+
+def test_all_goes_on_after_a_failure_and_says_so(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+    for slug in ("a", "b", "off"):
+        cli("import", write({"content": f"{slug} one"}, {"content": f"{slug} two"}), "--project", slug)
+    cli("projects", "configure", "off", "--disable")
+    break_vectors(engine, "a")
+    answer = cli("run", "--all", "--json")
+    assert answer.code == 1
+    assert [(run["project"], run["status"]) for run in answer.json["runs"]] == [("a", "failed"), ("b", "completed")]
+    failed = answer.json["runs"][0]
+    assert failed["error"].startswith(f"{failed['phases_failed'][0]}: ")
+    assert f"a: error: {failed['phases_failed'][0]}: " in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_all_of_no_projects_is_no_failure(cli: Cli) -> None:
+    answer = cli("run", "--all")
+    assert (answer.code, answer.out, answer.err) == (0, "", "there is no enabled project to run\n")
+    assert cli("run", "--all", "--json").json == {"runs": []}
+
+
+def test_a_failed_run_is_shown_and_ends_with_1(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+    cli("import", write({"content": "one"}, {"content": "two"}), "--project", "a")
+    break_vectors(engine, "a")
+    answer = cli("run", "a")
+    assert answer.code == 1
+    assert "a: failed" in answer.out
+    assert cli("run", "a", "--json").json["status"] == "failed"
+
+
+def test_a_project_that_another_run_holds_is_not_run(
+    cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("import", write({"content": "one"}), "--project", "a")
+    monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
+    with open_run(engine, "a", settings=settings):
+        answer = cli("run", "a", "--json")
+    assert (answer.code, answer.json["error"]) == (3, "project_busy")
+    assert count_jobs(engine) == 1
+
+
+def test_what_was_asked_for_is_run_without_a_daemon(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+    assert cli("run", "--pending").err == "no job is pending\n"
+    for slug in ("a", "b"):
+        cli("import", write({"content": slug}), "--project", slug)
+    asked = request_job(engine, "a", phases=["embedding_matrix"], triggered_by="ann")
+    gone = request_job(engine, "b", triggered_by="ann")
+    cancelled = cli("cancel", gone.job_id, "--json")
+    assert (cancelled.code, cancelled.json["previous_status"], cancelled.json["status"]) == (0, "pending", "cancelled")
+    answer = cli("run", "--pending", "--json")
+    (run,) = answer.json["runs"]
+    assert (answer.code, run["job_id"], run["phases_completed"]) == (0, str(asked.job_id), ["embedding_matrix"])
+    assert count_jobs(engine) == 2
+    assert cli("status", asked.job_id, "--json").json["triggered_by"] == "ann"
+    again = cli("cancel", asked.job_id, "--json")
+    assert (again.code, again.json["error"], "is completed" in again.err) == (3, "conflict", True)
+    assert cli("run", "--pending", "a").code == 2
+
+
+@pytest.mark.parametrize(("metrics", "code"), [({"cancelled_by": "bob"}, 1), ({}, 130)])
+def test_a_run_that_somebody_cancelled_ends_with_1_and_an_interrupted_one_ends_all(
+    metrics: dict[str, Any], code: int
+) -> None:
+    assert _code_of({"status": "cancelled", "stopped": [], "metrics": metrics}) == code

@@ -1,0 +1,126 @@
+"""Planted pairs: paraphrases keep the facts, near-misses change one, and all of it follows from the seed."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.calibration.rewrite_rules import deny, replace_opposite, replace_synonyms, respell
+from consolidation_pipeline.core.calibration.synthetic_pairs import LONGEST, PlantedPair, plant_pairs
+from consolidation_pipeline.core.conflicts.literals import conflicts, literals
+from consolidation_pipeline.core.memories.memories import normalize_text
+
+TOPICS = "parser router scheduler exporter indexer notifier importer".split()
+PLACES = "staging production Frankfurt laptops browsers containers".split()
+
+
+def lesson(at: int) -> str:
+    """One of many lessons with facts in them, all different."""
+    topic, other, place = TOPICS[at % 7], TOPICS[(at + 3) % 7], PLACES[at % 6]
+    return (
+        f"The {topic} is slow on {place} because the {topic} waits {at + 5} seconds for the {other}. "
+        f"Set `{topic}.timeout_{at}` to {at * 3 + 10} ms before you start the {other} with version 2.{at}.1. "
+        f"It always returns an error, because nobody should use the {topic} without a queue. Check the {place} log."
+    )
+
+
+TEXTS = [lesson(at) for at in range(60)]
+# No blends: all these lessons end alike.
+NEAR_MISSES = {"number", "name", "negation", "opposite", "subject"}
+PARAPHRASES = {"reordered", "shortened", "respelled", "reworded", "extended", "retold"}
+
+
+@pytest.fixture(scope="module")
+def planted() -> list[PlantedPair]:
+    return plant_pairs(TEXTS, seed=1, per_kind=20)
+
+
+def test_every_kind_is_planted_as_often_as_asked_for(planted: list[PlantedPair]) -> None:
+    same = {pair.kind for pair in planted if pair.same}
+    other = {pair.kind for pair in planted if not pair.same}
+    assert (same, other) == (PARAPHRASES, NEAR_MISSES)
+    assert all(sum(pair.kind == kind for pair in planted) <= 20 for kind in same | other)
+
+
+def test_no_pair_is_a_repeat_and_no_text_blank(planted: list[PlantedPair]) -> None:
+    assert all(normalize_text(pair.a) != normalize_text(pair.b) for pair in planted)
+    assert all(pair.a.strip() and pair.b.strip() for pair in planted)
+
+
+def test_paraphrases_keep_every_literal(planted: list[PlantedPair]) -> None:
+    for pair in planted:
+        if pair.same:
+            kept = {literal for literal in literals(pair.a) if literal.kind != "negation"}
+            assert kept <= literals(pair.b), pair
+
+
+def test_near_misses_of_a_fact_differ_in_it(planted: list[PlantedPair]) -> None:
+    for pair in planted:
+        if pair.kind in ("number", "name"):
+            assert literals(pair.a) != literals(pair.b), pair
+    changed = [pair for pair in planted if pair.kind in ("number", "name")]
+    assert sum(bool(conflicts(pair.a, pair.b)) for pair in changed) > 0.9 * len(changed)
+
+
+def test_blends_share_their_first_half_and_little_of_the_second() -> None:
+    rng = random.Random(3)
+    texts = [" ".join("".join(rng.choices("abcdefghijklmnop", k=7)) for _ in range(12)) for _ in range(30)]
+    blends = [pair for pair in plant_pairs(texts, seed=0, per_kind=10) if pair.kind == "blend"]
+    assert len(blends) == 10
+    for pair in blends:
+        assert pair.a.split()[:6] == pair.b.split()[:6]
+        assert not set(pair.a.split()[6:]) & set(pair.b.split()[6:])
+
+
+def test_another_subject_replaces_every_repeated_word(planted: list[PlantedPair]) -> None:
+    pairs = [pair for pair in planted if pair.kind == "subject"]
+    assert pairs
+    assert all(len(pair.a.split()) == len(pair.b.split()) for pair in pairs)
+    repeated = [topic for pair in pairs for topic in TOPICS if pair.a.count(topic) > 1 and f" {topic} " in pair.b]
+    assert repeated == []
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.randoms(use_true_random=False), st.integers(0, 3))
+def test_pairs_follow_from_the_seed_and_not_from_the_order(rng: random.Random, seed: int) -> None:
+    shuffled = TEXTS[:20]
+    rng.shuffle(shuffled)
+    assert plant_pairs(shuffled, seed=seed, per_kind=4) == plant_pairs(TEXTS[:20], seed=seed, per_kind=4)
+
+
+def test_another_seed_plants_other_pairs() -> None:
+    assert plant_pairs(TEXTS, seed=1, per_kind=5) != plant_pairs(TEXTS, seed=2, per_kind=5)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.text(max_size=60), max_size=6))
+def test_any_text_can_be_given(texts: list[str]) -> None:
+    for pair in plant_pairs(texts, seed=0, per_kind=2):
+        assert normalize_text(pair.a) != normalize_text(pair.b)
+
+
+def test_very_long_texts_are_left_alone() -> None:
+    assert plant_pairs(["word is here. " * LONGEST], seed=0) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "denied"),
+    [
+        ("The cache is warm.", "The cache is not warm."),
+        ("It works with v2.", "It does not work with v2."),
+        ("It is not warm.", "It is warm."),
+        ("Nothing to see", None),
+    ],
+)
+def test_a_statement_is_denied_and_a_denial_stated(text: str, denied: str | None) -> None:
+    assert deny(text) == denied
+
+
+def test_wording_changes_where_a_table_knows_the_word() -> None:
+    assert replace_opposite("Enable it before the run, enable it.") == "Disable it before the run, enable it."
+    assert replace_synonyms("Check that errors show.") == "Verify that failures display."
+    assert respell("The job does not wait 30 seconds!") == "The job doesn't wait 30 s"
+    assert (replace_opposite("cat"), replace_synonyms("cat"), respell("cat")) == (None, None, None)

@@ -1,0 +1,109 @@
+"""Average linkage on the graph of pairs against that on the matrix of all distances."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from scipy.cluster.hierarchy import fcluster, linkage
+
+from consolidation_pipeline.core.grouping.clustering import group
+from consolidation_pipeline.core.grouping.components import connected_components
+from consolidation_pipeline.core.grouping.labels import Labels, members_of, numbered
+from consolidation_pipeline.core.similarity.similarity_join import SLACK, similarity_join
+from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, pairs_from
+
+
+def grouped(x: np.ndarray, threshold: float, min_size: int = 2) -> Labels:
+    return group(x, similarity_join(x, threshold), method="average", threshold=threshold, min_size=min_size)
+
+
+def tree_of_all(x: np.ndarray) -> np.ndarray:
+    wide = x.astype(np.float64)
+    wide /= np.linalg.norm(wide, axis=1, keepdims=True)
+    return linkage(np.clip(1.0 - (wide @ wide.T)[np.triu_indices(len(x), 1)], 0.0, 2.0), "average")
+
+
+def cut(tree: np.ndarray, threshold: float) -> Labels:
+    return numbered(fcluster(tree, 1.0 - threshold + SLACK, "distance").astype(np.int64), 2)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(2, 60), st.integers(2, 12), st.integers(0, 9999), st.sampled_from([-0.2, 0.3, 0.5, 0.75, 0.9]))
+def test_groups_are_those_of_the_whole_matrix(n, d, seed, threshold):
+    x = clustered(n, d, seed)
+    tree = tree_of_all(x)
+    heights = np.sort(np.append(tree[:, 2], 1.0 - threshold + SLACK))
+    assume(np.diff(heights).min() > 1e-9)
+    assert grouped(x, threshold).tolist() == cut(tree, threshold).tolist()
+
+
+@pytest.mark.parametrize("d", [3, 6])
+def test_one_component_of_three_thousand_is_that_of_the_whole_matrix(d):
+    x = normalize(np.random.default_rng(5).standard_normal((3000, d)))
+    threshold = {3: 0.99, 6: 0.85}[d]
+    pairs = similarity_join(x, threshold)
+    assert max(map(len, members_of(connected_components(3000, pairs, threshold)))) > 2_950
+    assert grouped(x, threshold).tolist() == cut(tree_of_all(x), threshold).tolist()
+
+
+def test_a_component_of_twenty_thousand_takes_no_square_of_memory():
+    n, threshold = 20_000, 0.99999
+    x = on_a_ring(n, seed=1)
+    pairs = similarity_join(x, threshold)
+    assert len(members_of(connected_components(n, pairs, threshold))) == 1
+    grouped(on_a_ring(3_000, seed=2), 0.99)  # compiled code is loaded, and not counted
+    tracemalloc.start()
+    labels = group(x, pairs, method="average", threshold=threshold, min_size=2)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < n * n * 4 / 10
+    sums = np.array([x[members].astype(np.float64).mean(axis=0) for members in members_of(labels)])
+    assert (np.einsum("ij,ij->i", sums, sums) > threshold - 1e-5).all()
+    apart = sums @ sums.T - 2.0 * np.eye(len(sums))
+    assert apart.max() < threshold
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_equal_rows_are_one_group_and_zero_rows_none(n):
+    equal, zero = np.repeat(np.eye(1, 4, dtype=np.float32), n, axis=0), np.zeros((n, 4), dtype=np.float32)
+    assert grouped(equal, 0.9).tolist() == ([0] * n if n > 1 else [-1] * n)
+    assert grouped(zero, 0.9).tolist() == [-1] * n
+
+
+def test_zero_rows_count_as_similarity_zero_where_the_threshold_allows():
+    x = np.zeros((3, 2), dtype=np.float32)
+    assert grouped(x, 0.0).tolist() == [0, 0, 0]
+
+
+def test_repeats_and_near_repeats_are_one_group_each():
+    x = normalize(np.repeat(np.eye(3), [40, 1, 30], axis=0))
+    x[:5] += np.float32(1e-7)
+    assert grouped(normalize(x), 0.8, min_size=3).tolist() == [0] * 40 + [-1] + [1] * 30
+
+
+def test_large_groups_of_repeats_use_compiled_code():
+    x = normalize(np.repeat(np.eye(2), [600, 30], axis=0))
+    assert grouped(x, 0.8).tolist() == [0] * 600 + [1] * 30
+
+
+def test_pairs_listed_twice_and_either_way_count_once():
+    x = clustered(30, 6, 1)
+    pairs = similarity_join(x, 0.7)
+    i, j = np.r_[pairs.i, pairs.j], np.r_[pairs.j, pairs.i]
+    twice = type(pairs)(i, j, np.r_[pairs.similarity, pairs.similarity])
+    labels = group(x, twice, method="average", threshold=0.7, min_size=2)
+    assert labels.tolist() == grouped(x, 0.7).tolist()
+
+
+def test_rows_slightly_off_unit_length_are_compared_by_direction():
+    x = clustered(40, 6, 2)
+    rounded = x.astype(np.float16)
+    assert grouped(rounded, 0.7).tolist() == cut(tree_of_all(rounded.astype(np.float32)), 0.7).tolist()
+
+
+def test_rows_without_pairs_are_alone():
+    assert group(np.eye(3), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1, -1, -1]
+    assert group(np.empty((3, 0)), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1] * 3

@@ -1,0 +1,41 @@
+"""What an undone merge keeps apart: its parts, each from the others, and nothing else."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.grouping.cannot_link import KeptApart
+
+NAMES = [bytes([7] * 15 + [n]) for n in range(8)]
+
+# Merges, each with the part of every memory in it.
+MERGES = st.lists(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), min_size=1), max_size=4)
+PAIRS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)
+
+
+def kept_apart(merges: list[dict[bytes, int]]) -> KeptApart:
+    rows = [(id_, number, part) for number, merge in enumerate(merges) for id_, part in merge.items()]
+    ids, numbers, parts = zip(*rows, strict=True) if rows else ((), (), ())
+    return KeptApart(np.array(ids, "S16"), np.array(numbers, np.int32), np.array(parts, np.int32))
+
+
+@settings(deadline=None, max_examples=200)
+@given(merges=MERGES, pairs=PAIRS)
+def test_two_memories_are_kept_apart_when_one_merge_has_them_in_different_parts(
+    merges: list[dict[bytes, int]], pairs: list[tuple[bytes, bytes]]
+) -> None:
+    a, b = (np.array([pair[side] for pair in pairs], "S16") for side in (0, 1))
+    expected = [any(x in m and y in m and m[x] != m[y] for m in merges) for x, y in pairs]
+    apart = kept_apart(merges)
+    assert apart.forbids(a, b).tolist() == expected
+    assert apart.forbids(b, a).tolist() == expected
+
+
+def test_where_nothing_was_undone_nothing_is_forbidden() -> None:
+    apart = kept_apart([])
+    ids = np.array(NAMES[:2], "S16")
+    assert len(apart) == 0
+    assert apart.forbids(ids, ids[::-1]).tolist() == [False, False]
+    assert kept_apart([{NAMES[0]: 0}]).forbids(ids[:0], ids[:0]).tolist() == []

@@ -1,0 +1,72 @@
+"""Nearest-neighbour chains: the same in plain Python and compiled, and at an end whatever the graph."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.grouping import agglomeration
+from consolidation_pipeline.core.grouping.agglomeration import agglomerate
+from consolidation_pipeline.core.grouping.clustering import group
+from consolidation_pipeline.core.grouping.components import connected_components
+from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
+from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
+from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, partition
+
+UNKEEPABLE = """
+from consolidation_pipeline.core.grouping import agglomeration
+assert agglomeration._compiled().stats.cache_path is None
+"""
+
+
+@pytest.mark.parametrize("method", ["average", "complete"])
+@pytest.mark.parametrize("tied", [False, True])
+def test_compiled_and_plain_python_give_the_same_groups(monkeypatch, method, tied):
+    x = normalize(np.random.default_rng(3).choice([0.0, 1.0], (400, 6))) if tied else clustered(400, 8, 3)
+    found = []
+    for compiled_from in (0, 10**9):
+        monkeypatch.setattr(agglomeration, "COMPILED_FROM", compiled_from)
+        found.append(group(x, similarity_join(x, 0.7), method=method, threshold=0.7, min_size=2).tolist())
+    assert found[0] == found[1]
+    assert max(found[0]) > 3
+
+
+def test_compiled_code_works_where_there_is_no_folder_to_keep_it():
+    elsewhere = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator"}
+    subprocess.run([sys.executable, "-c", UNKEEPABLE], check=True, env=elsewhere)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(2, 40), st.integers(0, 999), st.floats(0.1, 0.9))
+def test_a_graph_without_some_of_its_pairs_still_gives_groups_that_it_connects(n, seed, share):
+    x = clustered(n, 3, seed)
+    pairs = similarity_join(x, 0.6)
+    pairs = pairs.select(np.random.default_rng(seed).random(len(pairs)) < share)
+    labels = group(x, pairs, method="average", threshold=0.6, min_size=2)
+    connected = partition(connected_components(n, pairs, 0.6))
+    assert all(any(members <= piece for piece in connected) for members in partition(labels))
+
+
+def test_ties_are_settled_alike_in_whatever_order_coordinates_are_summed():
+    # Around a ring every row is as close to the one before as to the one after, up to the rounding of a rotation.
+    rng = np.random.default_rng(0)
+    ring = on_a_ring(60, seed=None).astype(np.float64) @ np.linalg.qr(rng.standard_normal((64, 2)))[0].T
+    i, j = np.triu_indices(60, 1)
+    found = {
+        tuple(agglomerate(60, i, j, np.ones(len(i)), rows=Rows(turned, np.ones(60, dtype=np.int64), 0.9)).tolist())
+        for turned in (ring[:, rng.permutation(64)] for _ in range(20))
+    }
+    assert len(found) == 1
+
+
+def test_a_long_chain_of_ever_closer_neighbours_is_followed_to_its_end():
+    n = 300
+    similarity = np.linspace(0.8, 0.9, n - 1).astype(np.float32)
+    chain = SimilarPairs(np.arange(n - 1), np.arange(1, n), similarity)
+    into = agglomerate(n, chain.i, chain.j, chain.similarity)
+    assert into.tolist() == [at - at % 2 for at in range(n)]

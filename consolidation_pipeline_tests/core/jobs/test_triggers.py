@@ -1,0 +1,119 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from consolidation_pipeline.core.jobs.triggers import (
+    Due,
+    Standing,
+    is_due,
+    is_nightly_due,
+    last_instant,
+    may_ask,
+    next_instant,
+    next_try,
+)
+
+
+@pytest.mark.parametrize(("new_count", "expected"), [(0, False), (99, False), (100, True), (5000, True)])
+def test_the_sensor_fires_from_the_threshold_on(new_count, expected):
+    assert bool(is_due(new_count)) is expected
+
+
+def test_the_sensor_threshold_is_configurable():
+    assert is_due(10, threshold=10)
+    assert not is_due(9, threshold=10)
+
+
+@pytest.mark.parametrize(
+    ("active_count", "new_count", "expected"),
+    [(0, 0, False), (1000, 0, False), (1001, 0, True), (0, 1, True), (1000, 1, True)],
+)
+def test_the_night_takes_projects_that_are_large_or_have_anything_new(active_count, new_count, expected):
+    assert bool(is_nightly_due(active_count, new_count)) is expected
+
+
+def test_the_nightly_threshold_is_configurable():
+    assert is_nightly_due(501, 0, threshold=500)
+    assert not is_nightly_due(500, 0, threshold=500)
+
+
+def test_the_reason_names_the_counts_that_decided():
+    assert is_due(120).reason == "120 new memories since the last job reach new_threshold = 100"
+    assert "99 new memories" in is_due(99).reason
+    assert is_nightly_due(2000, 3).reason == "3 new memories since the last job"
+    assert "2000 active memories exceed" in is_nightly_due(2000, 0).reason
+    assert "nothing new" in is_nightly_due(7, 0).reason
+
+
+def test_an_answer_is_as_true_as_it_is_due():
+    assert Due(True, "")
+    assert not Due(False, "")
+
+
+def test_negative_counts_are_refused_by_name():
+    with pytest.raises(ValueError, match="new_count is -1"):
+        is_due(-1)
+    with pytest.raises(ValueError, match="active_count is -2"):
+        is_nightly_due(-2, 0)
+    with pytest.raises(ValueError, match="new_count is -3"):
+        is_nightly_due(0, -3)
+
+
+NOW = datetime(2026, 1, 8, 12, 0, tzinfo=UTC)
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+@pytest.mark.parametrize(
+    ("standing", "by_threshold", "by_schedule"),
+    [
+        (Standing(), True, True),
+        (Standing(live="job 7 is running"), "job 7 is running", "job 7 is running"),
+        (Standing(failures=1, failed_at=ago(seconds=59)), "attempt 1 of 3 failed", "attempt 1 of 3 failed"),
+        (Standing(failures=1, failed_at=ago(minutes=1)), True, True),
+        (Standing(failures=2, failed_at=ago(minutes=4)), "the next one is at 2026-01-08 12:01:00", "12:01:00"),
+        (Standing(failures=2, failed_at=ago(minutes=5)), True, True),
+        (Standing(failures=3, failed_at=ago(minutes=59)), "dead after 3 failures", "dead after 3 failures"),
+        (Standing(failures=3, failed_at=ago(hours=10)), "dead after 3 failures", True),
+        (Standing(failures=9, failed_at=ago(days=9)), "dead after 9 failures", True),
+        (Standing(failures=3, failed_at=ago(minutes=25), most=4), True, True),
+        (Standing(cancelled_at=ago(minutes=59), asked_at=ago(hours=2)), "was cancelled: left alone until", True),
+        (Standing(cancelled_at=ago(minutes=60), asked_at=ago(hours=2)), True, True),
+        (Standing(came_at=ago(hours=10), asked_at=ago(hours=11)), True, True),
+        (Standing(came_at=ago(hours=10), asked_at=ago(hours=10)), "asked for since its schedule came", "02:00 UTC"),
+        (Standing(came_at=ago(hours=10)), True, True),
+    ],
+)
+def test_automation_asks_when_nothing_stands_in_the_way_and_says_what_does(standing, by_threshold, by_schedule):
+    for scheduled, expected in ((False, by_threshold), (True, by_schedule)):
+        answer = may_ask(standing, NOW, scheduled=scheduled)
+        assert bool(answer) is (expected is True)
+        assert expected is True or expected in answer.reason
+
+
+def test_a_job_is_tried_after_one_and_five_minutes_and_then_no_more():
+    waits = [next_try(failures, NOW) for failures in (1, 2, 3)]
+    assert waits == [NOW + timedelta(minutes=1), NOW + timedelta(minutes=5), None]
+    with pytest.raises(ValueError, match="failures is 0"):
+        next_try(0, NOW)
+
+
+@pytest.mark.parametrize(
+    ("cron", "last", "following"),
+    [
+        ("0 2 * * *", "2026-01-08T02:00", "2026-01-09T02:00"),
+        ("0 12 * * *", "2026-01-07T12:00", "2026-01-09T12:00"),
+        ("30 3 * * SUN", "2026-01-04T03:30", "2026-01-11T03:30"),
+        ("0 0 29 2 *", "2024-02-29T00:00", "2028-02-29T00:00"),
+    ],
+)
+def test_a_cron_says_when_it_came_last_and_comes_next(cron, last, following):
+    assert last_instant(cron, NOW) == datetime.fromisoformat(last).replace(tzinfo=UTC)
+    assert next_instant(cron, NOW) == datetime.fromisoformat(following).replace(tzinfo=UTC)
+
+
+def test_what_is_no_cron_is_refused():
+    with pytest.raises(ValueError, match=r"'61 \* \* \* \*' is not a cron expression of five fields"):
+        next_instant("61 * * * *", NOW)

@@ -1,0 +1,199 @@
+"""Extraction: patterns and principles in the words of their sources."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.knowledge.extractive_patterns import (
+    Extract,
+    Unit,
+    extract_patterns,
+    extract_principles,
+    number_units,
+)
+from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS
+from consolidation_pipeline.core.text.text_merge import split_sentences
+
+WEBHOOKS = [
+    "Webhook signatures cover the raw body. This broke once.",
+    "Verify the signature of a webhook before reading its body. Staging refused everything for a day.",
+    "Never log the body of a webhook: its signature is a secret.",
+    "A webhook with an old signature must be refused.",
+]
+LOCKS = ["A migration locks the table.", "Set lock_timeout to 3 s in a migration.", "The table lock blocks reads."]
+PIECES = st.sampled_from(
+    [
+        "Use a lock for the job.",
+        "Never retry a declined charge.",
+        "It fails at night.",
+        "The pool is exhausted",
+        "# Heading",
+        "- item of a list",
+        "```\ncode = 1\n```",
+        "Größe prüfen, dann löschen.",
+        "値を確認する。",
+        "🙂🙂🙂",
+        "a" * 700,
+        "long words " * 90,
+        "\u200b",
+        "e.g. this, v1.2.3 of it (see docs/a.md).",
+    ]
+)
+TEXTS = st.lists(PIECES, min_size=1, max_size=5).map("\n".join) | st.text(min_size=1, max_size=80).filter(str.strip)
+TYPES = st.sampled_from(["warning", "decision", "learning", "change"])
+
+
+@st.composite
+def unit_groups(draw: st.DrawFn) -> list[list[Unit]]:
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=3))
+    return [
+        [
+            Unit(
+                id=f"{number}-{at}",
+                text=draw(TEXTS),
+                memory_type=draw(TYPES),
+                success=draw(st.sampled_from([True, False, None])),
+                weight=draw(st.sampled_from([1.0, 2.0, 0.1])),
+            )
+            for at in range(size)
+        ]
+        for number, size in enumerate(sizes)
+    ]
+
+
+def units(texts: list[str], memory_type: str = "learning") -> list[Unit]:
+    return [Unit(id=f"u{at}", text=text, memory_type=memory_type) for at, text in enumerate(texts)]
+
+
+def one(texts: list[str]) -> Extract:
+    return extract_patterns([units(texts), units(LOCKS)])[0]
+
+
+def test_a_pattern_is_what_the_group_is_about() -> None:
+    found = one(WEBHOOKS)
+    assert found.summary == found.content.split("\n")[0]
+    assert "This broke once." not in found.content
+    assert set(found.key_terms[:2]) == {"signature", "webhook"}
+    assert "Verify the signature of a webhook before reading its body." in found.best_practices
+    assert "Never log the body of a webhook: its signature is a secret." in found.gotchas
+    assert {evidence.unit for evidence in found.evidence} == {1, 2, 3, 4}
+
+
+def test_an_opener_that_leans_on_another_sentence_is_left_where_a_better_one_is_as_central() -> None:
+    found = one(["It holds the table lock of the queue.", "The worker holds the table lock of the queue."])
+    assert found.summary == "The worker holds the table lock of the queue."
+
+
+def test_headings_bullets_and_code_stay_out() -> None:
+    text = "# Queue workers\n- The queue worker takes one job at a time.\n```\nqueue.worker()\n```"
+    found = one([text, "The queue worker needs Redis."])
+    assert "#" not in found.content
+    assert "`" not in found.content
+    assert "- The" not in found.content
+
+
+def test_the_same_said_again_is_said_once_unless_a_fact_differs() -> None:
+    assert one(["Restart the payout queue worker.", "restart the payout queue worker"] * 3).content.count("\n") == 0
+    limits = [f"The retry limit of the payout queue is {count}." for count in (3, 5)]
+    assert set(one(limits).content.split("\n")) == set(limits)
+
+
+def test_identical_units_and_a_group_of_one_have_a_pattern() -> None:
+    for texts in (["Restart the worker."] * 4, ["Restart the worker."], ["x"], ["…"]):
+        found = one(texts)
+        assert found.content == found.summary == texts[0]
+        assert len(found.evidence) == len(texts)
+
+
+def test_units_are_numbered_by_id() -> None:
+    given = units(WEBHOOKS)
+    assert [unit.id for unit in number_units(reversed(given))] == ["u0", "u1", "u2", "u3"]
+
+
+def test_principles_are_shorter_and_put_rules_first() -> None:
+    patterns = [
+        Unit(id=str(at), text=text, memory_type="warning", pattern_type="gotcha")
+        for at, text in enumerate(
+            ["The table lock of a migration is held for long.", "Set lock_timeout in a migration with a table lock.",
+             "The migration waits for a table lock."]
+        )
+    ]  # fmt: skip
+    (found,) = extract_principles([patterns])
+    assert found.summary == "Set lock_timeout in a migration with a table lock."
+    assert found.content.count("\n") <= 1
+    assert found.pattern_type == "gotcha"
+
+
+def test_a_heavier_unit_draws_the_pattern() -> None:
+    texts = ["Redis keeps the session of a shop.", "Redis evicts a cache key early.", "Postgres evicts no cache key."]
+    heavy = [
+        Unit(id=str(at), text=text, memory_type="learning", weight=50.0 if at == 0 else 1.0)
+        for at, text in enumerate(texts)
+    ]
+    assert extract_patterns([heavy])[0].summary == "Redis evicts a cache key early."
+
+
+def test_a_group_without_text_and_a_weight_of_nothing_are_refused() -> None:
+    with pytest.raises(ValueError, match="group 1 has 2 units and no text"):
+        extract_patterns([units(LOCKS), units(["", " \n"])])
+    with pytest.raises(ValueError, match="weight of unit a is 0"):
+        Unit(id="a", text="b", memory_type="learning", weight=0.0)
+    assert extract_patterns([]) == []
+
+
+def test_blank_units_are_no_evidence() -> None:
+    assert {evidence.unit for evidence in one(["", "Restart the worker.", " "]).evidence} == {2}
+
+
+@settings(deadline=None, max_examples=60)
+@given(unit_groups(), st.integers(0, 1000))
+def test_the_order_of_units_and_groups_does_not_matter(groups: list[list[Unit]], seed: int) -> None:
+    chance = random.Random(seed)
+    order = chance.sample(range(len(groups)), len(groups))
+    shuffled = extract_patterns([chance.sample(groups[at], len(groups[at])) for at in order])
+    assert [shuffled[order.index(at)] for at in range(len(groups))] == extract_patterns(groups)
+
+
+@settings(deadline=None, max_examples=100)
+@given(unit_groups())
+def test_every_sentence_stands_in_its_unit_and_none_is_cut_inside_a_word(groups: list[list[Unit]]) -> None:
+    for group, found in zip(groups, extract_patterns(groups), strict=True):
+        numbered = number_units(group)
+        quotes = {" ".join(evidence.quote.split()) for evidence in found.evidence}
+        for evidence in found.evidence:
+            text = numbered[evidence.unit - 1].text
+            assert evidence.quote in text
+            assert len(evidence.quote) >= MAX_SENTENCE_CHARS or _ends_whole(evidence.quote, text)
+        sentences = found.content.split("\n")
+        assert 1 <= len(sentences) <= 3
+        assert {*sentences, *found.best_practices, *found.gotchas} <= quotes
+        assert len(found.content) <= MAX_SENTENCE_CHARS
+        assert {evidence.unit for evidence in found.evidence} == set(range(1, len(group) + 1))
+
+
+def _ends_whole(quote: str, text: str) -> bool:
+    after = text[text.index(quote) + len(quote) :][:1]
+    return not (quote[-1:].isalnum() and after.isalnum()) or quote in split_sentences(text)
+
+
+def test_boilerplate_is_left_out_where_a_unit_holds_anything_else() -> None:
+    filler = "Review the full content for insights."
+    texts = [f"{text}\n- {filler}" for text in LOCKS]
+    (found,) = extract_patterns([units([*texts, filler])], boilerplate=("review the full content for insights",))
+    assert filler not in found.content
+    assert "insights" not in found.key_terms
+    assert [evidence.quote for evidence in found.evidence if filler in evidence.quote] == [filler]
+
+
+def test_a_group_outside_of_the_context_matters_to_itself_alone() -> None:
+    locks = units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
+    hooks = units(["Verify the webhook signature.", "A webhook with no signature is refused."])
+    keys = units(["Pass the idempotency key on.", "The key is bound to the migration."])
+    beside = extract_patterns([locks, keys, hooks], context=[True, False, True])
+    assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
+    assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]
+    assert extract_patterns([locks, keys, hooks], context=[True, False, True], wanted=[2, 1]) == beside[:0:-1]

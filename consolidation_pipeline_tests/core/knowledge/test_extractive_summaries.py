@@ -1,0 +1,84 @@
+"""Summaries and profiles in the words of their sources."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile, summarize
+
+BATCH = [
+    "The order service moved to UUIDv7. I was tired today.",
+    "Order ids are UUIDv7 in every table.",
+    "The front end needs Node 22 in CI.",
+    "CI builds the front end with Node 22.",
+    "Never log a card token.",
+    "Card tokens stay in the vault.",
+    "Reports run on the replica.",
+    "The replica serves all reports.",
+]
+TEXTS = st.lists(
+    st.sampled_from([*BATCH, "x", "# Title", "値を確認する。", "🙂", "word " * 200, "```\na = 1\n```"])
+    | st.text(min_size=1, max_size=60).filter(str.strip),
+    min_size=1,
+    max_size=12,
+)
+
+
+def test_a_summary_covers_the_batch_in_its_order() -> None:
+    lines = summarize(BATCH).split("\n")
+    assert len(lines) == 2
+    places = [next(at for at, text in enumerate(BATCH) if line in text) for line in lines]
+    assert places == sorted(places)
+    assert summarize(BATCH * 3).count("\n") == 4
+    assert "tired" not in summarize(BATCH * 3)
+
+
+def test_summaries_of_chunks_are_reduced_by_the_same_rule() -> None:
+    chunks = [summarize(BATCH[:4]), summarize(BATCH[4:])]
+    assert set(summarize(chunks).split("\n")) <= {line for part in chunks for line in part.split("\n")}
+    assert summarize(chunks).count("\n") == 1
+    assert summarize(chunks, memories=16).count("\n") == 3
+
+
+def test_one_sentence_alone_is_its_own_summary_and_nothing_has_none() -> None:
+    assert summarize(["Reports run on the replica."]) == "Reports run on the replica."
+    for empty in ([], ["", " \n"]):
+        with pytest.raises(ValueError, match="a summary needs"):
+            summarize(empty)
+        with pytest.raises(ValueError, match="a profile needs"):
+            extract_profile(empty)
+
+
+def test_a_profile_groups_what_is_said() -> None:
+    found = extract_profile(
+        [
+            "Plain SQL is used instead of an ORM.\nAlways set a timeout on calls.",
+            "Never log a card token.\nThe nightly job fails without a lock.\nThe API runs on ECS.",
+        ]
+    )
+    assert found.preferences == ("Plain SQL is used instead of an ORM.",)
+    assert found.practices == ("Always set a timeout on calls.",)
+    assert set(found.pitfalls) == {"Never log a card token.", "The nightly job fails without a lock."}
+    assert found.facts == ("The API runs on ECS.",)
+    assert found.content.count("\n") == 4
+
+
+@settings(deadline=None, max_examples=80)
+@given(TEXTS)
+def test_summaries_and_profiles_are_made_of_whole_sentences_of_their_texts(texts: list[str]) -> None:
+    sources = [" ".join(text.split()) for text in texts]
+    summary, profile = summarize(texts), extract_profile(texts)
+    for line in [*summary.split("\n"), *profile.content.split("\n")]:
+        assert line
+        assert any(line in source for source in sources)
+    assert summary.count("\n") <= 4
+
+
+@settings(deadline=None, max_examples=40)
+@given(TEXTS, st.randoms())
+def test_the_order_of_summaries_does_not_matter_to_a_profile(texts: list[str], random: object) -> None:
+    shuffled = list(texts)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert extract_profile(shuffled) == extract_profile(texts)

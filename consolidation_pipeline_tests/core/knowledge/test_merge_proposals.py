@@ -1,0 +1,56 @@
+"""Proposals: one name for one question, texts that fit, and what they leave out."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint, left_out, longest, trim_words
+
+A, B = UUID(int=1), UUID(int=2)
+
+
+def test_a_question_has_one_name_whatever_the_order_and_another_when_a_text_changes() -> None:
+    assert fingerprint([(A, "x"), (B, "y")]) == fingerprint([(B, "y"), (A, "x")])
+    assert fingerprint([(A, "x"), (B, "y")]) != fingerprint([(A, "y"), (B, "x")])
+    assert fingerprint([(A, "x"), (B, "y")]) != fingerprint([(A, "x")])
+
+
+@pytest.mark.parametrize(
+    ("text", "most", "trimmed"),
+    [
+        ("one two three", 13, "one two three"),
+        ("one two three", 12, "one two"),
+        ("one two three", 7, "one two"),
+        ("one two three", 8, "one two"),
+        ("one  two", 5, "one"),
+        ("extraordinary", 5, "extra"),
+        ("extraordinary day", 5, "extra"),
+        ("  padded  ", 6, "padded"),
+        ("word", 0, "w"),
+        ("   ", 3, ""),
+    ],
+)
+def test_a_text_is_cut_between_words_and_never_to_nothing(text: str, most: int, trimmed: str) -> None:
+    assert trim_words(text, most) == trimmed
+
+
+@given(st.text(), st.integers(1, 30))
+def test_what_is_cut_fits_begins_the_text_and_says_something_where_the_text_does(text: str, most: int) -> None:
+    cut = trim_words(text, most)
+    assert len(cut) <= most
+    assert text.strip().startswith(cut)
+    assert bool(cut) == bool(text.strip())
+    assert cut == cut.strip()
+
+
+def test_the_longest_text_ignores_what_is_not_there() -> None:
+    assert longest([None, " abc ", ""]) == 3
+    assert longest([]) == 0
+
+
+def test_sentences_whose_facts_are_missing_are_told_once() -> None:
+    sources = ["Wait 30 s. Then retry.", "Wait 60 s. Then retry.", "Wait 60 s."]
+    assert left_out(sources, "Wait 30 s, then retry.") == ("Wait 60 s.",)
+    assert left_out(sources, "Wait 30 s or 60 s, then retry.") == ()

@@ -1,0 +1,109 @@
+"""Playbook: priority and category of entries."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.playbook import CATEGORY_WORDS, category, contradicts_itself, priority
+
+
+@pytest.mark.parametrize(
+    ("confidence", "evidence", "expected"),
+    [
+        (None, 0, 50),
+        (None, 50, 50),
+        (0.0, 0, 50),
+        (0.0, 3, 50),
+        (0.0, 4, 51),
+        (0.85, 3, 92),
+        (0.86, 3, 93),
+        (0.58, 3, 78),
+        (0.9, 10, 100),
+        (1.0, 3, 100),
+        (1.0, 1000, 100),
+        (1, 0, 100),
+        (0.5, 28, 100),
+        (0.5, 27, 99),
+    ],
+)
+def test_priority(confidence: float | None, evidence: int, expected: int) -> None:
+    assert priority(confidence, evidence) == expected
+
+
+def test_the_formula_holds_for_every_confidence_of_two_decimals() -> None:
+    for hundredths in range(101):
+        confidence = hundredths / 100
+        assert priority(confidence, 3) == 50 + int(50 * confidence)
+
+
+@pytest.mark.parametrize(
+    ("confidence", "evidence", "message"),
+    [
+        (math.nan, 3, "confidence is nan"),
+        (-0.01, 3, "confidence is -0.01"),
+        (1.01, 3, "confidence is 1.01"),
+        (math.inf, 3, "confidence is inf"),
+        (0.9, -1, "evidence is -1"),
+        (None, -1, "evidence is -1"),
+    ],
+)
+def test_priority_refuses_what_is_out_of_range(confidence: float | None, evidence: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        priority(confidence, evidence)
+
+
+# Per category words that count, and words that hold one of them and do not.
+FORMS = {
+    "gotchas": (
+        "fix fixes fixed Fixing BUG bugs buggy error errors errored issue issues issued pitfalls warning warned"
+    ),
+    "architecture": "architecture architectures architectural design designed structure structured layer layered",
+    "patterns": "pattern patterns recommend recommended recommendation best-practice",
+    "security": "security secure secured securely",
+    "testing": "test tests tested testing",
+    "performance": "performance performant",
+    "workflow": "workflow workflows",
+}
+NOT_FORMS = (
+    "prefix prefixes suffix fixture fixtures tissue terror debug infrastructure restructure player multilayer "
+    "contest latest greatest attest testament performs insecurity reissue mirrors redesign bugfix hotfix"
+)
+
+
+@pytest.mark.parametrize(("name", "word"), [(name, word) for name, words in FORMS.items() for word in words.split()])
+def test_inflected_forms_count(name: str, word: str) -> None:
+    assert category(f"Mind the {word}, here.") == name
+
+
+@pytest.mark.parametrize("word", NOT_FORMS.split())
+def test_parts_of_words_do_not_count(word: str) -> None:
+    assert category(f"Mind the {word} here") == "general"
+
+
+def test_the_first_category_wins_wherever_its_word_stands() -> None:
+    words = ["fix", "layer", "best  practices", "security", "tests", "performance", "workflow"]
+    names = [*CATEGORY_WORDS, "general"]
+    for at in range(len(words) + 1):
+        assert category(" and ".join(reversed(words[at:]))) == names[at]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12 %", "値", "snake_case_test_name", "Use UUIDv7."])
+def test_anything_else_is_general(text: str) -> None:
+    assert category(text) == "general"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The retry limit of the payouts queue is 5.\nThe retry limit of the refunds queue is 3.", True),
+        ("Always restart the worker after a deploy.\nNever restart the worker after a deploy.", True),
+        ("Keep event ids for 30 days.\nAnswer a webhook within 10 seconds.", False),
+        ("Verify the signature of a webhook.\nVerify the signed timestamp of a webhook too.", False),
+        ("The retry limit of the payouts queue is 5.", False),
+        ("", False),
+    ],
+)
+def test_lines_that_contradict_each_other_are_no_instruction(text: str, expected: bool) -> None:
+    assert contradicts_itself(text) is expected

@@ -1,0 +1,99 @@
+"""The playbook as Markdown: chapters in order, and no entry that breaks out of its list item."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
+from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
+
+HOSTILE = (
+    "# Heading",
+    "###### Deep",
+    "- item",
+    "+ item",
+    "* item",
+    "-",
+    "12. item",
+    "3) item",
+    "> quote",
+    "```",
+    "~~~sh",
+    "<div>",
+    "<!-- comment",
+    "</li>",
+    "===",
+    "---",
+    "- - -",
+    "***",
+    "_ _ _",
+    "| a | b |",
+    "|---|---|",
+    ":--|--:",
+    "[id]: https://example.org",
+    "    code",
+    "\tcode",
+    "",
+    "Plain text.",
+    "1.5 s is enough.",
+    "`make test` runs them.",
+    "*Never* do this.",
+    "_This_ neither",
+    "a | b",
+    "--|--",
+)
+
+
+def instruction(number: int, content: str = "Do it.", **fields: object) -> Instruction:
+    values: dict[str, object] = {"category": "general", "priority": 50, "evidence": 3, **fields}
+    return Instruction(UUID(int=number << 64), content, **values)  # type: ignore[arg-type]
+
+
+def parse(text: str) -> list[Token]:
+    """Tokens as GFM readers see them."""
+    return MarkdownIt("commonmark").enable("table").parse(text)
+
+
+def test_chapters_come_in_order_and_entries_by_priority() -> None:
+    entries = [instruction(n, f"Do {n}.", category=name) for n, name in enumerate(reversed(CATEGORIES))]
+    entries += [instruction(20, "First.", category="testing", priority=90), instruction(21, "Odd.", category="cooking")]
+    text = playbook_document("shop", entries)
+    headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
+    known = [name.capitalize() for name in CATEGORIES]
+    assert headings == [*known[:-1], "Cooking", "General"]
+    assert text.startswith("# Playbook of shop\n")
+    assert text.index("First.") < text.index("Do 3.")
+    assert text.endswith(")\n")
+
+
+def test_an_entry_shows_its_evidence_and_an_id_that_lineage_takes() -> None:
+    id_ = UUID("0f3c9a2e-1b2c-4d5e-8f90-a1b2c3d4e5f6")
+    text = playbook_document("shop", [Instruction(id_, "Retry.\n\n Wait  first.", "general", 95, 4)])
+    assert "- Retry.\n  Wait first.\n  (4 memories, 0f3c9a2e1b2c)\n" in text
+
+
+@pytest.mark.parametrize("line", HOSTILE)
+def test_a_line_stays_the_text_it_is(line: str) -> None:
+    check([f"{line}\nafter", f"before\n{line}", line or "x"])
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), min_size=1, max_size=5), min_size=1, max_size=4)
+)
+def test_no_entry_breaks_out_of_its_list_item(contents: list[list[str]]) -> None:
+    check(["\n".join(lines) for lines in contents])
+
+
+def check(contents: list[str]) -> None:
+    """One heading, one chapter, one flat list with an item of one paragraph for each entry."""
+    tokens = parse(playbook_document("shop", [instruction(n, text) for n, text in enumerate(contents, 1)]))
+    blocks = [token.type for token in tokens if token.nesting != -1 and token.type != "inline"]
+    items = ["list_item_open", "paragraph_open"] * len(contents)
+    assert blocks == ["heading_open", "paragraph_open", "heading_open", "bullet_list_open", *items]

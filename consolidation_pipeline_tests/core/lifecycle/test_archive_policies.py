@@ -1,0 +1,239 @@
+import math
+from dataclasses import fields
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.lifecycle.archive_policies import (
+    Policies,
+    Units,
+    exceeds_share,
+    explain_archives,
+    is_forgettable,
+    is_stale,
+    merge_units,
+    plan_archives,
+)
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.errors import InvalidMemoryError
+
+BELOW_90 = math.nextafter(90.0, 0.0)
+FORGETTABLE = {
+    "importance": 0.3,
+    "age_days": 400.0,
+    "memory_type": "learning",
+    "relevance": 0.001,
+    "pinned": False,
+}
+
+# Values on and beside every boundary, and some others.
+days = st.one_of(st.sampled_from([0.0, BELOW_90, 90.0, 91.5]), st.floats(0.0, 800.0))
+importances = st.one_of(st.sampled_from([0.0, math.nextafter(0.7, 0.0), 0.7, 1.0]), st.floats(0.0, 2.0))
+scores = st.one_of(st.sampled_from([0.001, math.nextafter(0.01, 0.0), 0.01, math.inf]), st.floats(0.0, 1.0))
+units = st.lists(
+    st.tuples(days, st.integers(0, 5), st.booleans(), importances, days, st.sampled_from(MEMORY_TYPES), scores),
+    max_size=20,
+)
+
+
+def as_units(rows):
+    columns = zip(*rows, strict=True) if rows else [()] * len(fields(Units))
+    kinds = (np.float64, np.int64, bool, np.float64, np.float64, np.array(MEMORY_TYPES).dtype, np.float64)
+    return Units(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
+
+
+# --- staleness -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("idle_days", "reused_count", "pinned", "stale"),
+    [
+        (90, 2, False, True),
+        (BELOW_90, 2, False, False),
+        (90, 3, False, False),
+        (4000.0, 0, False, True),
+        (4000.0, 0, True, False),
+        (0.0, 0, False, False),
+    ],
+)
+def test_unused_for_ninety_days_and_reused_less_than_three_times_is_stale(idle_days, reused_count, pinned, stale):
+    assert is_stale(idle_days, reused_count, pinned) is stale
+    assert is_stale(idle_days=idle_days, reused_count=reused_count, pinned=pinned) is stale
+
+
+def test_the_limits_of_staleness_are_configuration():
+    assert is_stale(30, 0, False, stale_days=30) is True
+    assert is_stale(29.9, 0, False, stale_days=30) is False
+    assert is_stale(400, 9, False, min_reuse=10) is True
+    assert is_stale(400, 0, False, min_reuse=0) is False
+
+
+# --- forgetting ----------------------------------------------------------------------------------------------------
+
+
+def test_what_nothing_protects_is_forgettable():
+    assert is_forgettable(**FORGETTABLE) is True
+
+
+@pytest.mark.parametrize(
+    ("changed", "forgettable"),
+    [
+        ({"importance": 0.7}, False),
+        ({"importance": math.nextafter(0.7, 0.0)}, True),
+        ({"importance": 1.5}, False),
+        ({"age_days": BELOW_90}, False),
+        ({"age_days": 90}, True),
+        ({"relevance": 0.01}, False),
+        ({"relevance": math.nextafter(0.01, 0.0)}, True),
+        ({"relevance": 0.0}, True),
+        ({"relevance": math.inf}, False),
+        ({"pinned": True}, False),
+        *(({"memory_type": name}, name not in ("decision", "discovery")) for name in MEMORY_TYPES),
+    ],
+)
+def test_each_protection_alone_keeps_a_memory(changed, forgettable):
+    assert is_forgettable(**FORGETTABLE | changed) is forgettable
+
+
+def test_relevance_protects_nothing():
+    assert is_forgettable(**FORGETTABLE | {"relevance": 0.9}, threshold=1.0) is True
+    assert is_forgettable(**FORGETTABLE | {"relevance": 1.0}, threshold=1.0) is False
+    assert is_forgettable(**FORGETTABLE | {"relevance": 0.0}, threshold=0.0) is False
+
+
+@settings(deadline=None)
+@given(importances, days, st.sampled_from(MEMORY_TYPES), scores, st.booleans())
+def test_the_invariants_hold_for_whatever_is_forgettable(importance, age, kind, score, pinned):
+    """INV-001 to INV-004: no decision, no discovery, nothing young, nothing important, nothing relevant."""
+    expected = not (importance >= 0.7 or age < 90 or kind in ("decision", "discovery") or pinned) and score < 0.01
+    assert is_forgettable(importance, age, kind, score, pinned) is expected
+
+
+# --- inputs --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -1, -0.001])
+@pytest.mark.parametrize("name", ["importance", "age_days", "relevance"])
+def test_an_impossible_number_is_refused_by_name(name, wrong):
+    with pytest.raises(ValueError, match=f"{name} holds {wrong}"):
+        is_forgettable(**FORGETTABLE | {name: wrong})
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -1])
+@pytest.mark.parametrize("name", ["idle_days", "reused_count"])
+def test_an_impossible_number_of_uses_or_days_is_refused_by_name(name, wrong):
+    with pytest.raises(ValueError, match=f"{name} holds"):
+        is_stale(**{"idle_days": [1.0, 2.0], "reused_count": [0.0, 0.0], "pinned": False} | {name: [0.0, wrong]})
+
+
+def test_an_unknown_type_is_refused_with_the_legal_ones():
+    with pytest.raises(InvalidMemoryError, match=r"'Decision'.*error_fix, discovery"):
+        is_forgettable(**FORGETTABLE | {"memory_type": np.array(["learning", "Decision"])})
+
+
+@settings(deadline=None)
+@given(units)
+def test_arrays_give_what_their_scalars_give(rows):
+    given_ = as_units(rows)
+    stale = is_stale(given_.idle_days, given_.reused_count, given_.pinned)
+    forgettable = is_forgettable(
+        given_.importance, given_.age_days, given_.memory_type, given_.relevance, given_.pinned
+    )
+    assert stale.dtype == forgettable.dtype == np.bool_
+    assert stale.tolist() == [is_stale(idle, reused, pinned) for idle, reused, pinned, *_ in rows]
+    assert forgettable.tolist() == [is_forgettable(w, a, kind, r, p) for _, _, p, w, a, kind, r in rows]
+
+
+def test_scalars_broadcast_with_arrays():
+    assert is_stale([89.0, 90.0], 0, False).tolist() == [False, True]
+    assert is_forgettable(0.1, 100.0, np.array(["decision", "change"]), 0.001, False).tolist() == [False, True]
+
+
+# --- the brake -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("taken", "of", "share", "held"),
+    [
+        (50, 100, 0.5, False),
+        (51, 100, 0.5, True),
+        (19, 19, 0.5, False),
+        (20, 20, 0.5, True),
+        (100, 100, 1.0, False),
+        (0, 100, 0.0, False),
+        (1, 100, 0.0, True),
+        (29, 100, 0.29, False),  # 0.29 * 100 is a little less than 29
+        (30, 100, 0.29, True),
+    ],
+)
+def test_more_than_the_share_of_twenty_or_more_waits_for_a_person(taken, of, share, held):
+    assert exceeds_share(taken, of, max_share=share) is held
+
+
+# --- the plan ------------------------------------------------------------------------------------------------------
+
+OLD = (123.9, 1, False, 0.3, 400.0, "learning", 0.001)
+
+
+def test_a_plan_names_what_is_taken_and_why_in_words():
+    rows = [(1.0, 9, False, 0.3, 400.0, "learning", 0.001), OLD, (90.0, 0, False, 0.9, 95.0, "decision", 0.5)]
+    plan = plan_archives(as_units(rows), Policies())
+    assert plan.rows.tolist() == [1, 2]
+    assert plan.reasons.tolist() == ["staleness", "staleness"]
+    assert explain_archives(as_units(rows), plan) == [
+        "not used for 123 days, 1 reuse",
+        "not used for 90 days, 0 reuses",
+    ]
+
+
+def test_what_both_policies_take_is_forgotten():
+    plan = plan_archives(as_units([OLD]), Policies(forgetting=True))
+    assert plan.reasons.tolist() == ["forgotten"]
+    assert explain_archives(as_units([OLD]), plan) == ["relevance 0.001 after 400 days, importance 0.3"]
+
+
+def test_a_policy_that_is_off_takes_nothing():
+    both = as_units([OLD, (0.0, 9, False, 0.3, 400.0, "learning", 0.001)])
+    assert plan_archives(both, Policies(staleness=False)).rows.tolist() == []
+    assert plan_archives(both, Policies(staleness=False, forgetting=True)).rows.tolist() == [0, 1]
+    assert plan_archives(both, Policies(staleness=True, forgetting=True)).reasons.tolist() == ["forgotten"] * 2
+
+
+def test_the_limits_of_the_policies_are_used():
+    limits = Policies(True, True, stale_days=200, min_reuse=1, forget_threshold=0.0005)
+    assert plan_archives(as_units([OLD]), limits).rows.tolist() == []
+
+
+@settings(deadline=None)
+@given(units, st.booleans(), st.booleans())
+def test_a_plan_takes_exactly_what_the_policies_take(rows, staleness, forgetting):
+    plan = plan_archives(as_units(rows), Policies(staleness=staleness, forgetting=forgetting))
+    expected = {}
+    for at, (idle, reused, pinned, worth, age, kind, score) in enumerate(rows):
+        if staleness and is_stale(idle, reused, pinned):
+            expected[at] = "staleness"
+        if forgetting and is_forgettable(worth, age, kind, score, pinned):
+            expected[at] = "forgotten"
+    assert dict(zip(plan.rows.tolist(), plan.reasons.tolist(), strict=True)) == expected
+    assert len(explain_archives(as_units(rows), plan)) == len(plan)
+
+
+def test_units_that_are_about_to_be_merged_are_judged_as_the_memory_they_become():
+    rows = [
+        (200.0, 1, False, 0.2, 300.0, "learning", 0.5),
+        (150.0, 1, False, 0.8, 150.0, "change", 0.5),
+        (95.0, 2, True, 0.1, 95.0, "learning", 0.5),
+        (120.0, 1, False, 0.4, 100.0, "warning", 0.5),  # accessed, its store says, before it was learned
+    ]
+    merged = merge_units(as_units(rows), np.array([0, 0, 1, 0]))
+    assert merged.idle_days.tolist() == [100.0, 95.0]
+    assert merged.reused_count.tolist() == [3, 2]
+    assert merged.pinned.tolist() == [False, True]
+    assert merged.importance.tolist() == [0.8, 0.1]
+    assert merged.age_days.tolist() == [300.0, 95.0]
+    assert merged.memory_type.tolist() == ["learning", "learning"]
+    assert merged.relevance.tolist() == [math.inf, math.inf]
+    assert len(plan_archives(merged, Policies(forgetting=True, min_reuse=4))) == 1
+    assert len(merge_units(as_units([]), np.array([], dtype=np.int64))) == 0

@@ -1,0 +1,88 @@
+"""What a memory is: legal types, text for embedding, normal form and identity."""
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.memories.memories import (
+    MEMORY_TYPES,
+    NewMemory,
+    check_memory_type,
+    consolidated_id,
+    content_hash,
+    embedding_text,
+    memory_id,
+    normalize_text,
+    normalized_hash,
+)
+from consolidation_pipeline.errors import InvalidMemoryError
+
+
+def test_the_ten_types_are_legal_and_others_are_refused_with_the_list() -> None:
+    assert len(MEMORY_TYPES) == 10
+    assert [check_memory_type(name) for name in MEMORY_TYPES] == list(MEMORY_TYPES)
+    for wrong in ("Learning", "", "lesson", None, 3):
+        with pytest.raises(InvalidMemoryError, match="codebase_knowledge, bugfix"):
+            check_memory_type(wrong)
+
+
+def test_a_memory_without_content_or_with_an_unknown_type_cannot_exist() -> None:
+    with pytest.raises(InvalidMemoryError, match="execution_summary"):
+        NewMemory(source="s", external_id="1", memory_type="learning", execution_summary=" \n")
+    with pytest.raises(InvalidMemoryError, match="memory_type"):
+        NewMemory(source="s", external_id="1", memory_type="lesson", execution_summary="x")
+
+
+def test_embedding_text_has_the_filled_fields_in_order_one_per_line() -> None:
+    text = embedding_text(goal="Ship", execution_summary="Did it ", result=None, lessons_learned=" ", feedback="Good")
+    assert text == "Ship\nDid it\nGood"
+
+
+def test_content_hash_is_sha256_of_utf8() -> None:
+    assert content_hash("é") == "4a99557e4033c3539de2eb65472017cad5f9557f7a0625a09f1c3f6e2ba69c4c"
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        (" Use  JWT.\n", "use jwt"),
+        ("USE jwt!!!", "use jwt"),
+        ("Ｕｓｅ JWT…", "use jwt"),
+        ("Straße", "strasse"),
+        ("先缓存。", "先缓存"),
+        ("Use JWT?", "use jwt?"),
+        ("cd ..", "cd .."),
+        ("...", "..."),
+        ("v2.1.", "v2.1"),
+    ],
+)
+def test_normal_form_ignores_case_blanks_width_and_the_closing_stop(text: str, normal: str) -> None:
+    assert normalize_text(text) == normal
+    assert normalized_hash(text) == content_hash(normal)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.text())
+def test_normal_form_is_stable_and_never_empties_a_text(text: str) -> None:
+    assert normalize_text(normalize_text(text)) == normalize_text(text)
+    assert bool(normalize_text(text)) == bool(text.strip())
+
+
+def test_ids_are_stable_and_keep_their_parts_apart() -> None:
+    assert memory_id("web", "notes", "1") == UUID("c101ac66-7cef-5607-88cd-e8d0ed6a32f8")
+    assert len({memory_id("web", "notes", "1"), memory_id("webnotes", "", "1"), memory_id("web", "notes1", "")}) == 3
+
+
+def test_derived_id_does_not_depend_on_the_order_of_its_sources() -> None:
+    a, b = memory_id("web", "notes", "1"), memory_id("web", "notes", "2")
+    derived = consolidated_id("web", "merged", [a, b], "1")
+    assert derived == consolidated_id("web", "merged", [str(b), a, b], "1")
+    others = [
+        consolidated_id("app", "merged", [a, b], "1"),
+        consolidated_id("web", "pattern", [a, b], "1"),
+        consolidated_id("web", "merged", [a], "1"),
+        consolidated_id("web", "merged", [a, b], "2"),
+    ]
+    assert len({derived, *others}) == 5

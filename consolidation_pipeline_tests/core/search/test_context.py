@@ -1,0 +1,152 @@
+"""What is told before a task: each fact once, the most abstract first, never more tokens than allowed."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.search.context import (
+    KINDS,
+    Choice,
+    Piece,
+    choose_pieces,
+    find_disputes,
+    is_on_task,
+    item_of,
+)
+from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline.core.text.token_estimate import estimate_tokens
+
+FACT = "Run the database migrations before deploying the web service, or the health check fails on the new column."
+OTHER = "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs."
+PLENTY = 100_000
+
+
+def piece(number: int, kind: str, text: str, leaves: str = "", score: float = 0.5) -> Piece:
+    """``leaves`` are letters, each a raw memory; a raw memory without any rests on itself."""
+    rests_on = frozenset(UUID(int=ord(letter)) for letter in leaves) or frozenset((UUID(int=number),))
+    return Piece(UUID(int=number), kind, text, score, rests_on, "general" if kind == "playbook" else None)
+
+
+def told(choice: Choice) -> list[tuple[str, str]]:
+    return [(one.piece.kind, one.text) for one in choice.chosen]
+
+
+def cost(choice: Choice) -> int:
+    pieces = [(one.piece, one.text) for one in choice.chosen]
+    return estimate_tokens("".join(item_of(p.kind, p.topic, p.id, text) for p, text in pieces))
+
+
+def test_a_fact_on_every_level_is_told_once_at_the_top() -> None:
+    pieces = [
+        piece(1, "raw", f"Note to self: {FACT}", "a", score=0.9),
+        piece(2, "merged", f"{FACT} Seen again today.", "ab", score=0.8),
+        piece(3, "pattern", FACT, "abc"),
+        piece(4, "principle", f"- {FACT}", "abcd"),
+        piece(5, "playbook", FACT.upper(), "abcd"),
+    ]
+    assert told(choose_pieces(pieces, budget=PLENTY)) == [("playbook", FACT.upper())]
+    assert told(choose_pieces(pieces[:4], budget=PLENTY)) == [("principle", f"- {FACT}")]
+    assert told(choose_pieces(pieces[:2], budget=PLENTY)) == [("merged", f"{FACT} Seen again today.")]
+
+
+def test_other_words_of_what_a_pattern_was_made_from_are_left_out_with_it() -> None:
+    pattern, raw = piece(1, "pattern", FACT, "ab"), piece(2, "raw", "Deploys go wrong on old schemas.", "a", score=0.9)
+    assert told(choose_pieces([pattern, raw], budget=PLENTY)) == [("pattern", FACT)]
+    unrelated = piece(2, "raw", "Deploys go wrong on old schemas.", "z", score=0.9)
+    assert len(choose_pieces([pattern, unrelated], budget=PLENTY).chosen) == 2
+
+
+def test_a_source_comes_in_for_a_literal_of_its_own_without_what_was_told() -> None:
+    own = "It took `make migrate` 40 minutes on the table `orders_2021`."
+    pieces = [piece(1, "pattern", FACT, "ab"), piece(2, "raw", f"{FACT} {own}", "a", score=0.9)]
+    assert told(choose_pieces(pieces, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
+    twice = [*pieces, piece(3, "raw", f"{own} Really.", "b")]
+    assert told(choose_pieces(twice, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            "The gateway closes idle connections after 30 seconds.",
+            "The gateway closes idle connections after 60 seconds.",
+        ),
+        ("The audit consumer works with batched acks.", "The audit consumer does not work with batched acks."),
+        ("The payments worker must be restarted by hand.", "The search worker must be restarted by hand."),
+    ],
+)
+def test_what_differs_in_a_fact_or_a_word_is_told_twice(one: str, other: str) -> None:
+    pieces = [piece(1, "raw", one, "a"), piece(2, "raw", other, "b")]
+    assert [text for _, text in told(choose_pieces(pieces, budget=PLENTY))] == [one, other]
+
+
+def test_what_differs_in_a_fact_is_named() -> None:
+    texts = ("The gateway closes connections after 30 s.", "The gateway closes connections after 60 s.", OTHER)
+    choice = choose_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=PLENTY)
+    assert find_disputes(choice.chosen) == [(UUID(int=0), UUID(int=1), "number: 30 s / 60 s")]
+
+
+def test_what_is_too_long_makes_room_for_what_fits() -> None:
+    long = piece(1, "principle", " ".join(f"Sentence number {n} says {n * 7} things." for n in range(200)), "abc", 0.9)
+    choice = choose_pieces([long, piece(2, "pattern", FACT, "ab")], budget=120)
+    assert (told(choice), choice.left_out) == ([("pattern", FACT)], [long])
+
+
+def test_what_a_longer_sentence_says_too_is_told_by_that_alone() -> None:
+    short = "Invoices are rounded per line."
+    assert told(choose_pieces([piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)], budget=PLENTY)) == [
+        ("raw", OTHER)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("task", "text", "is_about"),
+    [
+        ("write a haiku about cats", "Write a changelog entry.", False),
+        ("why did ERR_7731 come up again", "The gateway answers ERR_7731 when it is idle.", True),
+        ("round the invoices", OTHER, True),
+        ("make the order table scroll faster", "The lock on the order table.", False),
+    ],
+)
+def test_one_common_word_is_not_enough_to_be_about_a_task(task: str, text: str, is_about: bool) -> None:
+    assert is_on_task(task, text) is is_about
+
+
+SENTENCES = st.sampled_from(
+    [FACT, OTHER, FACT.lower(), f"- {OTHER}", "Use port 8080.", "Use port 9090.", "Never log card numbers.", "Ok."]
+    + [f"Topic {word} has words of its own." for word in ("apple", "pear", "plum", "fig", "quince")]
+)
+PIECES = st.lists(
+    st.tuples(
+        st.sampled_from(KINDS),
+        st.lists(SENTENCES, min_size=1, max_size=5),
+        st.text("abcdef", min_size=1, max_size=4),
+        st.floats(0, 1),
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(PIECES, st.integers(1, 400))
+def test_the_budget_holds_and_no_sentence_is_told_twice(
+    drawn: list[tuple[str, list[str], str, float]], budget: int
+) -> None:
+    pieces = [piece(at, kind, " ".join(said), leaves, score) for at, (kind, said, leaves, score) in enumerate(drawn)]
+    choice = choose_pieces(pieces, budget=budget)
+    assert cost(choice) <= budget
+    forms = [normalize_text(s).removeprefix("- ") for one in choice.chosen for s in split_sentences(one.text)]
+    assert len([form for form in forms if form != "ok"]) == len({form for form in forms if form != "ok"})
+    assert choose_pieces(pieces[::-1], budget=budget) == choice
+    places = [one.piece.place for one in choice.chosen]
+    assert places == sorted(places)
+
+
+@given(st.lists(st.text()))
+def test_parts_take_at_least_the_tokens_of_the_whole(parts: list[str]) -> None:
+    assert estimate_tokens("".join(parts)) <= sum(map(estimate_tokens, parts))

@@ -1,0 +1,239 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from consolidation_pipeline.core.similarity.join_planner import find_pairs
+from consolidation_pipeline.core.similarity.matrix_products import Join
+from consolidation_pipeline.core.similarity.similarity_join import (
+    SLACK,
+    SimilarPairs,
+    iter_similar_pairs,
+    reaches,
+    similarity_join,
+)
+from consolidation_pipeline.core.vectors import normalize
+
+KINDS = ("random", "clustered", "anisotropic", "degenerate")
+
+
+def rows_of(kind: str, n: int, d: int, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((n, d))
+    if kind == "clustered":
+        noise = rng.standard_normal((max(1, n // 5), d))[rng.integers(0, max(1, n // 5), n)] + 0.3 * noise
+    if kind == "anisotropic":
+        noise = 3.0 * rng.standard_normal(d) + noise * np.exp(-np.arange(d))
+    if kind == "degenerate":  # repeats, opposites and rows without a direction
+        noise = rng.choice([-1.0, 0.0, 1.0], (n, d))
+    return normalize(noise)
+
+
+def brute_force(x: np.ndarray) -> np.ndarray:
+    wide = x.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1)
+    wide /= np.where(lengths == 0.0, 1.0, lengths)[:, None]
+    return np.clip(wide @ wide.T, -1.0, 1.0)
+
+
+def as_set(pairs: SimilarPairs) -> set[tuple[int, int, float]]:
+    return set(zip(pairs.i.tolist(), pairs.j.tolist(), pairs.similarity.tolist(), strict=True))
+
+
+def joined(x: np.ndarray, threshold: float, known: int, forms: Sequence[str]) -> SimilarPairs:
+    join = Join(x, np.linalg.norm(x.astype(np.float64), axis=1), threshold - SLACK, known)
+    return SimilarPairs(*map(np.concatenate, zip(*find_pairs(join, forms=forms), strict=True)))
+
+
+def assert_exact(x: np.ndarray, threshold: float, known: int = 0, *, forms: Sequence[str] = ()) -> None:
+    pairs = joined(x, threshold, known, forms) if forms else similarity_join(x, threshold, known=known)
+    truth = brute_force(x)
+    i, j = np.triu_indices(len(x), 1)
+    i, j = i[j >= known], j[j >= known]
+    wanted = truth[i, j] - (threshold - SLACK)
+    found = np.isin(i * len(x) + j, pairs.i.astype(np.int64) * len(x) + pairs.j)
+    assert found.sum() == len(pairs)
+    assert found[wanted > 1e-7].all()
+    assert not found[wanted < -1e-7].any()
+    assert np.allclose(pairs.similarity, truth[pairs.i, pairs.j], atol=1e-7)
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.sampled_from(KINDS),
+    st.integers(0, 40),
+    st.integers(1, 12),
+    st.integers(0, 999),
+    st.sampled_from([-1.0, -0.2, 0.0, 0.3, 0.5, 0.85, 0.99, 1.0]),
+)
+def test_the_join_equals_brute_force(kind, n, d, seed, threshold):
+    assert_exact(rows_of(kind, n, d, seed), threshold)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("known", [0, 1500, 2299])
+def test_the_join_equals_brute_force_across_blocks(kind, known):
+    assert_exact(rows_of(kind, 2300, 8, 7), 0.8, known)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pairs_are_sorted_and_of_the_promised_types(kind):
+    pairs = similarity_join(rows_of(kind, 2300, 6, 3), 0.9)
+    assert (pairs.i.dtype, pairs.j.dtype, pairs.similarity.dtype) == (np.int32, np.int32, np.float32)
+    assert (pairs.i < pairs.j).all()
+    keys = pairs.i.astype(np.int64) * 2300 + pairs.j
+    assert (np.diff(keys) > 0).all()
+
+
+@settings(deadline=None)
+@given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(0, 99), st.data())
+def test_known_leaves_out_exactly_the_pairs_between_known_rows(kind, n, seed, data):
+    known = data.draw(st.integers(0, n))
+    x = rows_of(kind, n, 5, seed)
+    whole = similarity_join(x, 0.4)
+    assert as_set(similarity_join(x, 0.4, known=known)) == as_set(whole.select(whole.j >= known))
+
+
+@settings(deadline=None)
+@given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(0, 99))
+def test_known_pairs_and_new_pairs_together_are_the_rebuilt_graph(kind, n, seed):
+    x, known = rows_of(kind, n, 5, seed), n // 2
+    old, new = similarity_join(x[:known], 0.4), similarity_join(x, 0.4, known=known)
+    assert as_set(old) | as_set(new) == as_set(similarity_join(x, 0.4))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_values_and_decisions_do_not_depend_on_the_order_of_rows(kind):
+    x = rows_of(kind, 1400, 48, 11)
+    order = np.random.default_rng(5).permutation(len(x))
+    straight, shuffled = similarity_join(x, 0.5), similarity_join(x[order], 0.5)
+    a, b = order[shuffled.i], order[shuffled.j]
+    moved = SimilarPairs(np.minimum(a, b), np.maximum(a, b), shuffled.similarity)
+    assert as_set(moved) == as_set(straight)
+
+
+def test_blocks_hold_the_pairs_of_the_join_in_its_order():
+    x = rows_of("clustered", 2500, 16, 4)
+    blocks, whole = list(iter_similar_pairs(x, 0.3, known=700)), similarity_join(x, 0.3, known=700)
+    assert len(blocks) > 1
+    assert np.array_equal(np.concatenate([block.i for block in blocks]), whole.i)
+    assert np.array_equal(np.concatenate([block.j for block in blocks]), whole.j)
+    assert np.array_equal(np.concatenate([block.similarity for block in blocks]), whole.similarity)
+
+
+def test_blocks_can_be_abandoned_and_arguments_are_checked_at_the_call():
+    blocks = iter_similar_pairs(rows_of("random", 3000, 8, 0), 0.5)
+    assert len(next(blocks))
+    del blocks
+    with pytest.raises(ValueError, match="known is -1"):
+        iter_similar_pairs(rows_of("random", 3, 8, 0), 0.5, known=-1)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_the_number_of_threads_changes_nothing_and_is_left_as_it_was(threads):
+    x = rows_of("clustered", 2500, 48, 6)
+    with threadpool_limits(threads, user_api="blas"):
+        before = threadpool_info()
+        assert as_set(similarity_join(x, 0.5)) == as_set(joined(x, 0.5, 0, ["pruned"]))
+        assert threadpool_info() == before
+
+
+@pytest.mark.parametrize("n", [0, 1])
+def test_fewer_than_two_rows_have_no_pairs(n):
+    assert len(similarity_join(np.ones((n, 1), dtype=np.float32), -1.0)) == 0
+
+
+def test_rows_without_columns_have_cosine_zero():
+    x = np.empty((3, 0), dtype=np.float32)
+    assert len(similarity_join(x, 0.1)) == 0
+    assert similarity_join(x, 0.0).similarity.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_identical_rows_are_all_pairs_at_exactly_one():
+    x = np.repeat(rows_of("random", 1, 300, 0), 60, axis=0)
+    pairs = similarity_join(x, 1.0)
+    assert len(pairs) == 60 * 59 // 2
+    assert (pairs.similarity == 1.0).all()
+
+
+def test_one_dimension_knows_same_and_opposite_only():
+    x = np.array([[1.0], [-1.0], [1.0]], dtype=np.float32)
+    assert as_set(similarity_join(x, 0.5)) == {(0, 2, 1.0)}
+    assert as_set(similarity_join(x, -1.0)) == {(0, 1, -1.0), (0, 2, 1.0), (1, 2, -1.0)}
+
+
+def test_zero_rows_are_unlike_everything_but_reach_threshold_zero():
+    x = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], dtype=np.float32)
+    assert len(similarity_join(x, 1e-3)) == 0
+    assert as_set(similarity_join(x, 0.0)) == {(0, 1, 0.0), (0, 2, 0.0), (1, 2, 0.0)}
+
+
+@pytest.mark.parametrize(("cosine", "expected"), [(0.9 + 1e-4, 1), (0.9, 1), (0.9 - 5e-7, 1), (0.9 - 2e-6, 0)])
+def test_thresholds_are_inclusive_with_slack(cosine, expected):
+    x = np.array([[1.0, 0.0], [cosine, np.sqrt(1.0 - cosine**2)]], dtype=np.float32)
+    assert len(similarity_join(x, 0.9)) == expected
+
+
+def test_a_threshold_above_one_has_no_pairs():
+    assert len(similarity_join(np.ones((3, 1), dtype=np.float32), 1.1)) == 0
+
+
+def test_lower_and_higher_precision_rows_are_accepted():
+    x = rows_of("clustered", 50, 32, 1)
+    pairs = as_set(similarity_join(x, 0.7))
+    assert as_set(similarity_join(x.astype(np.float64), 0.7)) == pairs
+    assert len(similarity_join(x.astype(np.float16), 0.7)) == pytest.approx(len(pairs), abs=2)
+
+
+def test_rows_in_any_memory_order_give_the_same_pairs():
+    x = rows_of("clustered", 50, 32, 2)
+    assert as_set(similarity_join(np.asfortranarray(x), 0.7)) == as_set(similarity_join(x, 0.7))
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (np.ones(3, dtype=np.float32), r"x has shape \(3,\)"),
+        (np.ones((2, 2, 2), dtype=np.float32), r"x has shape \(2, 2, 2\)"),
+        (np.eye(3, dtype=np.int64), "x has dtype int64"),
+        (np.eye(2, dtype=np.complex64), "x has dtype complex64"),
+        (np.array([[1.0, 0.0], [np.nan, 0.0]], dtype=np.float32), "row 1 of x has length nan"),
+        (np.array([[np.inf, 0.0]], dtype=np.float32), "row 0 of x has length inf"),
+        (np.array([[1.0, 0.0], [3.0, 4.0]], dtype=np.float32), "row 1 of x has length 5"),
+    ],
+)
+def test_unusable_rows_are_refused_by_name(x, message):
+    with pytest.raises(ValueError, match=message):
+        similarity_join(x, 0.5)
+
+
+@pytest.mark.parametrize("threshold", [np.nan, np.inf, -np.inf])
+def test_a_threshold_that_is_not_finite_is_refused(threshold):
+    with pytest.raises(ValueError, match="threshold is"):
+        similarity_join(np.ones((2, 1), dtype=np.float32), threshold)
+
+
+@pytest.mark.parametrize("known", [-1, 3])
+def test_known_must_be_a_number_of_rows(known):
+    with pytest.raises(ValueError, match=f"known is {known}"):
+        similarity_join(np.ones((2, 1), dtype=np.float32), 0.5, known=known)
+
+
+def test_pairs_can_be_selected_by_mask_position_and_threshold():
+    pairs = similarity_join(np.array([[1.0], [-1.0], [1.0]], dtype=np.float32), -1.0)
+    assert len(pairs) == 3
+    assert as_set(pairs.select(pairs.j == 1)) == {(0, 1, -1.0)}
+    assert as_set(pairs.select(np.array([1]))) == as_set(pairs.at_least(1.0)) == {(0, 2, 1.0)}
+
+
+def test_arrays_of_different_length_are_no_pairs():
+    with pytest.raises(ValueError, match="they must be equal"):
+        SimilarPairs(np.zeros(1, np.int32), np.zeros(2, np.int32), np.zeros(1, np.float32))
+
+
+def test_reaches_judges_float32_values_in_float64():
+    values = np.array([0.95, 0.95 - 9e-7, 0.95 - 1.1e-6], dtype=np.float32)
+    assert reaches(values, 0.95).tolist() == [True, True, False]

@@ -1,0 +1,86 @@
+"""Wording: what a sentence does."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline.core.text.sentence_cues import (
+    is_advice,
+    is_choice,
+    is_failure,
+    is_preference,
+    is_sequence,
+    is_warning,
+)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Use UUIDv7 for ids.",
+        "Always set a timeout.",
+        "Cache hashed assets forever.",
+        "When the lock is lost, restart the worker.",
+        "Fix: run `alembic merge heads` and commit it.",
+        "Secrets must be rotated.",
+        "The team prefers small changes.",
+        "Preferably squash.",
+        "It is recommended to squash.",
+        "Jobs need an idempotency key.",
+        "Make sure the queue is empty.",
+        "Tests should run twice.",
+    ],
+)
+def test_advice(sentence: str) -> None:
+    assert is_advice(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Search index and two queues are left.",
+        "Index scans were slow.",
+        "Moved the state into the store.",
+        "The mustard is yellow.",
+        "Used a lock.",
+        "",
+    ],
+)
+def test_no_advice(sentence: str) -> None:
+    assert not is_advice(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Never log secrets.",
+        "Beware of replays.",
+        "Do not retry.",
+        "Don’t retry.",
+        "Avoid offsets.",
+        "A pitfall: time zones.",
+        "The limit is cut silently.",
+        "Charges must not be retried.",
+    ],
+)
+def test_warnings(sentence: str) -> None:
+    assert is_warning(sentence)
+
+
+@pytest.mark.parametrize(
+    "sentence", ["The layer is never pushed.", "Use a lock to avoid races.", "Nevertheless good.", "Level is WARNING."]
+)
+def test_no_warnings(sentence: str) -> None:
+    assert not is_warning(sentence)
+
+
+def test_failures_preferences_choices_and_sequences() -> None:
+    assert is_failure("The job FAILED twice.")
+    assert is_failure("It hung.")
+    assert not is_failure("The breakfast is here.")
+    assert is_preference("Plain SQL rather than an ORM.")
+    assert not is_preference("The reference is here.")
+    assert is_choice("We chose Redis.")
+    assert not is_choice("Redis is here.")
+    assert is_sequence("First build, then push.")
+    assert not is_sequence("First, first, first.")

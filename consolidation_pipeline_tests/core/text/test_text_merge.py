@@ -1,0 +1,250 @@
+"""Splitting, lossless union and its cap."""
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.conflicts.literal_scanner import Literal
+from consolidation_pipeline.core.conflicts.literals import literals
+from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline.core.text.text_merge import (
+    Merged,
+    merge_capped,
+    merge_texts,
+    missing_literals,
+    split_sentences,
+)
+
+VOCABULARY = """
+    Use use JWT jwt OAuth. cache retry. Never not fails! camelCase camelcase snake_case v2.1 v2, 2.10.x. 9.4.39 30 s.
+    60 seconds 30s 1,000 5% src/a.py src/a.py. /etc/hosts C:\\tmp\\x e.g. i.e. No. "quoted text" "Open. Close." "half
+    “typographic” `code()` `a. B` ` --flag -v https://example.com/a?b=1. 2024-03-05 March 5 file.ext. Done? … 1. 2) a.
+    (see below). 。下一句 E1234 hadoop-tools #12 ... 3.5 GB. twelve retries Why?! x.The $5 'single' don't forget - ```x
+    whether or not 5 m. 2 min. Then
+    """
+WORDS = VOCABULARY.split()
+BLOCK = "```python\nif x_1 == 2:\n\n    run('v3')\n```"
+SEPARATORS = (" ", " ", " ", " ", "\n", "\n\n", "  ")
+
+sources = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(SEPARATORS)), min_size=1, max_size=25).map(
+    lambda pairs: "".join(word + separator for word, separator in pairs)
+)
+blocks = st.tuples(sources, st.sampled_from((BLOCK, "```\nleft open v7", "~~~\nx = 5\n~~~\nafter it."))).map("\n".join)
+texts = st.lists(st.one_of(sources, blocks), min_size=1, max_size=5)
+# The same words again, but with other ends of sentences: these show by capitals.
+twinned = st.tuples(texts, st.sampled_from((str.lower, str.title))).map(
+    lambda drawn: [*drawn[0], *map(drawn[1], drawn[0])]
+)
+
+
+def form(text: str) -> str:
+    return normalize_text(text.strip().removesuffix("\n```"))
+
+
+def forms(text: str) -> set[str]:
+    return set(map(form, split_sentences(text)))
+
+
+def split_alike(texts: list[str]) -> bool:
+    """Whether what is one sentence at one place is one at every other, and of equal texts each has the same ones."""
+    whole = {form(text): forms(text) for text in texts}
+    return all(forms(text) == whole[form(text)] for text in texts) and all(
+        whole.get(sentence, {sentence}) == {sentence} for text in texts for sentence in forms(text)
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("", []),
+        (" \n\t", []),
+        ("One. Two! Three? Four", ["One.", "Two!", "Three?", "Four"]),
+        ("Use v2.1 now. Then 3.5 GB are free.", ["Use v2.1 now.", "Then 3.5 GB are free."]),
+        (
+            "Some tools, e.g. Ruff, help. Others (i.e. Black) too.",
+            ["Some tools, e.g. Ruff, help.", "Others (i.e. Black) too."],
+        ),
+        ("Open src/a.py. Edit file.ext. Save.", ["Open src/a.py.", "Edit file.ext.", "Save."]),
+        ("It failed at 0.85. 3 retries helped.", ["It failed at 0.85.", "3 retries helped."]),
+        ("1. First thing. Really.\n2. Second thing", ["1. First thing.", "Really.", "2. Second thing"]),
+        ("Do this: 1. Open. 2. Close.", ["Do this: 1. Open. 2. Close."]),
+        ("- one\n- two. Still two.\n\nA paragraph", ["- one", "- two.", "Still two.", "A paragraph"]),
+        ('He said "Stop. Go." Then he left.', ['He said "Stop. Go."', "Then he left."]),
+        ("Call `a. B` first. Then stop.", ["Call `a. B` first.", "Then stop."]),
+        ("J. Smith wrote it. Dr. Who read it.", ["J. Smith wrote it.", "Dr. Who read it."]),
+        ("Wait... and see. OK", ["Wait... and see.", "OK"]),
+        ("See fig. 3 or no. 5 there. Done.", ["See fig. 3 or no. 5 there.", "Done."]),
+        ("Set it to 12. Then go.", ["Set it to 12.", "Then go."]),
+        ("It takes 20 s. The next one waits.", ["It takes 20 s.", "The next one waits."]),
+        ("It costs 5 $. Then stop.", ["It costs 5 $.", "Then stop."]),
+        ("It is 3 m. It works.", ["It is 3 m.", "It works."]),
+        ("Wait (5 min.) `make` runs.", ["Wait (5 min.)", "`make` runs."]),
+        ("It waits 20 ms. Or 3 sec. Then it fails.", ["It waits 20 ms.", "Or 3 sec.", "Then it fails."]),
+        ("It takes 2 min. 30 s. Then go.", ["It takes 2 min. 30 s.", "Then go."]),
+        ("It takes approx. 20 s. of it. Wait.", ["It takes approx. 20 s. of it.", "Wait."]),
+        ("Some time, e.g. 5 s. for each.", ["Some time, e.g. 5 s. for each."]),
+        ("In 2019 J. Smith wrote v. 2 of it.", ["In 2019 J. Smith wrote v. 2 of it."]),
+        ("See Fig. 3 of vol. 12 there.", ["See Fig. 3 of vol. 12 there."]),
+        ("The least is min. 5 of M. Moore.", ["The least is min. 5 of M. Moore."]),
+        ("先缓存。再读取。", ["先缓存。", "再读取。"]),
+        (f"Before.\n{BLOCK}\nAfter. End", ["Before.", BLOCK, "After.", "End"]),
+        ("Text\n```\nopen. Ended\nnever", ["Text", "```\nopen. Ended\nnever"]),
+        ("Inline ```x. Y``` stays. Next", ["Inline ```x. Y``` stays.", "Next"]),
+        ("```x below. `code()` ends it.\nNext", ["```x below. `code()` ends it.", "Next"]),
+        ("a\r\nb", ["a", "b"]),
+    ],
+)
+def test_sentences_are_split_where_a_reader_would_split_them(text: str, sentences: list[str]) -> None:
+    assert split_sentences(text) == sentences
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.one_of(sources, blocks, st.text(max_size=200)))
+def test_every_character_that_is_not_blank_is_in_exactly_one_sentence(text: str) -> None:
+    assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
+
+
+def test_union_keeps_each_distinct_sentence_once() -> None:
+    assert merge_texts(["Use JWT", "use jwt", "Use OAuth"]) == "Use JWT\n\nUse OAuth"
+
+
+@pytest.mark.parametrize("text", ["Use JWT", "  Use JWT. \n", f"{BLOCK}\n", "a\n\n\nb", "Same. Same."])
+def test_one_unique_text_is_taken_verbatim(text: str) -> None:
+    assert merge_texts([text]) == text
+    assert merge_texts([" ", text, text.upper(), "", text]) == text
+
+
+def test_nothing_merges_to_the_empty_text() -> None:
+    assert merge_texts([]) == ""
+    assert merge_texts(["", " \n"]) == ""
+
+
+def test_new_sentences_of_one_text_stay_together() -> None:
+    merged = merge_texts(["Cache it.", "Cache it. Retry twice. Then give up.\nLog it.", "Log it! Tell me."])
+    assert merged == "Cache it.\n\nRetry twice. Then give up.\nLog it.\n\nTell me."
+
+
+def test_first_text_is_kept_verbatim_before_others() -> None:
+    first = "# Title\n\n  - a\n  - a\n\nEnd"
+    assert merge_texts([first + "\n\n", "More"]) == first + "\n\nMore"
+
+
+def test_a_sentence_with_a_literal_of_its_own_is_not_taken_for_a_repeat() -> None:
+    assert merge_texts(["use camelcase", "Use camelCase"]) == "use camelcase\n\nUse camelCase"
+
+
+def test_a_text_that_is_there_as_a_whole_is_not_repeated_however_its_sentences_are_split() -> None:
+    first = "Money is stored in column. Decimal appears only at the edge."
+    second = "money is stored in column. decimal appears only at the edge"
+    assert merge_texts([first, second]) == first
+    assert merge_texts([second, first]) == second
+    assert merge_texts(["Log it.", first, "Stop.", second]) == f"Log it.\n\n{first}\n\nStop."
+    assert merge_texts([first, f"{second}\nRound late."]) == f"{first}\n\nRound late."
+
+
+def test_a_text_that_is_there_sentence_by_sentence_is_there_as_a_whole() -> None:
+    assert merge_texts(["Open it.", "Close it.", "Open it. Close it.", "open it. close it"]) == "Open it.\n\nClose it."
+
+
+def test_a_whole_text_with_a_literal_of_its_own_is_not_taken_for_a_repeat() -> None:
+    first, second = "Use camelcase. Then stop.", "use camelCase. then stop"
+    assert merge_texts([first, second]) == f"{first}\n\n{second}"
+    assert merge_texts([second, first]) == second
+
+
+def test_cap_does_not_count_a_whole_text_twice() -> None:
+    texts = ["Open the file. Close the file.", "open the file. close the file", "Log."]
+    assert merge_capped(texts, max_chars=36) == Merged("Open the file. Close the file.\n\nLog.", ())
+
+
+def test_a_question_is_not_the_statement() -> None:
+    assert merge_texts(["Works with v2?", "Works with v2."]) == "Works with v2?\n\nWorks with v2."
+
+
+def test_an_open_block_of_code_does_not_swallow_what_follows() -> None:
+    merged = merge_texts(["Run:\n```sh\nmake", "Then stop."])
+    assert merged == "Run:\n```sh\nmake\n```\n\nThen stop."
+    assert merge_texts([merged, "Run:\n```sh\nmake", "Then stop."]) == merged
+
+
+@settings(deadline=None, max_examples=300)
+@given(texts | twinned)
+def test_every_source_stands_in_the_union_sentence_by_sentence_or_as_a_whole(given_texts: list[str]) -> None:
+    standing = forms(merge_texts(given_texts))
+    for text in given_texts:
+        assert forms(text) <= standing or form(text) in standing
+        standing.add(form(text))
+
+
+@settings(deadline=None, max_examples=300)
+@given(texts | twinned)
+def test_every_literal_of_every_source_stands_in_the_union(given_texts: list[str]) -> None:
+    merged = merge_texts(given_texts)
+    assert frozenset().union(*map(literals, given_texts)) <= literals(merged)
+    assert missing_literals(given_texts, merged) == frozenset()
+
+
+@settings(deadline=None, max_examples=300)
+@given(texts | twinned)
+def test_union_adds_nothing_to_itself(given_texts: list[str]) -> None:
+    merged = merge_texts(given_texts)
+    assert merge_texts([merged, *given_texts]) == merged
+
+
+@settings(deadline=None, max_examples=200)
+@given(texts, st.data())
+def test_order_of_the_others_changes_order_only(given_texts: list[str], data: st.DataObject) -> None:
+    assume(split_alike(given_texts))
+    first, *others = given_texts
+    shuffled = data.draw(st.permutations(others))
+    assert forms(merge_texts([first, *shuffled])) == forms(merge_texts(given_texts))
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.text(max_size=120), max_size=4))
+def test_union_of_any_text_is_lossless(given_texts: list[str]) -> None:
+    merged = merge_texts(given_texts)
+    assert missing_literals(given_texts, merged) == frozenset()
+    assert merge_texts([merged, *given_texts]) == merged
+
+
+def test_cap_keeps_whole_sentences_and_lists_the_rest() -> None:
+    texts = ["Alpha one. Beta two.", "Gamma three is long. Delta four.", "Eps."]
+    assert merge_capped(texts, max_chars=27) == Merged(
+        "Alpha one. Beta two.\n\nEps.", ("Gamma three is long.", "Delta four.")
+    )
+
+
+def test_cap_cuts_the_first_text_between_sentences() -> None:
+    assert merge_capped(["Alpha one. Beta two.\nGamma."], max_chars=22) == Merged("Alpha one. Beta two.", ("Gamma.",))
+
+
+def test_cap_keeps_the_first_sentence_whole_even_if_it_is_too_long() -> None:
+    assert merge_capped(["Alpha beta gamma. Delta.", "E."], max_chars=5) == Merged(
+        "Alpha beta gamma.", ("Delta.", "E.")
+    )
+
+
+def test_cap_that_is_not_reached_changes_nothing() -> None:
+    assert merge_capped([" Use JWT ", "Use OAuth"], max_chars=100) == Merged(" Use JWT\n\nUse OAuth", ())
+    assert merge_capped([], max_chars=10) == Merged("", ())
+
+
+@settings(deadline=None, max_examples=200)
+@given(texts | twinned, st.integers(0, 200))
+def test_capped_text_and_dropped_sentences_are_the_whole_union(given_texts: list[str], max_chars: int) -> None:
+    capped = merge_capped(given_texts, max_chars=max_chars)
+    first = split_sentences(next((text for text in given_texts if text.strip()), ""))[:1]
+    assert len(capped.content) <= max(max_chars, *(len(sentence) for sentence in first), 0)
+    dropped = set().union(*map(forms, capped.dropped))
+    assert forms(capped.content) | dropped == forms(merge_texts(given_texts))
+
+
+def test_missing_literals_names_what_a_rewrite_lost() -> None:
+    sources = ["Timeout is 30 s in src/a.py.", "Do not use `sorted`."]
+    assert missing_literals(sources, "Never use sorted; src/a.py waits 30 seconds.") == frozenset()
+    assert missing_literals(sources, "Use sorted; a.py waits.") == {
+        Literal("number", "30 s"),
+        Literal("path", "src/a.py"),
+        Literal("negation", "not"),
+    }

@@ -1,0 +1,121 @@
+"""Jobs of many projects in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import dagster as dg
+import pytest
+from dagster._core.definitions.reconstruct import ReconstructableRepository
+
+from consolidation_pipeline.defs.job_batches import batch_config, end_orphans, job_batch
+from consolidation_pipeline.defs.maintenance import audit_retention
+from consolidation_pipeline.defs.partitions import PROJECTS
+from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG
+from consolidation_pipeline.defs.run_requests import MANY, find_turns, pending_requests
+from consolidation_pipeline.defs.schedules import daily_decay
+from consolidation_pipeline.defs.sensors import job_status_sensor, requested_jobs_sensor
+from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending, request_job
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.jobs import project_lock
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+SLUGS = ("alpha", "beta", "gamma", "delta")
+
+
+@pytest.fixture
+def instance() -> Iterator[dg.DagsterInstance]:
+    with dg.instance_for_test() as instance:
+        instance.add_dynamic_partitions(PROJECTS, list(SLUGS))
+        yield instance
+
+
+@pytest.fixture
+def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
+    """Four projects with a memory each."""
+    pipeline = Pipeline(engine, settings, tmp_path)
+    for slug in SLUGS:
+        pipeline.add([note(slug, LESSONS[0])], slug)
+    return pipeline
+
+
+def ask(engine: Engine) -> dict[str, UUID]:
+    return {slug: request_job(engine, slug, job="decay", triggered_by="ann").job_id for slug in SLUGS}
+
+
+def run_batch(instance: dg.DagsterInstance, jobs: list[UUID]) -> tuple[str, dict[str, Any]]:
+    """Run a batch as a run worker does; its run's id and what it says of its jobs."""
+    job = ReconstructableRepository.for_module("consolidation_pipeline.definitions", "defs").get_reconstructable_job(
+        job_batch.name
+    )
+    config = batch_config([str(job_id) for job_id in jobs])
+    with dg.execute_job(job, instance=instance, run_config=config) as result:
+        assert result.success
+        (output,) = result.filter_events(lambda event: event.is_successful_output)
+        return result.run_id, {name: value.value for name, value in output.step_output_data.metadata.items()}
+
+
+def statuses(pipeline: Pipeline) -> dict[str, str]:
+    query = "SELECT p.slug, j.status FROM {s}.consolidation_jobs j JOIN {s}.projects p ON p.id = j.project_id"
+    rows = pipeline.rows(query)
+    assert len(rows) == len(SLUGS)
+    return {row.slug: row.status for row in rows}
+
+
+@pytest.mark.breaks_rules
+def test_each_job_of_a_batch_stands_for_itself(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    engine, jobs = pipeline.engine, ask(pipeline.engine)
+    with engine.connect() as connection:
+        ids = {slug: get_project(connection, slug).id for slug in SLUGS}
+    pipeline.write(
+        f"ALTER TABLE {{s}}.task_memories ADD CHECK (project_id <> '{ids['alpha']}' OR relevance_at IS NULL)"
+    )
+    cancel_job(engine, jobs["beta"], cancelled_by="bob")
+    with project_lock(engine, ids["gamma"], "gamma", wait_seconds=0):
+        batch, told = run_batch(instance, list(jobs.values()))
+    assert statuses(pipeline) == {"alpha": "failed", "beta": "cancelled", "gamma": "pending", "delta": "completed"}
+    assert told == {"jobs": 4, "failed": 1, "skipped": 1, "busy": 1, "completed": 1}
+    runs = {run.tags["dagster/partition"]: run for run in instance.get_runs(dg.RunsFilter(tags={BATCH_TAG: batch}))}
+    assert {slug: run.status.value for slug, run in runs.items()} == {"alpha": "FAILURE", "delta": "SUCCESS"}
+    assert {runs[slug].tags[JOB_TAG] for slug in runs} == {str(jobs["alpha"]), str(jobs["delta"])}
+    made = instance.fetch_materializations(dg.AssetKey("decay_scores"), limit=9).records
+    assert [record.partition_key for record in made] == ["delta"]
+    assert run_batch(instance, list(jobs.values()))[1] == {"jobs": 4, "skipped": 3, "completed": 1}
+    assert statuses(pipeline)["gamma"] == "completed"
+
+
+def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+    context = dg.build_schedule_context(instance=instance, resources={"store": pipeline.engine})
+    started = dg.DagsterRunStatus.STARTED
+    (request,) = daily_decay(context)
+    assert (request.job_name, request.partition_key, request.tags["dagster/max_runtime"]) == ("job_batch", None, "2400")
+    jobs = [job.job_id for job in list_pending(pipeline.engine)]
+    pipeline.write("UPDATE {s}.consolidation_jobs SET created_at = created_at - interval '1 hour'")
+    config = dict(request.run_config)
+    run = instance.create_run_for_job(job_batch, run_config=config, status=started)
+    sensing = dg.build_sensor_context(instance=instance, resources={"store": pipeline.engine})
+    assert isinstance(daily_decay(context), dg.SkipReason)
+    assert isinstance(requested_jobs_sensor(sensing), dg.SkipReason)
+    child = instance.create_run_for_job(audit_retention, tags={BATCH_TAG: run.run_id}, status=started)
+    assert end_orphans(instance) == []
+    instance.report_run_failed(run)
+    assert end_orphans(instance) == [child.run_id]
+    assert find_turns(instance, jobs) == {}  # the process died: the next one takes them
+    assert {again.tags[JOB_TAG] for again in requested_jobs_sensor(sensing).run_requests} == {str(job) for job in jobs}
+    run = instance.create_run_for_job(job_batch, run_config=config)
+    instance.report_run_canceled(run)
+    job_status_sensor(sensing)
+    assert set(statuses(pipeline).values()) == {"cancelled"}
+
+
+def test_people_get_a_run_each_unless_many_wait(pipeline: Pipeline) -> None:
+    ask(pipeline.engine)
+    waiting = list_pending(pipeline.engine)
+    assert [request.job_name for request in pending_requests(pipeline.engine, waiting)] == ["decay"] * 4
+    assert {request.job_name for request in pending_requests(pipeline.engine, waiting * MANY)} == {"job_batch"}

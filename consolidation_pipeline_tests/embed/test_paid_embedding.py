@@ -1,0 +1,202 @@
+"""Embedding models pay through the ledger that completions pay through: reserved before, settled after."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.jobs.spending import Budgets
+from consolidation_pipeline.embed.remote import BATCH_TEXTS, FALLBACK_PRICE, LiteLLMEmbedder
+from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
+from consolidation_pipeline_tests.conftest import lasting_engine
+from consolidation_pipeline_tests.llm.patterns import calls, spent
+from consolidation_pipeline_tests.llm.test_budget import _killing
+from consolidation_pipeline_tests.openai_server import (
+    Behaviour,
+    OpenAIServer,
+    embedding,
+    failing,
+    hanging_up,
+    malformed,
+    one_missing,
+    openai_server,
+)
+
+MODEL = "openai/text-embedding-3-large"
+
+
+@pytest.fixture(scope="module")
+def engine(server: str) -> Iterator[Engine]:
+    """Engine on a database for all these tests: each has a project of its own in it."""
+    yield from lasting_engine(server)
+
+
+@pytest.fixture
+def ledger(engine: Engine) -> SpendLedger:
+    return SpendLedger(engine, uuid4(), uuid4(), Budgets(1.0, 5.0, 2_000_000))
+
+
+@pytest.fixture
+def provider() -> Iterator[OpenAIServer]:
+    with openai_server() as running:
+        yield running
+
+
+def to(provider: OpenAIServer, ledger: SpendLedger, model: str = MODEL) -> LiteLLMEmbedder:
+    key = "sk-a-very-secret-key-0123456789"
+    return LiteLLMEmbedder(model, ledger=ledger, api_base=provider.api_base, api_key=key, sleep=lambda _: None)
+
+
+def numbered(count: int) -> list[str]:
+    return [f"memory number {at}" for at in range(count)]
+
+
+def allowing(ledger: SpendLedger, **budgets: Any) -> SpendLedger:
+    return replace(ledger, job_id=uuid4(), budgets=replace(ledger.budgets, **budgets))
+
+
+def test_a_request_is_settled_at_what_it_cost_and_its_vectors_are_not_kept_there(
+    provider: OpenAIServer, ledger: SpendLedger
+) -> None:
+    to(provider, ledger).embed(["three words here", "two words"])
+    [row] = calls(ledger)
+    assert (row.purpose, row.model, row.status, row.response) == ("embedding", MODEL, "settled", None)
+    assert (row.prompt_tokens, row.completion_tokens, row.cost_usd) == (5, 0, Decimal("0.00000065"))
+    assert row.reserved_usd >= row.cost_usd
+
+
+def test_a_text_may_be_embedded_again_as_often_as_it_is_wanted(provider: OpenAIServer, ledger: SpendLedger) -> None:
+    for _ in range(7):
+        to(provider, ledger).embed(["two words"])
+    assert [row.status for row in calls(ledger)] == ["settled"] * 7
+
+
+def test_without_a_budget_nothing_is_sent(provider: OpenAIServer, ledger: SpendLedger) -> None:
+    broke = allowing(ledger, usd_per_run=0.0)
+    with pytest.raises(BudgetExhaustedError, match=f"embedding was not sent to {MODEL}: budget_usd_per_run is 0 USD"):
+        to(provider, broke).embed(["two words"])
+    assert (provider.requests, calls(broke)) == ([], [])
+
+
+def test_what_was_embedded_before_the_budget_was_used_up_is_handed_out(
+    provider: OpenAIServer, ledger: SpendLedger
+) -> None:
+    texts = numbered(4 * BATCH_TEXTS)
+    to(provider, ledger).embed(texts[:BATCH_TEXTS])
+    used = calls(ledger)[0]
+    frugal = allowing(ledger, tokens_per_run=int(used.prompt_tokens * 2.9))
+    provider.requests.clear()
+    parts: list[Any] = []
+    with pytest.raises(BudgetExhaustedError, match="budget_tokens_per_run"):
+        parts.extend(to(provider, frugal).embed_parts(texts))
+    assert 1 <= len(parts) == len(provider.requests) <= 2
+
+
+def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(provider: OpenAIServer, ledger: SpendLedger) -> None:
+    provider.behaviour = embedding(edit=one_missing)
+    with pytest.raises(EmbeddingError, match="0 vectors for 1 texts"):
+        to(provider, ledger).embed(["three words here"])
+    [row] = calls(ledger)
+    assert (row.status, row.prompt_tokens, row.cost_usd) == ("failed", 3, Decimal("0.00000039"))
+    assert "each text needs one vector" in row.error_message
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "attempts", "is_billed"),
+    [(failing(429), 4, False), (failing(500), 4, False), (failing(502), 4, True), (failing(401), 1, False)],
+)
+def test_every_attempt_is_reserved_and_costs_only_what_it_may_have_cost(
+    provider: OpenAIServer, ledger: SpendLedger, behaviour: Behaviour, attempts: int, is_billed: bool
+) -> None:
+    provider.behaviour = behaviour
+    with pytest.raises(EmbeddingError):
+        to(provider, ledger).embed(["two words"])
+    rows = calls(ledger)
+    assert [(row.status, row.attempt) for row in rows] == [("failed", at + 1) for at in range(attempts)]
+    assert all(row.cost_usd == (row.reserved_usd if is_billed else 0) for row in rows)
+    with pytest.raises(EmbeddingError, match="4 times by this job" if attempts == 4 else "401"):
+        to(provider, ledger).embed(["two words"])
+
+
+def test_a_model_without_a_listed_price_counts_as_the_dearest_ones(provider: OpenAIServer, ledger: SpendLedger) -> None:
+    to(provider, ledger, "openai/our-own-model").embed(["two words"])
+    assert float(calls(ledger)[0].cost_usd) == pytest.approx(2 * FALLBACK_PRICE.input / 1e6)
+
+
+DOOMED = """
+import sys
+from uuid import UUID
+from consolidation_pipeline.core.spending import Budgets
+from consolidation_pipeline.embed import LiteLLMEmbedder
+from consolidation_pipeline.store.engine import connect_engine
+from consolidation_pipeline.store.llm_calls import SpendLedger
+url, project, job, base, model = sys.argv[1:]
+ledger = SpendLedger(connect_engine(url), UUID(project), UUID(job), Budgets(1, 5, 10_000))
+LiteLLMEmbedder(model, ledger=ledger, api_base=base, api_key="key").embed(["two words"])
+"""
+
+
+def test_a_process_killed_while_it_waits_for_vectors_leaves_its_reservation_spent(
+    provider: OpenAIServer, ledger: SpendLedger
+) -> None:
+    url = ledger.engine.url.render_as_string(hide_password=False)
+    arguments = [url, str(ledger.project_id), str(ledger.job_id), provider.api_base, MODEL]
+    children: list[subprocess.Popen[bytes]] = []
+    provider.behaviour = _killing(children)
+    children.append(subprocess.Popen([sys.executable, "-c", DOOMED, *arguments]))
+    assert children[0].wait() == -signal.SIGKILL
+    [row] = calls(ledger)
+    assert (row.status, row.cost_usd) == ("reserved", None)
+    assert spent(ledger) == row.reserved_usd > 0
+
+
+KINDS: dict[str, Behaviour] = {
+    "well": embedding(),
+    "one missing": embedding(edit=one_missing),
+    "429": failing(429),
+    "400": failing(400),
+    "500": failing(500),
+    "502": failing(502),
+    "cut short": malformed,
+    "hung up": hanging_up,
+}
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    rounds=st.lists(
+        st.tuples(st.integers(1, 3 * BATCH_TEXTS), st.lists(st.sampled_from(list(KINDS)), max_size=6)),
+        min_size=1,
+        max_size=4,
+    ),
+    tokens=st.integers(0, 2000),
+)
+def test_whatever_the_provider_does_no_request_is_made_without_a_reservation_within_the_budget(
+    engine: Engine, rounds: list[tuple[int, list[str]]], tokens: int
+) -> None:
+    ledger = SpendLedger(engine, uuid4(), uuid4(), Budgets(1.0, 5.0, tokens))
+    with openai_server() as provider:
+        for count, kinds in rounds:
+            provider.then(*[KINDS[kind] for kind in kinds])
+            try:
+                assert len(to(provider, ledger).embed(numbered(count))) == count
+            except (EmbeddingError, BudgetExhaustedError):
+                continue
+        requests = len(provider.requests)
+    rows = calls(ledger)
+    assert requests == len(rows)
+    assert sum(row.prompt_tokens for row in rows) <= tokens
+    assert Counter(row.status for row in rows).keys() <= {"settled", "failed"}

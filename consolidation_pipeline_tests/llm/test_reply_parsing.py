@@ -1,0 +1,90 @@
+"""JSON is found wherever a model puts it, and what does not fit is explained."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field
+
+from consolidation_pipeline.llm.reply_parsing import read_reply, repair_messages, schema_rule
+from consolidation_pipeline_tests.openai_server import cut_short, fenced, in_prose
+
+
+class Lesson(BaseModel):
+    text: str
+    confidence: float = Field(ge=0, le=1)
+
+
+GOOD = json.dumps({"text": "use JWT", "confidence": 0.9})
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        GOOD,
+        f"  \n{GOOD}\n",
+        fenced(GOOD),
+        in_prose(GOOD),
+        in_prose(fenced(GOOD)),
+        f"I first thought of {{}} but: {GOOD}",
+        f"{json.dumps({'draft': 1})}\n{GOOD}",
+        f"{GOOD} {GOOD}",
+        f"[{GOOD}]",
+        "{" * 5000 + GOOD,
+    ],
+)
+def test_the_object_is_found_in_whatever_stands_around_it(reply: str) -> None:
+    assert read_reply(reply, Lesson).value == Lesson(text="use JWT", confidence=0.9)
+
+
+@pytest.mark.parametrize(
+    ("reply", "problem"),
+    [
+        ("", "the reply is empty"),
+        ("   ", "the reply is empty"),
+        ("I cannot help with that.", "no complete JSON object"),
+        ("[1, 2]", "no complete JSON object"),
+        (cut_short(GOOD), "no complete JSON object"),
+        ('{"lessons": [' + GOOD, "no complete JSON object"),
+        ('{"text": "a", "confidence": NaN}', "no complete JSON object"),
+        ('{"text": "a", "confidence": 1e999}', "not finite"),
+        ('{"text": "a\\u0000b", "confidence": 1}', "NUL"),
+        ('{"text": "a\\ud800b", "confidence": 1}', "half a surrogate"),
+        ('{"text": "a", "confidence": 7}', "confidence: Input should be less than or equal to 1"),
+        ('{"confidence": 1}', "text: Field required"),
+    ],
+)
+def test_what_cannot_be_used_is_named(reply: str, problem: str) -> None:
+    reading = read_reply(reply, Lesson)
+    assert reading.value is None
+    assert problem in "; ".join(reading.problems)
+
+
+def test_a_backslash_and_the_name_of_nul_are_no_nul() -> None:
+    reply = json.dumps({"text": r"write \u0000", "confidence": 1})
+    assert read_reply(reply, Lesson).value == Lesson(text=r"write \u0000", confidence=1)
+
+
+def test_deep_nesting_is_refused() -> None:
+    assert read_reply('{"a":' * 100_000, Lesson).problems
+    assert read_reply("[" * 100_000, Lesson).problems
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.text(), st.text(alphabet=st.characters(exclude_characters='{"')), st.text())
+def test_any_text_survives_prose_around_it(text: str, before: str, after: str) -> None:
+    clean = text.replace("\0", "")
+    reply = before + json.dumps({"text": clean, "confidence": 0.5}) + after
+    assert read_reply(reply, Lesson).value == Lesson(text=clean, confidence=0.5)
+
+
+def test_a_repair_shows_the_reply_and_what_is_wrong_with_it() -> None:
+    assistant, user = repair_messages("nonsense", ["text: Field required"])
+    assert assistant == {"role": "assistant", "content": "nonsense"}
+    assert "- text: Field required\n" in user["content"]
+    assert repair_messages("", ["the reply is empty"])[0]["content"] == "(empty)"
+
+
+def test_the_schema_can_be_told_in_words() -> None:
+    assert json.dumps(Lesson.model_json_schema()) in schema_rule(Lesson)

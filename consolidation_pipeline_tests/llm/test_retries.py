@@ -1,0 +1,65 @@
+"""The ladder that completions and embeddings share."""
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from consolidation_pipeline.errors import BudgetExhaustedError
+from consolidation_pipeline.llm.retries import GivenUpError, is_transient, with_retries
+
+
+class ProviderError(Exception):
+    def __init__(self, status_code: int, retry_after: str = "") -> None:
+        super().__init__(f"status {status_code}")
+        self.status_code = status_code
+        self.litellm_response_headers = {"retry-after": retry_after}
+
+
+def climb(*errors: Exception) -> tuple[int, list[float]]:
+    """Attempts made and waits until the errors are used up."""
+    left, made = list(errors), 0
+    waits: list[float] = []
+
+    def attempt() -> int:
+        nonlocal made
+        made += 1
+        if left:
+            raise left.pop(0)
+        return made
+
+    return with_retries(attempt, sleep=waits.append), waits
+
+
+def test_waits_grow_and_what_the_server_asks_for_is_respected_up_to_a_minute() -> None:
+    made, (first, second, third) = climb(ProviderError(500), ProviderError(429, "7"), ProviderError(503, "3600"))
+    assert made == 4
+    assert 1 <= first <= 1.5
+    assert 7 <= second <= 10.5
+    assert third == 60
+
+
+def test_a_date_is_a_way_to_ask_for_time() -> None:
+    _, (wait,) = climb(ProviderError(429, formatdate(time.time() + 3000, usegmt=True)))
+    assert wait == 60
+    _, (wait,) = climb(ProviderError(429, formatdate(0, usegmt=True)))
+    assert 1 <= wait <= 1.5
+    _, (wait,) = climb(ProviderError(429, "soon"))
+    assert 1 <= wait <= 1.5
+
+
+def test_three_retries_are_all() -> None:
+    with pytest.raises(GivenUpError, match="attempt 4 failed: status 500"):
+        climb(*[ProviderError(500)] * 4)
+
+
+@pytest.mark.parametrize("error", [ProviderError(400), ProviderError(404), TypeError("a bug")])
+def test_what_would_fail_again_is_not_repeated(error: Exception) -> None:
+    assert not is_transient(error)
+    with pytest.raises(GivenUpError, match="attempt 1 failed"):
+        climb(error)
+
+
+def test_our_own_errors_pass_through() -> None:
+    with pytest.raises(BudgetExhaustedError):
+        climb(BudgetExhaustedError("no money"))

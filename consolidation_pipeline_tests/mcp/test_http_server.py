@@ -1,0 +1,144 @@
+"""The server over streamable HTTP: keys, roles, projects, and what is turned down before any tool is asked."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from threading import Thread
+
+import httpx2
+import pytest
+import uvicorn
+from anyio.from_thread import start_blocking_portal
+from mcp.client import Client
+from mcp.client.streamable_http import streamable_http_client
+from starlette.applications import Starlette
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.api.app import create_app
+from consolidation_pipeline.mcp.http_server import build_mcp_app
+from consolidation_pipeline.service.admin.api_keys import authenticate, create_key
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline_tests.mcp.conftest import Agent
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+ACCEPT = {"Accept": "application/json, text/event-stream"}
+
+
+@dataclass(frozen=True)
+class Keys:
+    """A reader of all projects, an agent of `shop`, an administrator of all."""
+
+    reader: str
+    agent: str
+    admin: str
+
+
+@pytest.fixture(scope="module")
+def keys(pipeline: Pipeline) -> Keys:
+    """Keys for the projects `shop` and `bank`."""
+    for slug in ("shop", "bank"):
+        ensure_project(pipeline.engine, slug)
+    roles = (("reader", None), ("agent", "shop"), ("admin", None))
+    return Keys(*(create_key(pipeline.engine, role=role, project=project)[1] for role, project in roles))
+
+
+def parent(pipeline: Pipeline, *, wait: int = 0, **settings: str) -> Starlette:
+    """An application that the server is part of, as the API is."""
+    mcp = build_mcp_app(pipeline.engine, Settings(**settings), authenticate, limit=lambda _: wait)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        async with mcp.run():
+            yield
+
+    return Starlette(routes=[Route("/mcp", endpoint=mcp)], lifespan=lifespan)
+
+
+@contextmanager
+def serve(app: Starlette) -> Iterator[str]:
+    """The application on a port of its own; yields the URL of the MCP server."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
+    thread = Thread(target=server.run, args=([listener],))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+
+@contextmanager
+def agent_at(url: str, *, mode: str = "auto", **headers: str) -> Iterator[Agent]:
+    """An agent that sends these headers."""
+    with start_blocking_portal() as portal:
+        http = httpx2.AsyncClient(headers=headers, timeout=30)
+        client = Client(streamable_http_client(url, http_client=http), mode=mode)
+        with portal.wrap_async_context_manager(http), portal.wrap_async_context_manager(client):
+            yield Agent(client, portal)
+
+
+def test_keys_decide_what_an_agent_may_do_and_where(pipeline: Pipeline, keys: Keys) -> None:
+    with serve(create_app(pipeline.engine, Settings())) as url:
+        with agent_at(url, Authorization=f"Bearer {keys.agent}") as agent:
+            added = agent.call("add_memory", content="Paid orders are final.")
+            assert (added["project"], added["added"]) == ("shop", True)
+            assert agent.refused("add_memory", content="x", project="bank").startswith("not_found: ")
+            assert "needs the role admin; yours is agent" in agent.refused("run_consolidation")
+        with agent_at(url, mode="legacy", **{"X-API-Key": keys.reader}) as agent:
+            assert len(agent.tools()) == 3
+            found = agent.call("search_consolidated_memories", query="orders", project="shop")["results"]
+            assert [hit["id"] for hit in found] == [added["id"]]
+        with agent_at(url, Authorization=f"bearer {keys.admin}") as agent:
+            assert agent.call("run_consolidation", project="shop")["status"] == "pending"
+    by = pipeline.rows("SELECT triggered_by, trigger_type FROM {s}.consolidation_jobs")
+    assert [tuple(row) for row in by] == [("mcp:admin of all projects", "manual")]
+
+
+def test_without_a_valid_key_there_is_nothing(pipeline: Pipeline, keys: Keys) -> None:
+    with TestClient(parent(pipeline), base_url="http://localhost") as http:
+        for headers in ({}, {"X-API-Key": "cnsl_nonsense"}, {"Authorization": f"Basic {keys.admin}"}):
+            for method in ("POST", "GET", "DELETE"):
+                answer = http.request(method, "/mcp", json=LIST, headers=headers)
+                assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
+                assert answer.headers["www-authenticate"].startswith("Bearer")
+                assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [({}, 200), ({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403), ({"Host": "mcp.test"}, 200)],
+)
+def test_other_names_for_this_machine_are_refused(
+    pipeline: Pipeline, keys: Keys, changed: dict[str, str], status: int
+) -> None:
+    headers = {"X-API-Key": keys.reader, **ACCEPT, **changed}
+    with TestClient(parent(pipeline, mcp_hosts="mcp.test, other.test"), base_url="http://localhost") as http:
+        assert http.post("/mcp", json=LIST, headers=headers).status_code == status
+
+
+def test_what_is_too_much_or_no_request_is_turned_down(pipeline: Pipeline, keys: Keys) -> None:
+    headers = {"X-API-Key": keys.reader, **ACCEPT}
+    with TestClient(parent(pipeline), base_url="http://localhost") as http:
+        refused = http.get("/mcp", headers=headers)
+        assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
+        assert http.post("/mcp", content=b"x" * 1_000_001, headers=headers).status_code == 413
+        assert http.post("/mcp", content=b"x", headers=headers).status_code == 400
+    with TestClient(parent(pipeline, wait=7), base_url="http://localhost") as http:
+        limited = http.post("/mcp", json=LIST, headers=headers)
+        assert (limited.status_code, limited.headers["retry-after"]) == (429, "7")
+
+
+def test_with_keys_off_everyone_on_this_machine_is_an_administrator(pipeline: Pipeline) -> None:
+    app = parent(pipeline, api_auth="off")
+    for _ in range(2):  # the application can be started again
+        with TestClient(app, base_url="http://localhost") as http:
+            answer = http.post("/mcp", json=LIST, headers=ACCEPT)
+        assert "rollback_consolidation" in answer.text

@@ -1,0 +1,196 @@
+"""What is spent is told per phase, job and project, in one ledger for completions and embeddings."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from consolidation_pipeline.core.jobs.spending import NOTHING, Bill, Call
+from consolidation_pipeline.errors import BudgetExhaustedError, NotFoundError
+from consolidation_pipeline.service.admin.costs import SHOWN_JOBS, describe_costs
+from consolidation_pipeline.service.runs.model_access import open_ledger
+from consolidation_pipeline.service.similarity.calibration import calibrate_project
+from consolidation_pipeline.service.similarity.embedding import embed_memories
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Reply, Request, chatting, embedding
+from consolidation_pipeline_tests.service.corpus import corpus, note, reworded
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import shorter
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+PAID: dict[str, Any] = {
+    "embedding_model": "openai/text-embedding-3-small",
+    "llm_model": "openai/gpt-4o-mini",
+    "merge_style": "rewrite",
+    "t_merge": 0.95,
+    "t_suggest": 0.9,
+    "t_pattern": 0.5,
+    "archive": False,
+}
+
+
+def answering(request: Request) -> Reply | None:
+    """A provider of both kinds of models."""
+    if request.path.endswith("embeddings"):
+        return embedding(dimension=16)(request)
+    is_merge = "say nearly the same" in request.body["messages"][0]["content"]
+    return chatting(shorter if is_merge else finding(0.9))(request)
+
+
+@pytest.fixture
+def paid(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    provider.behaviour = answering
+    pipeline.configure_new(**PAID)
+    return pipeline
+
+
+def newest_job(pipeline: Pipeline) -> Any:
+    return pipeline.rows("SELECT * FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")[0]
+
+
+def total(pipeline: Pipeline) -> tuple[float, int]:
+    sums = "sum(coalesce(cost_usd, reserved_usd))::float8, sum(prompt_tokens + completion_tokens)"
+    return tuple(pipeline.rows(f"SELECT {sums} FROM {{s}}.llm_calls")[0])
+
+
+def test_every_phase_says_what_it_spent_and_the_phases_add_up(paid: Pipeline, provider: OpenAIServer) -> None:
+    paid.add([note(f"n{at}-{side}", f"Lesson {at} about topic {at}.") for at in range(4) for side in "ab"])
+    report = paid.run().report.metrics
+    job = newest_job(paid)
+    phases = [found for found in job.metrics.values() if isinstance(found, dict)]
+    usd, tokens = total(paid)
+    assert job.metrics["cost_usd"] == pytest.approx(usd) == pytest.approx(sum(p["llm/cost_usd"] for p in phases))
+    assert job.metrics["tokens"] == tokens == sum(p["llm/tokens"] for p in phases)
+    assert job.metrics["calls"] == len(provider.requests) == sum(p["llm/calls"] for p in phases)
+    assert job.metrics["embedding_matrix"]["llm/calls"] == 1
+    assert job.metrics["decay_scores"]["llm/calls"] == 0
+    assert report["llm/run_cost_usd"] == pytest.approx(usd) == pytest.approx(report["cost_usd"])
+    requests = len(provider.requests)
+    again = paid.run().report.metrics
+    assert len(provider.requests) == requests
+    assert newest_job(paid).metrics["cost_usd"] == again["llm/run_cost_usd"] == 0
+    assert again["cost_usd"] == pytest.approx(usd)
+
+
+def test_a_project_without_a_model_to_pay_for_says_nothing_of_it(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", "One thing."), note("b", "Another matter.")])
+    pipeline.run()
+    metrics = newest_job(pipeline).metrics
+    assert not [name for phase in metrics.values() if isinstance(phase, dict) for name in phase if "llm/" in name]
+    assert (metrics["cost_usd"], metrics["tokens"], metrics["calls"]) == (0, 0, 0)
+
+
+def test_embedding_ends_with_the_budget_and_goes_on_where_it_stopped(paid: Pipeline, provider: OpenAIServer) -> None:
+    texts = [f"Memory number {at} of the many that there are here." for at in range(600)]
+    paid.add([note(f"n{at}", text) for at, text in enumerate(texts)])
+    paid.configure(**PAID, budget_tokens_per_run=5_000)
+    with pytest.raises(BudgetExhaustedError, match=r"embedding was not sent to .* budget_tokens_per_run is 5000"):
+        paid.run()
+    job = newest_job(paid)
+    assert (job.status, job.phases_failed, job.phases_completed) == ("failed", ["embedding_matrix"], [])
+    assert [(stop["purpose"], stop["by"]) for stop in job.metrics["stopped"]] == [("embedding_matrix", "budget")]
+    assert 0 < job.metrics["tokens"] <= 5_000
+    assert job.metrics["calls"] == len(provider.requests)
+    kept = paid.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NOT NULL")
+    assert kept == sum(len(request.body["input"]) for request in provider.requests)
+    paid.configure(**PAID)
+    with paid.open(planned=("embedding_matrix",)) as run, run.phase("embedding_matrix"):
+        assert embed_memories(run).computed == 600 - kept
+    sent = [text for request in provider.requests for text in request.body["input"]]
+    assert len(sent) == len(set(sent)) == 600
+
+
+def test_a_calibration_by_hand_is_paid_for_under_an_id_of_its_own(paid: Pipeline, provider: OpenAIServer) -> None:
+    paid.add([*corpus(), *(note(f"more-{at}", f"A lesson about matter {at} of the release.") for at in range(30))])
+    with paid.open(planned=("embedding_matrix",)) as run, run.phase("embedding_matrix"):
+        embed_memories(run)
+    before = len(provider.requests)
+    calibrate_project(paid.engine, "notes", settings=paid.settings, apply=False)
+    by_hand = paid.rows("SELECT status, purpose FROM {s}.llm_calls WHERE job_id <> :job", job=newest_job(paid).id)
+    assert [tuple(row) for row in by_hand] == [("settled", "embedding")] * (len(provider.requests) - before)
+    assert by_hand
+    paid.configure(**PAID, budget_usd_per_day=0.0)
+    with pytest.raises(BudgetExhaustedError, match="budget_usd_per_day"):
+        calibrate_project(paid.engine, "notes", settings=paid.settings, apply=False)
+
+
+def spend(pipeline: Pipeline, purpose: str, usd: str, *, end: str = "settle", model: str = "m", times: int = 1) -> Any:
+    """Calls of a new job, each reserved at twice of what it costs."""
+    options = {"budget_usd_per_run": 100.0, "budget_usd_per_day": 100.0}
+    job = uuid4()
+    with pipeline.open() as run:
+        ledger = open_ledger(run.engine, run.project, run.options.model_copy(update=options), job)
+    for at in range(times):
+        most = Bill(100, 100, 2 * Decimal(usd))
+        call = ledger.reserve(Call(purpose, model, f"{job}-{at}", most), max_attempts=9)
+        assert call is not None
+        if end == "settle":
+            ledger.settle(call, Bill(100, 50, Decimal(usd)), {"a": 1})
+        elif end == "fail":
+            ledger.fail(call, NOTHING, "broke")
+    return ledger
+
+
+def test_costs_are_listed_by_day_model_purpose_and_job(pipeline: Pipeline) -> None:
+    pipeline.configure_new(budget_usd_per_day=1.0)
+    spend(pipeline, "pattern", "0.10", times=2)
+    pipeline.write("UPDATE {s}.llm_calls SET created_at = created_at - interval '1 day'")
+    ledger = spend(pipeline, "merge", "0.05", model="other")
+    ledger.load([f"{ledger.job_id}-0"])
+    spend(pipeline, "embedding", "0.20", end="die")
+    spend(pipeline, "embedding", "0.20", end="fail")
+    found = describe_costs(pipeline.engine, "notes", settings=pipeline.settings)
+    total = found["total"]
+    assert (total["calls"], total["failed"], total["cached"], total["reserved"]) == (5, 1, 1, 1)
+    assert (total["cost_usd"], total["reserved_usd"], total["tokens"]) == (Decimal("0.65"), Decimal("0.40"), 650)
+    assert [(row["model"], row["cost_usd"]) for row in found["by_model"]] == [
+        ("m", Decimal("0.60")),
+        ("other", Decimal("0.05")),
+    ]
+    assert [(row["purpose"], row["calls"]) for row in found["by_purpose"]] == [
+        ("embedding", 2),
+        ("merge", 1),
+        ("pattern", 2),
+    ]
+    assert [row["cost_usd"] for row in found["by_day"]] == [Decimal("0.20"), Decimal("0.45")]
+    assert [row["cost_usd"] for row in found["jobs"]] == [0, Decimal("0.40"), Decimal("0.05"), Decimal("0.20")]
+    assert found["today"] == {
+        "spent_usd": Decimal("0.45"),
+        "budget_usd": Decimal("1.0"),
+        "left_usd": Decimal("0.55"),
+    }
+    today = describe_costs(pipeline.engine, "notes", settings=pipeline.settings, days=1)
+    assert (len(today["by_day"]), today["total"]["cost_usd"]) == (1, Decimal("0.45"))
+    later = datetime.now(UTC) + timedelta(days=40)
+    none = describe_costs(pipeline.engine, "notes", settings=pipeline.settings, days=30, now=later)
+    assert (none["total"]["calls"], none["by_day"], none["jobs"]) == (0, [], [])
+
+
+def test_only_the_newest_jobs_are_listed(pipeline: Pipeline) -> None:
+    pipeline.configure_new()
+    for _ in range(SHOWN_JOBS + 2):
+        spend(pipeline, "pattern", "0.01")
+    assert len(describe_costs(pipeline.engine, "notes", settings=pipeline.settings)["jobs"]) == SHOWN_JOBS
+
+
+def test_a_project_that_is_not_there_has_no_costs(pipeline: Pipeline) -> None:
+    with pytest.raises(NotFoundError, match="nowhere"):
+        describe_costs(pipeline.engine, "nowhere", settings=pipeline.settings)
+
+
+def test_a_job_that_died_is_ended_with_what_it_had_spent(pipeline: Pipeline) -> None:
+    pipeline.add(reworded()[:2])
+    ledger = spend(pipeline, "pattern", "0.25", end="die")
+    insert = """
+        INSERT INTO {s}.consolidation_jobs (id, project_id, status, trigger_type, triggered_by, started_at)
+        VALUES (:id, :project, 'running', 'manual', 'test', now())
+    """
+    pipeline.write(insert, id=ledger.job_id, project=ledger.project_id)
+    pipeline.run()
+    query = "SELECT status, metrics FROM {s}.consolidation_jobs WHERE id = :id"
+    (dead,) = pipeline.rows(query, id=ledger.job_id)
+    assert (dead.status, dead.metrics) == ("failed", {"cost_usd": 0.5, "tokens": 200, "calls": 1})

@@ -1,0 +1,94 @@
+"""Processes that may be killed at any moment, and know the provider by its address alone.
+
+Such a process is forked from one that has everything imported that it needs: that takes longer than its work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from consolidation_pipeline.llm.litellm_import import load_litellm
+
+
+@dataclass(frozen=True)
+class Nursery:
+    """The process from which others are forked."""
+
+    process: subprocess.Popen[str]
+
+    def grow_up(self) -> None:
+        """Wait until everything is imported."""
+        self._ask("ready")
+
+    def spawn(self, target: Callable[..., None], *arguments: Any) -> int:
+        """Call ``target`` with arguments that JSON can hold, in a process of its own; returns its number."""
+        return int(self._ask("spawn", target.__module__, target.__name__, arguments))
+
+    def wait(self, pid: int, seconds: float = 300.0) -> int:
+        """How a process ended: 0, or minus the signal that killed it. Raises TimeoutError where it does not end."""
+        deadline = time.monotonic() + seconds
+        while (code := self._ask("look", pid)) is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"process {pid} did not end within {seconds:g} seconds")
+            time.sleep(0.01)
+        return int(code)
+
+    def _ask(self, *order: Any) -> Any:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps(order) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+@contextmanager
+def open_nursery(*modules: str) -> Iterator[Nursery]:
+    """A nursery that has ``modules`` imported; its children reach the provider that this environment names."""
+    command = [sys.executable, "-m", __name__, *modules]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Nursery(process)
+        assert process.stdin is not None
+        process.stdin.close()
+
+
+def _spawn(module: str, name: str, arguments: list[Any]) -> int:
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what is printed is no answer
+            getattr(import_module(module), name)(*arguments)
+            code = 0
+        finally:
+            os._exit(code)
+    return child
+
+
+def _look(pid: int) -> int | None:
+    found, status = os.waitpid(pid, os.WNOHANG)
+    return os.waitstatus_to_exitcode(status) if found else None
+
+
+_ORDERS: dict[str, Callable[..., int | None]] = {"ready": lambda: None, "spawn": _spawn, "look": _look}
+
+
+def _main() -> None:
+    load_litellm()
+    for module in sys.argv[1:]:
+        import_module(module)
+    for line in sys.stdin:
+        order, *arguments = json.loads(line)
+        print(json.dumps(_ORDERS[order](*arguments)), flush=True)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,186 @@
+"""Memories one by one: what is added is found at once, what is said of a memory can be undone."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.intake.agent_memories import Added, add_memories, get_memory, give_feedback
+from consolidation_pipeline.service.intake.importer import BATCH, ensure_project
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
+from consolidation_pipeline_tests.service.corpus import LESSONS, reworded
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+
+@pytest.fixture
+def empty(shared: Pipeline) -> Pipeline:
+    """A project without memories, in a database that the tests share."""
+    shared.clear()
+    ensure_project(shared.engine, SLUG)
+    return shared
+
+
+def add(pipeline: Pipeline, *rows: dict[str, Any], **how: Any) -> Added:
+    return add_memories(
+        pipeline.engine, SLUG, rows, source="agent", changed_by="bot", settings=pipeline.settings, **how
+    )
+
+
+def merge_one(pipeline: Pipeline) -> tuple[UUID, UUID]:
+    """The merged memory of a lesson that was noted three times, and one of its sources."""
+    added = add(pipeline, *reworded(LESSONS[:1])[:3]).added
+    with pipeline.open() as run:
+        run_phases(run, PHASES[: PHASES.index("merged_memories") + 1])
+    merged = pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    return merged, added[0]
+
+
+def test_what_is_added_is_found_at_once_by_meaning_and_by_words(empty: Pipeline) -> None:
+    added = add(empty, {"content": "The car would not start because the battery was empty.", "tags": ["garage"]})
+    for asked, by_words in (("automobile engine ignition", None), ("battery", 1)):
+        found = search(empty.engine, SLUG, SearchQuery(asked), settings=empty.settings, count_use=False)
+        assert [(hit.id, hit.keyword_rank) for hit in found.results] == [(added.added[0], by_words)]
+        assert found.note is None
+
+
+def test_without_settings_or_with_a_paid_model_the_next_run_embeds(empty: Pipeline) -> None:
+    add_memories(empty.engine, SLUG, [{"content": "Use JWT."}], source="agent", changed_by="bot")
+    empty.configure(embedding_model="openai/text-embedding-3-small")
+    add(empty, {"content": "Use OAuth."})
+    assert empty.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NULL") == 2
+
+
+def test_the_same_row_is_one_memory_however_often_it_comes(empty: Pipeline) -> None:
+    first = add(empty, {"content": "Use JWT."}, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"})
+    again = add(empty, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"}, {"content": "New."})
+    assert (len(first.added), first.existing, first.errors) == (2, [], [])
+    assert (len(again.added), again.existing) == (1, first.added)
+    assert first.ids == [first.added[0], first.added[0], first.added[1]]
+
+
+def test_a_bad_row_is_named_by_its_index_and_keeps_no_other_out(empty: Pipeline) -> None:
+    add(empty, {"content": "Known.", "id": "k"})
+    done = add(
+        empty,
+        {"content": "Good."},
+        {"content": " "},
+        {"content": "Other.", "language": "klingon"},
+        {"content": "Rewritten.", "id": "k"},
+        {"content": "Short vector.", "embedding": [1.0], "embedding_model": "wordllama/l2_supercat_256"},
+    )
+    assert [at for at, _ in done.errors] == [1, 2, 3, 4]
+    assert [at for at, id_ in enumerate(done.ids) if id_ is not None] == [0]
+    messages = dict(done.errors)
+    assert "content is ' '" in messages[1]
+    assert "language is 'klingon': expected one of arabic" in messages[2]
+    assert "raw memories are never rewritten" in messages[3]
+    assert "embedding has 1 numbers: expected 256" in messages[4]
+
+
+def test_nothing_is_added_to_a_project_that_does_not_exist(empty: Pipeline) -> None:
+    with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
+        add_memories(empty.engine, "nowhere", [{"content": "x"}], source="agent", changed_by="bot")
+    with pytest.raises(UsageError, match="5,001 memories at once; 5,000 are allowed"):
+        add(empty, *[{"content": "x"}] * (BATCH + 1))
+
+
+def test_a_memory_is_in_the_language_it_names_else_in_the_projects(empty: Pipeline) -> None:
+    empty.configure(language="german")
+    add(empty, {"content": "Die Häuser.", "id": "de"}, {"content": "The houses.", "id": "en", "language": "english"})
+    languages = dict(empty.rows("SELECT external_id, language::text FROM {s}.task_memories"))
+    assert languages == {"de": "german", "en": "english"}
+    found = search(empty.engine, SLUG, SearchQuery("Haus", min_similarity=1), settings=empty.settings)
+    assert [hit.content for hit in found.results] == ["Die Häuser."]
+
+
+def test_a_memory_is_read_back_with_all_that_was_given(empty: Pipeline) -> None:
+    row = {"content": "Did it.", "goal": "Ship", "tags": ["a"], "files": ["b.py", "a.py"], "importance": 0.7}
+    held = get_memory(empty.engine, add(empty, row).added[0])
+    assert {name: held[name] for name in row} == row | {"files": ["a.py", "b.py"]}
+    assert (held["kind"], held["level"], held["status"], held["successor"]) == ("raw", 0, "active", None)
+    assert (held["project"], held["agent_id"], held["source"], held["version"]) == (SLUG, "bot", "agent", 1)
+    assert held["feedback_given"] == []
+    assert not {"embedding", "content_tsv"} & set(held)
+
+
+def test_a_merged_source_names_its_successor_and_feedback_belongs_to_that(empty: Pipeline) -> None:
+    merged, source = merge_one(empty)
+    assert [get_memory(empty.engine, source)[name] for name in ("status", "successor")] == ["merged", merged]
+    held = get_memory(empty.engine, merged)
+    assert (held["kind"], held["level"], held["status"], held["source_count"]) == ("merged", 1, "active", 3)
+    with pytest.raises(ConflictError, match=f"hidden in merged memory {merged}"):
+        give_feedback(empty.engine, source, helpful=True, changed_by="bot")
+    assert give_feedback(empty.engine, merged, helpful=True, changed_by="bot")["kind"] == "merged"
+
+
+def test_what_was_said_of_a_merged_memory_outlasts_its_growth(empty: Pipeline) -> None:
+    merged, _ = merge_one(empty)
+    before = get_memory(empty.engine, merged)["importance"]
+    said = give_feedback(empty.engine, merged, helpful=False, changed_by="bot")["importance"]
+    assert said < before
+    add(empty, {"content": f"Once more: {LESSONS[0]}", "importance": 0.0})
+    empty.run()
+    grown = get_memory(empty.engine, merged)
+    assert (grown["source_count"], grown["importance"]) == (4, said)
+
+
+def test_feedback_moves_importance_alone_and_can_be_undone(empty: Pipeline) -> None:
+    id_ = add(empty, {"content": "Use JWT.", "importance": 0.5, "feedback": "as written"}).added[0]
+    before = get_memory(empty.engine, id_)
+    done = give_feedback(empty.engine, id_, helpful=True, note="it saved an hour", changed_by="bot")
+    assert (done["importance_before"], done["importance"]) == (0.5, 0.6)
+    after = get_memory(empty.engine, id_)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"importance", "version", "feedback_given"}
+    said = after["feedback_given"][0]
+    assert (said["words"], said["importance"], said["changed_by"]) == ("helpful: it saved an hour", 0.6, "bot")
+    assert said["group_id"] == done["group_id"]
+    undone = empty.roll_back(done["group_id"])
+    assert get_memory(empty.engine, id_) == before
+    empty.roll_back(undone.rollback_id)
+    assert get_memory(empty.engine, id_)["feedback_given"] == after["feedback_given"]
+
+
+def test_a_run_is_undone_with_what_was_said_of_its_memories_or_not_at_all(empty: Pipeline) -> None:
+    merged, _ = merge_one(empty)
+    job = empty.value("SELECT id FROM {s}.consolidation_jobs")
+    give_feedback(empty.engine, merged, helpful=True, changed_by="bot")
+    with pytest.raises(ConflictError):
+        empty.roll_back(job)
+    assert empty.roll_back(job, cascade=True).memories_deleted == 1
+
+
+def test_a_note_alone_is_kept_and_moves_nothing(empty: Pipeline) -> None:
+    id_ = add(empty, {"content": "Use JWT."}).added[0]
+    done = give_feedback(empty.engine, id_, helpful=None, note="look at RFC 7519 too", changed_by="bot")
+    assert done["importance"] == done["importance_before"]
+    assert get_memory(empty.engine, id_)["feedback_given"][0]["words"] == "note: look at RFC 7519 too"
+
+
+@pytest.mark.parametrize(
+    ("helpful", "note", "wrong"),
+    [(None, None, "says nothing"), (None, " ", "says nothing"), (True, "x" * 2001, "2,000"), (True, "\0", "NUL")],
+)
+def test_feedback_that_says_nothing_or_too_much_is_refused(
+    empty: Pipeline, helpful: bool | None, note: str | None, wrong: str
+) -> None:
+    with pytest.raises(UsageError, match=wrong):
+        give_feedback(empty.engine, uuid4(), helpful=helpful, note=note, changed_by="bot")
+
+
+def test_what_is_not_there_or_archived_takes_no_feedback(empty: Pipeline) -> None:
+    for ask in (
+        lambda: get_memory(empty.engine, uuid4()),
+        lambda: give_feedback(empty.engine, uuid4(), helpful=True, changed_by="bot"),
+    ):
+        with pytest.raises(NotFoundError, match="there is no memory"):
+            ask()
+    id_ = add(empty, {"content": "Use JWT."}).added[0]
+    archive_by_hand(empty.engine, [id_], changed_by="bot")
+    with pytest.raises(ConflictError, match="archived: restore it first"):
+        give_feedback(empty.engine, id_, helpful=True, changed_by="bot")

@@ -1,0 +1,233 @@
+"""Imports: idempotent, resumable, good rows kept and bad ones named."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import event
+
+from consolidation_pipeline.embed.local import LOCAL_MODEL
+from consolidation_pipeline.errors import InvalidMemoryError, NotFoundError, UsageError
+from consolidation_pipeline.options import LANGUAGES
+from consolidation_pipeline.service.intake import importer
+from consolidation_pipeline.service.intake.importer import import_memories
+from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline_tests.service.corpus import corpus, note, write_jsonl
+from consolidation_pipeline_tests.service.crash_helpers import import_and_die, kill
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import counts, dump
+
+
+def stored(pipeline: Pipeline) -> int:
+    return int(pipeline.value("SELECT count(*) FROM {s}.task_memories"))
+
+
+def test_importing_a_file_twice_changes_nothing(pipeline: Pipeline) -> None:
+    first = pipeline.add(corpus())
+    before = dump(pipeline)
+    second = pipeline.add(corpus())
+    assert (first.added, first.unchanged, first.bad) == (len(corpus()), 0, [])
+    assert (second.added, second.unchanged, second.bad) == (0, len(corpus()), [])
+    assert dump(pipeline) == before
+
+
+def test_a_row_that_occurs_twice_in_a_file_is_one_memory(pipeline: Pipeline) -> None:
+    done = pipeline.add([note("a", "Same row."), note("b", "Other row."), note("a", "Same row.")])
+    assert (done.added, done.unchanged, done.bad) == (2, 1, [])
+
+
+def test_bad_rows_are_told_by_line_and_kept_apart_while_good_ones_are_stored(pipeline: Pipeline) -> None:
+    path = pipeline.folder / "mixed.jsonl"
+    lines = [
+        note("a", "Good."),
+        "{broken",
+        note("b", " "),
+        note("c", "Good too.", memory_type="opinion"),
+        note("d", "Ok."),
+    ]
+    path.write_text("\n".join(line if isinstance(line, str) else json.dumps(line) for line in lines) + "\n")
+    rejects = pipeline.folder / "rejects"
+    done = import_memories(pipeline.engine, SLUG, str(path), format="jsonl", rejects_dir=rejects)
+    assert done.added == stored(pipeline) == 2
+    assert [row.line for row in done.bad] == [2, 3, 4]
+    assert "not valid JSON" in done.bad[0].reason
+    assert "opinion" in done.bad[2].reason
+    assert done.rejects is not None
+    kept_apart = [json.loads(line) for line in done.rejects.read_text().splitlines()]
+    assert kept_apart == [{"line": row.line, "reason": row.reason, "row": row.fields} for row in done.bad]
+    assert kept_apart[2]["row"]["memory_type"] == "opinion"
+
+
+def test_rejects_of_an_earlier_import_do_not_outlive_a_clean_one(pipeline: Pipeline) -> None:
+    path, rejects = pipeline.folder / "notes.jsonl", pipeline.folder / "rejects"
+    path.write_text("{broken\n")
+    import_memories(pipeline.engine, SLUG, str(path), format="jsonl", rejects_dir=rejects)
+    write_jsonl(path, [note("a", "Repaired.")])
+    done = import_memories(pipeline.engine, SLUG, str(path), format="jsonl", rejects_dir=rejects)
+    assert done.rejects is None
+    assert list(rejects.iterdir()) == []
+
+
+def test_other_content_under_an_imported_id_is_refused_by_line_and_the_memory_stays(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", "First wording."), note("b", "Untouched.")])
+    done = pipeline.add([note("b", "Untouched."), note("a", "Second wording."), note("c", "New.")])
+    assert (done.added, done.unchanged) == (1, 1)
+    assert [row.line for row in done.bad] == [2]
+    assert pipeline.value("SELECT execution_summary FROM {s}.task_memories WHERE external_id = 'a'") == "First wording."
+
+
+def test_an_unreadable_source_makes_no_project(pipeline: Pipeline) -> None:
+    for path, format in (("missing.jsonl", "jsonl"), ("missing.csv", "csv"), ("no-repository", "git"), ("x", "xml")):
+        with pytest.raises(UsageError):
+            import_memories(pipeline.engine, SLUG, str(pipeline.folder / path), format=format)
+    headless = pipeline.folder / "headless.csv"
+    headless.write_text("a,b\n1,2\n")
+    with pytest.raises(UsageError, match="content"):
+        import_memories(pipeline.engine, SLUG, str(headless), format="csv")
+    with pytest.raises(NotFoundError):
+        pipeline.project()
+
+
+def test_an_empty_source_makes_an_empty_project(pipeline: Pipeline) -> None:
+    done = pipeline.add([])
+    assert (done.added, done.bad, stored(pipeline)) == (0, [], 0)
+    assert pipeline.project().slug == SLUG
+
+
+def test_an_unknown_default_type_is_refused_before_anything_is_read(pipeline: Pipeline) -> None:
+    path = write_jsonl(pipeline.folder / "n.jsonl", [note("a", "x")])
+    with pytest.raises(InvalidMemoryError, match="opinion"):
+        import_memories(pipeline.engine, SLUG, str(path), format="jsonl", default_type="opinion")
+    assert counts(pipeline)["projects"] == 0
+
+
+def test_an_import_that_breaks_off_goes_on_where_it_stopped(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = corpus()
+
+    def breaking(path: str, format: str) -> Iterator[Row | BadRow]:
+        del path, format
+        for line, row in enumerate(rows, start=1):
+            if line == 35:
+                raise OSError("the disk went away")
+            yield Row(line, dict(row))
+
+    monkeypatch.setattr(importer, "BATCH", 10)
+    with monkeypatch.context() as broken:
+        broken.setattr(importer, "read", breaking)
+        with pytest.raises(OSError, match="disk"):
+            pipeline.add(rows)
+    assert stored(pipeline) == 30
+    done = pipeline.add(rows)
+    assert (done.added, done.unchanged) == (len(rows) - 30, 30)
+
+
+def test_an_import_that_is_killed_goes_on_where_it_stopped(pipeline: Pipeline) -> None:
+    path = write_jsonl(pipeline.folder / "n.jsonl", corpus())
+    kill(pipeline, import_and_die, str(path), 30)
+    assert stored(pipeline) == 30
+    done = pipeline.add(corpus())
+    assert (done.added, done.unchanged) == (len(corpus()) - 30, 30)
+
+
+def test_many_rows_take_a_few_statements_per_batch(pipeline: Pipeline) -> None:
+    batches = 3
+    path = pipeline.folder / "many.jsonl"
+    with path.open("w") as file:
+        for number in range(batches * importer.BATCH):
+            file.write(
+                json.dumps({"id": number, "content": f"Lesson {number}", "tags": ["a"], "files": ["a.py"]}) + "\n"
+            )
+    statements: list[str] = []
+    seen: list[int] = []
+    event.listen(pipeline.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    done = import_memories(
+        pipeline.engine, SLUG, str(path), format="jsonl", progress=lambda done: seen.append(done.added)
+    )
+    assert done.added == batches * importer.BATCH
+    assert seen == [importer.BATCH * (at + 1) for at in range(batches)]
+    assert len(statements) <= 6 * batches + 10
+
+
+def test_csv_rows_become_memories(pipeline: Pipeline) -> None:
+    path = pipeline.folder / "notes.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["id", "content", "tags", "importance", "memory_type", "metadata.team"])
+        writer.writerow(["1", "Two lines,\none memory", "a, b", "0.9", "decision", "core"])
+        writer.writerow(["2", "Bad importance", "", "high", "", ""])
+        writer.writerow(["3", "Plain", "", "", "", ""])
+    done = import_memories(pipeline.engine, SLUG, str(path), format="csv", default_type="warning")
+    assert (done.added, [row.line for row in done.bad], done.source) == (2, [4], "notes.csv")
+    rows = pipeline.rows(
+        "SELECT execution_summary, tags, importance, memory_type, metadata FROM {s}.task_memories ORDER BY external_id"
+    )
+    assert tuple(rows[0]) == ("Two lines,\none memory", ["a", "b"], 0.9, "decision", {"team": "core"})
+    assert tuple(rows[1]) == ("Plain", [], 0.5, "warning", {})
+    assert import_memories(pipeline.engine, SLUG, str(path), format="csv").unchanged == 2
+
+
+def test_rows_name_their_language_or_have_the_projects(pipeline: Pipeline) -> None:
+    pipeline.configure_new(language="dutch")
+    path = pipeline.folder / "rows.csv"
+    path.write_text("id,content,language\na,Die Rechnung.,German\nb,De rekening.,\nc,nuqneH.,klingon\n")
+    done = import_memories(pipeline.engine, SLUG, str(path), format="csv")
+    assert [(row.line, row.reason.partition(": ")[0]) for row in done.bad] == [(4, "language is 'klingon'")]
+    pipeline.add([note("d", "La facture.", language="french")])
+    rows = pipeline.rows("SELECT external_id, language::text FROM {s}.task_memories ORDER BY 1")
+    assert rows == [("a", "german"), ("b", "dutch"), ("d", "french")]
+
+
+def test_every_language_that_may_be_named_is_one_of_the_servers(pipeline: Pipeline) -> None:
+    assert set(LANGUAGES) <= {row.cfgname for row in pipeline.rows("SELECT cfgname FROM pg_ts_config")}
+
+
+def test_a_repository_gives_one_memory_per_commit_and_a_second_import_only_what_is_new(
+    pipeline: Pipeline, tmp_path: Path
+) -> None:
+    repository = tmp_path / "repository"
+    _git(tmp_path, "init", "-q", str(repository))
+    for name in ("one", "two"):
+        _commit(repository, name)
+    first = import_memories(pipeline.engine, SLUG, str(repository), format="git")
+    _commit(repository, "three")
+    second = import_memories(pipeline.engine, SLUG, str(repository), format="git")
+    assert (first.added, second.added, second.unchanged) == (2, 1, 2)
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_files") == 3
+    assert pipeline.value("SELECT min(memory_type) FROM {s}.task_memories") == "bugfix"
+
+
+def _commit(repository: Path, name: str) -> None:
+    (repository / f"{name}.py").write_text(name)
+    _git(repository, "add", ".")
+    _git(repository, "commit", "-q", "-m", f"fix: repair {name}")
+
+
+def _git(folder: Path, *arguments: str) -> None:
+    named = ["-c", "user.name=Ada", "-c", "user.email=ada@example.org"]
+    subprocess.run(["git", *named, *arguments], cwd=folder, check=True)
+
+
+def test_vectors_that_rows_bring_along_are_brought_to_length_one(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", "With its vector.", embedding=[3.0, 0.0, 4.0], embedding_model="own/model")])
+    vector = np.array(json.loads(pipeline.value("SELECT embedding::text FROM {s}.task_memories")))
+    np.testing.assert_allclose(vector, [0.6, 0.0, 0.8], rtol=1e-6)
+
+
+def test_a_vector_of_another_dimension_than_its_models_others_is_refused_by_line(pipeline: Pipeline) -> None:
+    def given(name: str, length: int, model: str = "own/model") -> dict[str, object]:
+        return note(name, f"Memory {name}.", embedding=[1.0] * length, embedding_model=model)
+
+    done = pipeline.add([given("a", 3), given("b", 4), given("c", 3), given("d", 3, LOCAL_MODEL)])
+    assert (done.added, [row.line for row in done.bad]) == (2, [2, 4])
+    assert "4 numbers: expected 3" in done.bad[0].reason
+    assert "expected 256" in done.bad[1].reason
+    later = pipeline.add([given("e", 5)])
+    assert (later.added, [row.line for row in later.bad]) == (0, [1])

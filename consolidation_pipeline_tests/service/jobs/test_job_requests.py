@@ -1,0 +1,241 @@
+"""Jobs that are asked for: one per project at a time, whoever asks; and jobs that are cancelled."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.errors import (
+    ConflictError,
+    JobCancelledError,
+    NotFoundError,
+    ProjectDisabledError,
+    UsageError,
+)
+from consolidation_pipeline.service.jobs.job_requests import (
+    CancelledJob,
+    RequestedJob,
+    cancel_job,
+    find_unlaunched,
+    is_pending,
+    list_pending,
+    request_job,
+)
+from consolidation_pipeline.service.jobs.triggers import is_due_tonight, request_jobs
+from consolidation_pipeline.service.knowledge import merged_memories
+from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
+from consolidation_pipeline.store.knowledge.merged_memories import write_merged
+from consolidation_pipeline_tests.service.corpus import LESSONS, alone, note
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.runs.test_run_lifecycle import events, job
+from consolidation_pipeline_tests.service.table_dumps import knowledge
+
+TWINS = [note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1])]
+
+
+def ask(pipeline: Pipeline, slug: str = SLUG, **what: object) -> RequestedJob:
+    return request_job(pipeline.engine, slug, triggered_by="ann", **what)  # type: ignore[arg-type]
+
+
+def unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
+    return [found.job_id for found in find_unlaunched(pipeline.engine, lambda _: launched)]
+
+
+def test_a_job_is_asked_for_and_the_run_that_comes_does_it(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    pipeline.configure(timeout_seconds=120)
+    asked = ask(pipeline)
+    assert (asked.status, asked.created, asked.project, asked.job, asked.phases) == (
+        "pending",
+        True,
+        SLUG,
+        "consolidate",
+        PHASES,
+    )
+    assert (asked.trigger_type, asked.triggered_by, asked.timeout_seconds) == ("manual", "ann", 120)
+    assert asked.estimated_seconds is None
+    assert pipeline.run().job_id == asked.job_id
+    again = ask(pipeline, job="decay")
+    assert again.created
+    assert again.job_id != asked.job_id
+    assert again.estimated_seconds == job(pipeline, asked.job_id).duration_seconds
+
+
+def test_a_live_job_is_returned_and_not_doubled(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    first = ask(pipeline, job="decay")
+    second = ask(pipeline)
+    assert (second.job_id, second.created, second.job, second.phases) == (
+        first.job_id,
+        False,
+        "decay",
+        ("decay_scores",),
+    )
+    with pipeline.open(planned=("decay_scores",)) as run:
+        assert ask(pipeline).status == "running"
+        run_phases(run, ["decay_scores"])
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
+
+
+def test_many_who_ask_at_once_get_one_job(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with ThreadPoolExecutor(8) as pool:
+        asked = list(pool.map(lambda _: ask(pipeline), range(16)))
+    assert len({one.job_id for one in asked}) == 1
+    assert [one.created for one in asked].count(True) == 1
+
+
+def test_a_job_of_a_dead_process_does_not_stand_in_the_way(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    dead = ask(pipeline)
+    pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
+    assert ask(pipeline).created
+    assert job(pipeline, dead.job_id).status == "failed"
+
+
+def test_what_cannot_be_run_is_refused_and_leaves_no_job(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
+        ask(pipeline, phases=["clusters", "mergd"])
+    with pytest.raises(UsageError, match="the jobs are consolidate"):
+        ask(pipeline, job="dream")
+    with pytest.raises(UsageError, match="scheduled, manual, threshold"):
+        ask(pipeline, trigger_type="api")
+    with pytest.raises(NotFoundError, match="nowhere"):
+        ask(pipeline, "nowhere")
+    pipeline.configure(enabled=False)
+    with pytest.raises(ProjectDisabledError, match=SLUG):
+        ask(pipeline)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
+
+
+def test_phases_that_were_asked_for_are_claimed_by_a_run_of_just_these(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    asked = ask(pipeline, phases=["similarity_graph", "embedding_matrix"])
+    assert asked.phases == ("embedding_matrix", "similarity_graph")
+    with pipeline.open(planned=asked.phases, requested=asked.job_id) as run:
+        run_phases(run, asked.phases)
+    assert run.job_id == asked.job_id
+    other = ask(pipeline, phases=["clusters"])
+    assert pipeline.run().job_id != other.job_id
+    assert job(pipeline, other.job_id).status == "cancelled"
+
+
+def test_pending_jobs_are_listed_the_oldest_first_and_those_of_disabled_projects_wait(pipeline: Pipeline) -> None:
+    for slug in ("b", "a", "off"):
+        pipeline.add(alone(), slug=slug)
+    asked = [ask(pipeline, slug, job="decay") for slug in ("b", "a", "off")]
+    pipeline.configure("off", enabled=False)
+    assert [(one.project, one.job_id, one.job) for one in list_pending(pipeline.engine)] == [
+        (one.project, one.job_id, "decay") for one in asked[:2]
+    ]
+    assert is_pending(pipeline.engine, asked[2].job_id)
+    assert not is_pending(pipeline.engine, uuid4())
+
+
+def test_a_request_waits_for_a_launch_unless_it_has_a_run_or_the_project_is_held(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        run_phases(run)
+        pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'completed'")
+        asked = ask(pipeline)
+        assert unlaunched(pipeline) == []
+    assert unlaunched(pipeline) == [asked.job_id]
+    assert unlaunched(pipeline, asked.job_id) == []
+
+
+def test_the_job_of_a_trigger_waits_only_when_its_launch_was_lost(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    (made,) = request_jobs(
+        pipeline.engine, is_due_tonight, job="consolidate", trigger_type="scheduled", triggered_by="night"
+    ).requests
+    assert unlaunched(pipeline) == []
+    pipeline.write("UPDATE {s}.consolidation_jobs SET created_at = now() - interval '11 minutes'")
+    assert unlaunched(pipeline) == [made.job_id]
+    assert unlaunched(pipeline, made.job_id) == []
+
+
+def test_a_pending_job_that_is_cancelled_does_not_run(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    asked = ask(pipeline)
+    cancelled = cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
+    assert (cancelled.project, cancelled.previous_status, cancelled.status) == (SLUG, "pending", "cancelled")
+    row = job(pipeline, asked.job_id)
+    assert (row.status, row.error_message, row.metrics["cancelled_by"]) == ("cancelled", "cancelled by bob", "bob")
+    assert events(pipeline)[-1] == "consolidation.cancelled"
+    with pytest.raises(JobCancelledError, match="cancelled by bob: nothing was run"), pipeline.open(requested=row.id):
+        pytest.fail("it was opened")
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
+    assert pipeline.run().job_id != asked.job_id
+
+
+def test_a_running_job_that_is_cancelled_writes_nothing_more_and_can_be_undone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.add([*TWINS, note("d", f"{LESSONS[1]}!")])
+    before = knowledge(pipeline)
+    monkeypatch.setattr(merged_memories, "BATCH", 1)
+    cancelled: list[CancelledJob] = []
+
+    def write(*arguments: Any, **how: Any) -> None:
+        if pipeline.value("SELECT count(*) FROM {s}.consolidated_memories"):
+            cancelled.append(cancel_job(pipeline.engine, run.job_id, cancelled_by="bob"))
+        write_merged(*arguments, **how)
+
+    monkeypatch.setattr(merged_memories, "write_merged", write)
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:4])
+        with pytest.raises(JobCancelledError, match="cancelled by bob: nothing was written"):
+            run_phases(run, ["merged_memories"])
+        with pytest.raises(JobCancelledError, match="cancelled by bob: patterns was not begun"):
+            run_phases(run, ["patterns"])
+    [told] = cancelled
+    assert (told.previous_status, told.phases_completed) == ("running", PHASES[:4])
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.phases_completed, row.phases_failed) == ("cancelled", list(PHASES[:4]), [])
+    assert events(pipeline) == ["consolidation.started", "consolidation.cancelled"]
+    assert knowledge(pipeline) != before
+    pipeline.roll_back(run.job_id)
+    assert knowledge(pipeline) == before
+
+
+def test_every_phase_of_a_cancelled_job_is_refused_and_the_next_run_is_not(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        cancel_job(pipeline.engine, run.job_id, cancelled_by="bob")
+        for name in ("embedding_matrix", "decay_scores"):
+            with pytest.raises(JobCancelledError), run.phase(name):
+                pytest.fail(f"{name} began")
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.phases_completed, row.phases_failed) == ("cancelled", [], [])
+    assert job(pipeline, pipeline.run().job_id).status == "completed"
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_a_job_that_has_ended_cannot_be_cancelled(pipeline: Pipeline, status: str) -> None:
+    pipeline.add(alone())
+    asked = ask(pipeline, job="decay")
+    pipeline.write("UPDATE {s}.consolidation_jobs SET status = :status", status=status)
+    with pytest.raises(ConflictError, match=f"is {status}"):
+        cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
+    assert job(pipeline, asked.job_id).status == status
+    with pytest.raises(NotFoundError, match="no job"):
+        cancel_job(pipeline.engine, uuid4(), cancelled_by="bob")
+
+
+def test_a_job_whose_process_died_is_failed_and_not_cancelled(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    asked = ask(pipeline)
+    pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
+    with pytest.raises(ConflictError, match="is failed"):
+        cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
+
+
+def test_a_job_can_be_asked_for_by_each_name(pipeline: Pipeline) -> None:
+    for name, phases in JOB_PHASES.items():
+        pipeline.configure_new(name)
+        assert ask(pipeline, name, job=name).phases == phases

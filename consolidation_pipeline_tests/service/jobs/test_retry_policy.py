@@ -1,0 +1,246 @@
+"""Jobs that fail: tried again, then dead, until their schedule or a person has done them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import event
+
+from consolidation_pipeline.core.jobs.triggers import Due
+from consolidation_pipeline.service.admin.doctor import _check_waiting
+from consolidation_pipeline.service.admin.findings import Finding
+from consolidation_pipeline.service.admin.health import Watch
+from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job, request_retries
+from consolidation_pipeline.service.jobs.retry_policy import list_failing, tell_failing
+from consolidation_pipeline.service.jobs.triggers import Decision, is_due_tonight, is_threshold_due, request_jobs
+from consolidation_pipeline.service.undo.history import describe_job, describe_project, list_jobs
+from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline_tests.service.jobs.test_triggers import notes
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+MORNING = datetime(2026, 1, 8, 9, tzinfo=UTC)
+
+
+@pytest.fixture
+def project(pipeline: Pipeline) -> Pipeline:
+    """A project that is due by its threshold and by its schedule."""
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(12))
+    return pipeline
+
+
+def threshold(pipeline: Pipeline, now: datetime | None = None) -> Decision:
+    return request_jobs(
+        pipeline.engine, is_threshold_due, job="consolidate", trigger_type="threshold", triggered_by="sensor", now=now
+    )
+
+
+def night(pipeline: Pipeline, now: datetime | None = None) -> Decision:
+    return request_jobs(
+        pipeline.engine,
+        is_due_tonight,
+        job="consolidate",
+        trigger_type="scheduled",
+        triggered_by="night",
+        by_cron=True,
+        now=now,
+    )
+
+
+def end(pipeline: Pipeline, job_id: UUID, status: str = "failed") -> None:
+    with pipeline.engine.begin() as connection:
+        jobs.finish_job(connection, job_id, status, error="no database")
+
+
+def retry(pipeline: Pipeline, after: timedelta) -> list[RequestedJob]:
+    return request_retries(pipeline.engine, datetime.now(UTC) + after)
+
+
+def newest(pipeline: Pipeline) -> Any:
+    return list_jobs(pipeline.engine, SLUG, limit=1)[0]
+
+
+def kill_three_times(pipeline: Pipeline) -> None:
+    """Fail the job that a sensor asked for, and both of its retries."""
+    end(pipeline, threshold(pipeline).requests[0].job_id)
+    for minutes in (1, 5):
+        (again,) = retry(pipeline, timedelta(minutes=minutes))
+        end(pipeline, again.job_id)
+
+
+def test_a_failed_job_is_tried_twice_again_and_then_it_is_dead(project: Pipeline) -> None:
+    end(project, threshold(project).requests[0].job_id)
+    assert retry(project, timedelta(seconds=30)) == []
+    assert "attempt 1 of 3 failed" in threshold(project).skipped[SLUG]
+    (second,) = retry(project, timedelta(minutes=1))
+    assert (second.trigger_type, second.triggered_by, second.job) == ("threshold", "sensor", "consolidate")
+    assert retry(project, timedelta(minutes=1)) == []
+    end(project, second.job_id)
+    assert retry(project, timedelta(minutes=4)) == []
+    assert "attempt 2 of 3 failed" in threshold(project).skipped[SLUG]
+    (third,) = retry(project, timedelta(minutes=5))
+    end(project, third.job_id)
+    assert retry(project, timedelta(days=9)) == []
+    assert "dead after 3 failures in a row" in threshold(project).skipped[SLUG]
+    assert [row["dead"] for row in list_jobs(project.engine, SLUG, limit=9)] == [True, False, False]
+    assert [row["retry_count"] for row in list_jobs(project.engine, SLUG, limit=9)] == [3, 2, 1]
+
+
+def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None:
+    kill_three_times(project)
+    assert Watch(project.engine).look().jobs_dead == 1
+    told = describe_project(project.engine, SLUG, settings=project.settings)["failing"]
+    assert [(one["job"], one["failures"], one["dead"]) for one in told] == [("consolidate", 3, True)]
+    assert describe_job(project.engine, SLUG)["dead"]
+    assert look(project)["dead jobs"].message.startswith("consolidate of notes (no database)")
+    with project.open(planned=("decay_scores",)) as run:  # that is not what failed
+        run_phases(run, ["decay_scores"])
+    with project.engine.connect() as connection:
+        assert [tell_failing(one) for one in list_failing(connection)] == [
+            "consolidate is dead after 3 failures in a row"
+        ]
+    by_hand = request_job(project.engine, SLUG, triggered_by="ann")
+    assert project.run().job_id == by_hand.job_id
+    assert newest(project)["retry_count"] == 3  # how many there were before it
+    assert Watch(project.engine).look().jobs_dead == 0
+    assert look(project)["dead jobs"].status == "ok"
+    project.add(notes(10, "more"))
+    assert len(threshold(project).requests) == 1
+    assert newest(project)["retry_count"] == 0
+
+
+def test_a_night_tries_the_dead_once(project: Pipeline) -> None:
+    kill_three_times(project)
+    project.write("UPDATE {s}.task_memories SET created_at = created_at - interval '2 days'")
+    project.write(
+        "UPDATE {s}.consolidation_jobs SET created_at = created_at - interval '1 day', "
+        "completed_at = completed_at - interval '1 day'"
+    )
+    (request,) = night(project).requests
+    assert "dead after 3 failures, tried again by its schedule" in request.reason
+    end(project, request.job_id)
+    assert "asked for since its schedule came" in night(project).skipped[SLUG]
+    assert newest(project)["retry_count"] == 4
+    assert retry(project, timedelta(days=2)) == []
+
+
+def test_what_failed_for_a_person_is_theirs_but_automation_waits_too(project: Pipeline) -> None:
+    with pytest.raises(ValueError, match="broken"), project.open() as run, run.phase("embedding_matrix"):
+        raise ValueError("broken")
+    assert retry(project, timedelta(hours=1)) == []
+    assert "attempt 1 of 3 failed" in threshold(project).skipped[SLUG]
+    (request,) = threshold(project, datetime.now(UTC) + timedelta(minutes=1)).requests
+    assert "attempt 2 of 3" in request.reason
+
+
+def test_a_killed_process_is_a_failure_and_runs_of_some_phases_or_cancelled_ones_are_not(project: Pipeline) -> None:
+    asked = threshold(project).requests[0].job_id
+    project.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
+    assert newest(project)["retry_count"] == 1  # whoever looks settles it
+    (again,) = retry(project, timedelta(minutes=1))
+    end(project, again.job_id, "cancelled")
+    assert retry(project, timedelta(hours=1)) == []
+    partial = request_job(project.engine, SLUG, phases=["clusters"], triggered_by="ann")
+    end(project, partial.job_id)
+    assert newest(project)["retry_count"] == 0
+    with project.engine.connect() as connection:
+        assert [one.job_id for one in list_failing(connection)] == [asked]
+
+
+def test_a_cancelled_job_is_not_back_a_minute_later(project: Pipeline) -> None:
+    end(project, threshold(project).requests[0].job_id, "cancelled")
+    assert "left alone until" in threshold(project).skipped[SLUG]
+    assert len(threshold(project, datetime.now(UTC) + timedelta(hours=1)).requests) == 1
+
+
+def test_each_job_fails_for_itself_and_whatever_does_all_of_it_ends_that(project: Pipeline) -> None:
+    asked = request_job(project.engine, SLUG, job="decay", triggered_by="ann")
+    end(project, asked.job_id)
+    assert len(threshold(project).requests) == 1
+    with project.engine.connect() as connection:
+        assert [one.job for one in list_failing(connection)] == ["decay"]
+    project.run()
+    with project.engine.connect() as connection:
+        assert list_failing(connection) == []
+
+
+def test_a_project_is_asked_when_its_own_schedule_has_come_for_what_was_there_then(pipeline: Pipeline) -> None:
+    for slug, cron in (("early", "0 3 * * *"), ("late", "0 22 * * *"), ("wrong", "0 2 * * *")):
+        pipeline.configure_new(slug, schedule=cron)
+        pipeline.add(notes(1), slug=slug)
+    pipeline.configure("wrong", schedule="61 * * * *")
+    came = "UPDATE {s}.task_memories SET created_at = :at"
+    pipeline.write(came, at=MORNING - timedelta(hours=7))  # 02:00: after the late one's, before the early one's
+    decision = night(pipeline, MORNING)
+    assert [request.slug for request in decision.requests] == ["early"]
+    assert "nothing new" in decision.skipped["late"]
+    assert "schedule = '61 * * * *' is not allowed: expected a cron expression" in decision.skipped["wrong"]
+    pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled', created_at = :at", at=MORNING)
+    again = night(pipeline, MORNING + timedelta(hours=1))
+    assert "asked for since its schedule came at 2026-01-08 03:00 UTC" in again.skipped["early"]
+    pipeline.write(came, at=MORNING - timedelta(days=3))  # nobody was there for days: it is made up for at once
+    assert [request.slug for request in night(pipeline, MORNING).requests] == ["late"]
+
+
+def test_a_night_leaves_out_a_large_project_in_which_a_run_would_find_nothing(pipeline: Pipeline) -> None:
+    def is_due_at_night() -> str:
+        decision = request_jobs(
+            pipeline.engine,
+            lambda *_: Due(True, "large"),
+            job="decay",
+            trigger_type="scheduled",
+            triggered_by="night",
+            settings=pipeline.settings,
+            now=datetime.now(UTC) + timedelta(days=1),
+        )
+        pipeline.write("DELETE FROM {s}.consolidation_jobs WHERE status = 'pending'")
+        return "".join(decision.skipped.values())
+
+    pipeline.add(notes(3))
+    pipeline.write("UPDATE {s}.task_memories SET learned_at = now(), last_accessed_at = NULL, reused_count = 0")
+    assert is_due_at_night() == ""
+    done = pipeline.run().job_id
+    idle = f"nothing changed since job {done}, and nothing has become stale"
+    assert is_due_at_night() == idle
+    with pipeline.open(job="decay", planned=("decay_scores",)) as run:
+        run_phases(run, ["decay_scores"])
+    assert is_due_at_night() == idle
+    pipeline.write("UPDATE {s}.task_memories SET learned_at = learned_at - interval '91 days' WHERE external_id = 'n1'")
+    assert is_due_at_night() == ""
+    pipeline.run()
+    assert is_due_at_night().startswith("nothing changed since job")
+    pipeline.write("UPDATE {s}.task_memories SET reused_count = 1 WHERE external_id = 'n2'")
+    assert is_due_at_night() == ""
+
+
+def look(pipeline: Pipeline) -> dict[str, Finding]:
+    return {finding.check: finding for finding in _check_waiting(pipeline.engine)}
+
+
+def test_the_doctor_sees_requests_and_nights_that_nobody_takes(project: Pipeline) -> None:
+    assert {finding.status for finding in look(project).values()} == {"ok"}
+    project.write("UPDATE {s}.task_memories SET created_at = now() - interval '3 days'")
+    assert "notes due for more than a day" in look(project)["schedule"].message
+    asked = request_job(project.engine, SLUG, triggered_by="ann")
+    assert look(project)["requests"].status == "ok"
+    project.write("UPDATE {s}.consolidation_jobs SET created_at = now() - interval '31 minutes'")
+    found = look(project)
+    assert (found["requests"].status, found["schedule"].status) == ("warning", "ok")
+    assert str(asked.job_id) in found["requests"].message
+
+
+def test_a_tick_makes_all_jobs_that_are_due_in_a_few_statements(pipeline: Pipeline) -> None:
+    statements: list[str] = []
+    event.listen(pipeline.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
+    for slug in ("a", "b", "c"):
+        pipeline.configure_new(slug, new_threshold=10)
+        pipeline.add(notes(10), slug=slug)
+    statements.clear()
+    assert len(threshold(pipeline).requests) == 3
+    assert len(statements) == 3
+    statements.clear()
+    assert len(night(pipeline).requests) == 0
+    assert len(statements) == 3

@@ -1,0 +1,224 @@
+"""Triggers: who is due, and one job per project at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import UUID
+
+from consolidation_pipeline.service.jobs.triggers import (
+    Decision,
+    IsDue,
+    has_memories,
+    is_due_tonight,
+    is_ripe_for_summary,
+    is_threshold_due,
+    request_jobs,
+)
+from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+
+def ask(pipeline: Pipeline, due: IsDue = is_threshold_due, job: str = "consolidate") -> Decision:
+    return request_jobs(pipeline.engine, due, job=job, trigger_type="threshold", triggered_by="sensor")
+
+
+def asked(decision: Decision) -> dict[str, UUID]:
+    return {request.slug: request.job_id for request in decision.requests}
+
+
+def notes(count: int, prefix: str = "n") -> list[dict[str, object]]:
+    return [dict(note(f"{prefix}{at}", f"Memory {prefix} number {at}.")) for at in range(count)]
+
+
+@contextmanager
+def running(pipeline: Pipeline, slug: str = SLUG) -> Iterator[UUID]:
+    with pipeline.open(slug) as run:
+        yield run.job_id
+        run_phases(run)
+
+
+def test_a_project_is_due_from_its_threshold_of_new_memories_on(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10, timeout_seconds=120)
+    pipeline.add(notes(9))
+    below = ask(pipeline)
+    assert below.requests == []
+    assert "9 new memories" in below.skipped[SLUG]
+    pipeline.add(notes(10))
+    (request,) = ask(pipeline).requests
+    assert (request.slug, request.timeout_seconds) == (SLUG, 120)
+    assert "10 new memories" in request.reason
+    row = pipeline.rows("SELECT id, status, trigger_type, triggered_by, scope, options FROM {s}.consolidation_jobs")[0]
+    assert (row.id, row.status, row.trigger_type, row.triggered_by) == (
+        request.job_id,
+        "pending",
+        "threshold",
+        "sensor",
+    )
+    assert (row.scope, row.options["new_threshold"]) == ({"job": "consolidate"}, 10)
+
+
+def test_what_a_run_has_seen_is_not_new_any_more(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(12))
+    pipeline.run()
+    pipeline.add(notes(9, "more"))
+    assert "9 new memories" in ask(pipeline).skipped[SLUG]
+    pipeline.add(notes(1, "last"))
+    assert asked(ask(pipeline)).keys() == {SLUG}
+
+
+def test_scoring_alone_does_not_make_memories_old(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(10))
+    with pipeline.open(planned=("decay_scores",)) as run:
+        run_phases(run, ["decay_scores"])
+    assert asked(ask(pipeline)).keys() == {SLUG}
+
+
+def test_memories_that_come_during_a_run_are_new_for_the_next_one(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(12))
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:3])
+        pipeline.add(notes(10, "meanwhile"))
+        run_phases(run, PHASES[3:])
+    assert "10 new memories" in ask(pipeline).requests[0].reason
+
+
+def test_each_project_is_judged_by_itself(pipeline: Pipeline) -> None:
+    for slug, threshold in (("due", 10), ("not-due", 50)):
+        pipeline.configure_new(slug, new_threshold=threshold)
+        pipeline.add(notes(20), slug=slug)
+    pipeline.configure_new("empty")
+    decision = ask(pipeline)
+    assert asked(decision).keys() == {"due"}
+    assert decision.skipped.keys() == {"empty", "not-due"}
+
+
+def test_every_night_anything_new_or_too_much_is_due(pipeline: Pipeline) -> None:
+    pipeline.configure_new(active_threshold=500)
+    assert ask(pipeline, is_due_tonight).requests == []
+    pipeline.add(notes(1))
+    (request,) = ask(pipeline, is_due_tonight).requests
+    assert "1 new memories" in request.reason
+    _settle(pipeline)
+    pipeline.add(notes(500))
+    _settle(pipeline)
+    assert "500 active memories do not exceed" in ask(pipeline, is_due_tonight).skipped[SLUG]
+    pipeline.add(notes(1, "more"))
+    _settle(pipeline)
+    assert "501 active memories exceed" in ask(pipeline, is_due_tonight).requests[0].reason
+
+
+def _settle(pipeline: Pipeline) -> None:
+    """As if a whole run had just gone over the project."""
+    pipeline.write("DELETE FROM {s}.consolidation_jobs")
+    pipeline.write("UPDATE {s}.task_memories SET embedding = '[1]', embedding_model = 'test', embedding_dim = 1")
+    pipeline.write(
+        "INSERT INTO {s}.consolidation_jobs (project_id, status, trigger_type, started_at, phases_completed) "
+        "SELECT id, 'completed', 'manual', clock_timestamp(), '{merged_memories}' FROM {s}.projects"
+    )
+
+
+def test_relevance_fades_wherever_there_are_memories(pipeline: Pipeline) -> None:
+    pipeline.configure_new("empty")
+    pipeline.add(notes(1))
+    decision = ask(pipeline, has_memories, "decay")
+    assert asked(decision).keys() == {SLUG}
+    assert decision.skipped == {"empty": "0 active memories"}
+
+
+def test_disabled_projects_are_skipped(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(20))
+    pipeline.configure(enabled=False, new_threshold=10)
+    decision = ask(pipeline)
+    assert (decision.requests, decision.skipped) == ([], {SLUG: "consolidation is disabled"})
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
+
+
+def test_a_running_job_gets_no_second(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(20))
+    with running(pipeline) as job_id:
+        for due, job in ((is_threshold_due, "consolidate"), (has_memories, "decay")):
+            decision = ask(pipeline, due, job)
+            assert (decision.requests, decision.skipped) == ([], {SLUG: f"job {job_id} is running"})
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
+
+
+def test_a_pending_job_is_not_asked_for_again(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.add(notes(20))
+    first, second = asked(ask(pipeline)), ask(pipeline)
+    assert (second.requests, second.skipped) == ([], {SLUG: f"job {first[SLUG]} is pending"})
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
+    assert pipeline.run().job_id == first[SLUG]
+
+
+def test_consolidating_and_scoring_do_not_take_each_others_pending_job(pipeline: Pipeline) -> None:
+    pipeline.configure_new(new_threshold=10)
+    pipeline.configure_new("other", new_threshold=10)
+    pipeline.add(notes(20))
+    pipeline.add(notes(20), slug="other")
+    whole = asked(ask(pipeline))
+    refused = ask(pipeline, has_memories, "decay")
+    assert refused.requests == []
+    assert refused.skipped == {slug: f"job {job_id} is pending" for slug, job_id in whole.items()}
+    pipeline.write("DELETE FROM {s}.consolidation_jobs")
+    scoring = asked(ask(pipeline, has_memories, "decay"))
+    refused = ask(pipeline)
+    assert refused.skipped == {slug: f"job {job_id} is pending" for slug, job_id in scoring.items()}
+
+
+def ask_for_summary(pipeline: Pipeline) -> Decision:
+    return ask(pipeline, is_ripe_for_summary, "summarize")
+
+
+def summarize(pipeline: Pipeline) -> None:
+    """The job that was asked for, as its run does it."""
+    phases = JOB_PHASES["summarize"]
+    with pipeline.open(job="summarize", planned=phases, trigger_type="threshold") as run:
+        run_phases(run, phases)
+
+
+def test_fifty_memories_without_a_summary_ask_for_one_and_then_no_more(pipeline: Pipeline) -> None:
+    pipeline.add(notes(49))
+    assert "49 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    pipeline.add(notes(1, "more"))
+    (request,) = ask_for_summary(pipeline).requests
+    assert pipeline.value("SELECT scope FROM {s}.consolidation_jobs") == {"job": "summarize"}
+    assert ask_for_summary(pipeline).skipped == {SLUG: f"job {request.job_id} is pending"}
+    summarize(pipeline)
+    assert pipeline.rows("SELECT id, status, summaries_created FROM {s}.consolidation_jobs") == [
+        (request.job_id, "completed", 1)
+    ]
+    assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+
+
+def test_the_end_of_a_session_asks_for_a_summary_of_eight_memories(pipeline: Pipeline) -> None:
+    pipeline.add([row | {"session_id": "one"} for row in notes(8)])
+    assert ask_for_summary(pipeline).requests == []
+    pipeline.write("UPDATE {s}.task_memories SET created_at = created_at - interval '31 minutes'")
+    assert "a session ended" in ask_for_summary(pipeline).requests[0].reason
+    pipeline.add([row | {"session_id": "one"} for row in notes(1, "still")])
+    assert ask_for_summary(pipeline).requests == []
+
+
+def test_what_a_summary_was_tried_of_asks_for_none_again_until_more_comes(pipeline: Pipeline) -> None:
+    """Fifty users with a memory each: a summary would be as long as what it covers."""
+    pipeline.add([row | {"user_id": f"user-{at}"} for at, row in enumerate(notes(50))])
+    assert len(ask_for_summary(pipeline).requests) == 1
+    summarize(pipeline)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
+    assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
+    pipeline.add([row | {"user_id": "one"} for row in notes(50, "more")])
+    assert len(ask_for_summary(pipeline).requests) == 1
+
+
+def test_a_project_without_summaries_is_never_due_for_one(pipeline: Pipeline) -> None:
+    pipeline.configure_new(summarize=False)
+    pipeline.add(notes(60))
+    assert ask_for_summary(pipeline).skipped == {SLUG: "summarize is off"}

@@ -1,0 +1,209 @@
+"""Whatever the model's provider does and whenever the process dies: no budget is exceeded, and the end is the same."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.llm import retries
+from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import connect_engine
+from consolidation_pipeline_tests.openai_server import (
+    Behaviour,
+    OpenAIServer,
+    Reply,
+    Request,
+    chatting,
+    dropped_numbers,
+    failing,
+    hanging_up,
+    invented_quotes,
+    malformed,
+    openai_server,
+    refusing,
+    saying,
+)
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.crash_helpers import _die_at
+from consolidation_pipeline_tests.service.fork_server import Nursery, open_nursery
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS, shorter
+from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+# Everything that asks a model.
+ASKING = PHASES[: PHASES.index("principles") + 1]
+# Small enough that three groups are asked about in several batches.
+ASKING_BATCH = 2
+OPTIONS: dict[str, Any] = {
+    "llm_model": MODEL,
+    "merge_style": "rewrite",
+    "t_merge": 0.8,
+    "t_suggest": 0.75,
+    "t_pattern": 0.5,
+}
+ROWS = [
+    *(note(f"{at}-{side}", text) for at, pair in enumerate(PAIRS) for side, text in enumerate(pair)),
+    *topic("hook", WEBHOOKS),
+    *topic("move", MIGRATIONS),
+]
+
+
+def well(request: Request) -> Reply | None:
+    """What a sound model says, to whatever it is asked."""
+    is_merge = "say nearly the same" in request.body["messages"][0]["content"]
+    return chatting(shorter if is_merge else finding(0.9))(request)
+
+
+def spoiled(request: Request) -> Reply | None:
+    """A reply whose facts are gone or made up."""
+    is_merge = "say nearly the same" in request.body["messages"][0]["content"]
+    answer = shorter if is_merge else finding(0.9)
+    return chatting(answer, edit=dropped_numbers if is_merge else invented_quotes)(request)
+
+
+KINDS: dict[str, Behaviour] = {
+    "well": well,
+    "spoiled": spoiled,
+    "nonsense": saying("nonsense"),
+    "refusal": refusing,
+    "429": failing(429),
+    "401": failing(401),
+    "500": failing(500),
+    "502": failing(502),
+    "cut short": malformed,
+    "hung up": hanging_up,
+}
+TROUBLE = st.lists(st.sampled_from(list(KINDS)), max_size=12)
+KILLS = st.tuples(st.integers(1, 30), st.sampled_from(["before", "after"]))
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[OpenAIServer]:
+    with openai_server(well) as running, pytest.MonkeyPatch.context() as patch:
+        for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
+            patch.setenv(name, running.api_base)
+        patch.setenv("OPENAI_API_KEY", "sk-test")
+        _hurry(patch.setattr)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def nursery(provider: OpenAIServer) -> Iterator[Nursery]:
+    del provider
+    with open_nursery(__name__) as running:
+        yield running
+
+
+def _hurry(set_: Callable[[Any, str, Any], None] = setattr) -> None:
+    set_(retries, "_wait", lambda *_: 0.0)
+    set_(llm, "BATCH", ASKING_BATCH)
+
+
+def run_until(url: str, commit: int, when: str) -> None:
+    """Run until just before or after the ``commit``-th commit since merging began, or to the end if that is earlier."""
+    _hurry()
+    engine = connect_engine(url)
+    with open_run(engine, SLUG, settings=Settings(), planned=ASKING) as run:
+        before = ASKING.index("merged_memories")
+        run_phases(run, ASKING[:before])
+        _die_at(engine, commit, when)
+        run_phases(run, ASKING[before:])
+
+
+def begin(pipeline: Pipeline, **options: Any) -> None:
+    pipeline.clear()
+    pipeline.write("DELETE FROM {s}.llm_calls")
+    pipeline.configure_new(**OPTIONS, **options)
+    pipeline.add(ROWS)
+
+
+def run(pipeline: Pipeline) -> None:
+    with pipeline.open(planned=ASKING) as opened:
+        run_phases(opened, ASKING)
+
+
+def knowledge(pipeline: Pipeline) -> dict[str, Any]:
+    """Every consolidated memory by id: what it says and from what it was made."""
+    query = """
+        SELECT id, kind, content, details, source_memory_ids, superseded_by_id, retired_at IS NULL AS active,
+            consolidation_method AS method, (SELECT jsonb_agg(jsonb_build_array(parent_id, parent_kind) ORDER BY 1)
+                FROM (SELECT parent_id, parent_kind FROM {s}.memory_lineage l WHERE l.child_id = c.id ORDER BY 1) l)
+        FROM {s}.consolidated_memories c
+    """
+    return {str(row.id): json.loads(json.dumps(dict(row._mapping), default=str)) for row in pipeline.rows(query)}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shared: Pipeline, provider: OpenAIServer) -> dict[str, dict[str, Any]]:
+    """What there is when nothing goes wrong, with rewritten texts (llm) and with lossless ones (hybrid)."""
+    del provider
+    begin(shared)
+    run(shared)
+    rewritten = knowledge(shared)
+    begin(shared)
+    shared.configure(**{**OPTIONS, "merge_style": "lossless"})
+    run(shared)
+    assert Counter((row["kind"], row["method"]) for row in rewritten.values()) == {
+        ("merged", "llm"): 3,
+        ("pattern", "llm"): 2,
+    }
+    lossless = {id_: row | {"method": "hybrid"} for id_, row in knowledge(shared).items()}
+    return {"llm": rewritten, "hybrid": lossless}
+
+
+@settings(max_examples=3, deadline=None)
+@given(trouble=TROUBLE, later=TROUBLE, kill=KILLS, tokens=st.sampled_from([0, 1_500, 5_000, 2_000_000]))
+def test_the_budget_holds_and_the_end_is_that_of_an_undisturbed_project(
+    shared: Pipeline,
+    provider: OpenAIServer,
+    nursery: Nursery,
+    undisturbed: dict[str, dict[str, Any]],
+    trouble: list[str],
+    later: list[str],
+    kill: tuple[int, str],
+    tokens: int,
+) -> None:
+    begin(shared, budget_tokens_per_run=tokens)
+    provider.requests.clear()
+    provider.then(*(KINDS[kind] for kind in trouble))
+    url = shared.engine.url.render_as_string(hide_password=False)
+    assert nursery.wait(nursery.spawn(run_until, url, *kill)) in (0, -signal.SIGKILL)
+    provider.then(*(KINDS[kind] for kind in later))
+    run(shared)
+    check_spending(shared, len(provider.requests), tokens)
+    provider._orders.clear()
+    shared.configure(**OPTIONS)
+    run(shared)
+    run(shared)
+    asked = len(provider.requests)
+    found = knowledge(shared)
+    # A merge whose rewritten text was refused twice keeps the lossless one: what it says is settled either way.
+    assert found == {id_: undisturbed[row["method"]][id_] for id_, row in found.items()}
+    assert found.keys() == undisturbed["llm"].keys()
+    assert all(row["method"] == "llm" for row in found.values() if row["kind"] == "pattern")
+    run(shared)
+    assert len(provider.requests) == asked
+
+
+def check_spending(pipeline: Pipeline, requests: int, tokens: int) -> None:
+    rows = pipeline.rows("SELECT * FROM {s}.llm_calls WHERE status <> 'cached'")
+    ended = sum(row.status != "reserved" for row in rows)
+    # Each request has a reservation of its own; what was killed in between may not have been sent.
+    assert ended <= requests <= len(rows)
+    spent: Counter[Any] = Counter()
+    for row in rows:
+        spent[row.job_id] += row.prompt_tokens + row.completion_tokens
+    assert max(spent.values(), default=0) <= tokens
+    settled = Counter(row.prompt_hash for row in rows if row.status == "settled")
+    assert max(settled.values(), default=1) == 1

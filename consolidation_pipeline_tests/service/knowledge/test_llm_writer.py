@@ -1,0 +1,190 @@
+"""Patterns and principles in a model's words: one call per new group, checked and gated, within the budget."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline_tests.openai_server import (
+    OpenAIServer,
+    Request,
+    chatting,
+    failing,
+    invented_quotes,
+    openai_server,
+    wrong_ids,
+)
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.knowledge.test_patterns import (
+    FIFTH,
+    MIGRATIONS,
+    OPTIONS,
+    WEBHOOKS,
+    patterns,
+    topic,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
+Server = Iterator[OpenAIServer]
+
+
+def blocks(request: Request) -> dict[int, str]:
+    """The memories that a request shows, by number."""
+    return {int(number): text for _, number, text in BLOCK.findall(request.body["messages"][1]["content"])}
+
+
+def finding(confidence: float) -> Callable[[Request], dict[str, Any]]:
+    """What a sound model says: the first memory is the pattern, and every memory bears it out."""
+
+    def answer(request: Request) -> dict[str, Any]:
+        shown = blocks(request)
+        kind = "principle" if "principle behind them" in request.body["messages"][0]["content"] else "pattern"
+        return {
+            kind: shown[1],
+            "pattern_type": "workflow",
+            "confidence": confidence,
+            "summary": shown[1],
+            "best_practices": [shown[1]],
+            "gotchas": [],
+            "evidence": [{"unit": number, "quote": text[:30]} for number, text in shown.items()],
+        }
+
+    return answer
+
+
+def spent_on_patterns(pipeline: Pipeline) -> float:
+    """US dollars, as the newest job has them."""
+    query = (
+        "SELECT metrics -> 'patterns' ->> 'llm/cost_usd' FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
+    )
+    return float(pipeline.value(query))
+
+
+@pytest.fixture
+def provider(monkeypatch: pytest.MonkeyPatch) -> Server:
+    with openai_server(chatting(finding(0.9))) as running:
+        monkeypatch.setenv("OPENAI_API_BASE", running.api_base)
+        monkeypatch.setenv("OPENAI_BASE_URL", running.api_base)
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        yield running
+
+
+@pytest.fixture
+def topics(pipeline: Pipeline) -> Pipeline:
+    """Two topics, of four and of three memories, and a model."""
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
+    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    return pipeline
+
+
+def test_each_new_group_is_one_call_and_a_second_run_makes_none(topics: Pipeline, provider: OpenAIServer) -> None:
+    done = topics.run()
+    assert (done.patterns.created, done.patterns.failures, len(provider.requests)) == (2, (), 2)
+    assert spent_on_patterns(topics) > 0
+    hooks, _ = patterns(topics)
+    assert hooks.content in WEBHOOKS
+    assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("llm", 0.9, False)
+    assert hooks.pattern_type == "workflow"
+    assert hooks.confidence_score == 0.9
+    assert {one["unit"] for one in hooks.details["evidence"]} == set(map(str, hooks.source_memory_ids))
+    assert hooks.details["best_practices"] == [hooks.content]
+    again = topics.run()
+    assert (again.patterns.covered, len(provider.requests), spent_on_patterns(topics)) == (2, 2, 0)
+
+
+def test_a_grown_group_is_one_call_more(topics: Pipeline, provider: OpenAIServer) -> None:
+    topics.run()
+    topics.add([note("fifth", FIFTH)])
+    done = topics.run()
+    assert (done.patterns.updated, done.patterns.covered, len(provider.requests)) == (1, 1, 3)
+    assert len(blocks(provider.requests[-1])) == 5
+
+
+@pytest.mark.parametrize(
+    ("confidence", "stored", "needs_review"),
+    [(0.69, 0, 0), (0.70, 2, 2), (0.80, 2, 2), (0.81, 2, 0)],
+)
+def test_a_models_confidence_decides(
+    topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int, needs_review: int
+) -> None:
+    provider.behaviour = chatting(finding(confidence))
+    done = topics.run()
+    assert (done.patterns.created, done.patterns.needs_review, done.patterns.discarded) == (
+        stored,
+        needs_review,
+        2 - stored,
+    )
+    assert [row.needs_review for row in patterns(topics)] == [needs_review > 0] * stored
+
+
+def test_what_was_discarded_is_not_asked_again_and_its_memories_stay_free(
+    topics: Pipeline, provider: OpenAIServer
+) -> None:
+    provider.behaviour = chatting(finding(0.5))
+    topics.run()
+    provider.behaviour = chatting(finding(0.9))
+    again = topics.run()
+    assert (again.patterns.discarded, len(provider.requests)) == (2, 2)
+    topics.add([note("fifth", FIFTH)])
+    done = topics.run()
+    assert (done.patterns.created, done.patterns.discarded, len(provider.requests)) == (1, 1, 3)
+
+
+@pytest.mark.parametrize("spoil", [wrong_ids, invented_quotes])
+def test_evidence_that_points_nowhere_is_refused(
+    topics: Pipeline, provider: OpenAIServer, spoil: Callable[[Any], Any]
+) -> None:
+    provider.behaviour = chatting(finding(0.9), edit=spoil)
+    done = topics.run()
+    assert (done.patterns.created, len(done.patterns.failures), patterns(topics)) == (0, 2, [])
+    assert all("quote" in error or "not one of" in error for _, error in done.patterns.failures)
+    assert spent_on_patterns(topics) > 0
+    assert len(provider.requests) == 4  # each asked once and repaired once
+
+
+def test_a_number_that_no_memory_has_is_refused(topics: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = chatting(lambda r: finding(0.9)(r) | {"summary": "Wait 45 seconds before the next try."})
+    done = topics.run()
+    assert (done.patterns.created, len(done.patterns.failures)) == (0, 2)
+
+
+def test_one_group_that_fails_does_not_keep_the_others_and_is_tried_again(
+    topics: Pipeline, provider: OpenAIServer
+) -> None:
+    sound = finding(0.9)
+    provider.behaviour = chatting(
+        lambda request: sound(request) | ({"evidence": []} if "webhook" in str(blocks(request)).lower() else {})
+    )
+    done = topics.run()
+    assert (done.patterns.created, len(done.patterns.failures)) == (1, 1)
+    assert [row.source_count for row in patterns(topics)] == [3]
+    assert "state" not in topics.value("SELECT metrics FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")
+    provider.behaviour = chatting(sound)
+    again = topics.run()
+    assert (again.patterns.created, again.patterns.covered, again.patterns.failures) == (1, 1, ())
+
+
+def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_done(
+    topics: Pipeline, provider: OpenAIServer
+) -> None:
+    topics.configure(**OPTIONS, llm_model="openai/gpt-4o-mini", budget_tokens_per_run=0)
+    done = topics.run()
+    assert (done.patterns.created, provider.requests) == (0, [])
+    assert "budget_tokens_per_run" in str(done.patterns.stopped)
+    assert topics.value("SELECT status FROM {s}.consolidation_jobs") == "completed"
+    assert topics.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'budget.exhausted'") == 1
+    topics.configure(**OPTIONS, llm_model="openai/gpt-4o-mini")
+    assert topics.run().patterns.created == 2
+
+
+def test_a_model_that_refuses_every_call_fails_the_groups_and_not_the_run(
+    topics: Pipeline, provider: OpenAIServer
+) -> None:
+    provider.behaviour = failing(401)
+    done = topics.run()
+    assert (done.patterns.created, len(done.patterns.failures) + bool(done.patterns.stopped) > 0) == (0, True)
+    assert done.decay.scored == 7

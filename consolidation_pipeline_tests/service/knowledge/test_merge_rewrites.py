@@ -1,0 +1,197 @@
+"""Merged texts in a model's words: nothing lost, nothing added, and merging goes on whatever becomes of the model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline.service.knowledge import merged_memories
+from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline_tests.openai_server import (
+    OpenAIServer,
+    Request,
+    chatting,
+    dropped_numbers,
+    failing,
+    other_numbers,
+    refusing,
+    saying,
+)
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules, merged
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
+
+MODEL = "openai/gpt-4o-mini"
+OPTIONS: dict[str, Any] = {"merge_style": "rewrite", "llm_model": MODEL, "summarize": False, "archive": False}
+PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
+# Two memories each, which a sound model makes one sentence of.
+PAIRS = tuple((f"{text} It took 20 minutes.", f"Note to self: {text} It took 20 minutes.") for text in LESSONS[:3])
+
+
+def shorter(request: Request) -> dict[str, str]:
+    """What a sound model says: the longest memory, in which the others stand."""
+    return {"content": max(blocks(request).values(), key=len)}
+
+
+def is_repair(request: Request) -> bool:
+    """Whether a refused reply is shown with it."""
+    return len(request.body["messages"]) > 2
+
+
+def rewrite(pipeline: Pipeline) -> merged_memories.Merging:
+    """A run as far as merging."""
+    with pipeline.open(planned=PHASES) as run:
+        done: merged_memories.Merging = run_phases(run, PHASES)["merged_memories"]
+    return done
+
+
+@pytest.fixture
+def pairs(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Three groups of two, one of exact repeats, and a model that words them well."""
+    provider.behaviour = chatting(shorter)
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([note(f"{at}-{side}", text) for at, pair in enumerate(PAIRS) for side, text in enumerate(pair)])
+    pipeline.add([note(f"same-{at}", LESSONS[3]) for at in range(2)])
+    return pipeline
+
+
+def test_each_group_is_one_call_and_a_second_run_makes_none(pairs: Pipeline, provider: OpenAIServer) -> None:
+    done = rewrite(pairs)
+    assert (done.created, done.rewritten, done.refused, done.failed) == (4, 3, 0, 0)
+    assert len(provider.requests) == 3
+    found = {row.content: row.consolidation_method for row in merged(pairs)}
+    assert found == {**{pair[1]: "llm" for pair in PAIRS}, LESSONS[3]: "heuristic"}
+    assert all(row.details == {} for row in merged(pairs))
+    assert broken_rules(pairs) == []
+    assert rewrite(pairs) == merged_memories.Merging()
+    assert len(provider.requests) == 3
+
+
+def test_the_rewritten_text_is_what_is_embedded(pairs: Pipeline) -> None:
+    rewrite(pairs)
+    query = """
+        SELECT count(*) FROM {s}.consolidated_memories c JOIN {s}.task_memories m ON m.execution_summary = c.content
+        WHERE c.embedding::text = m.embedding::text AND m.consolidated_into_id = c.id
+    """
+    assert pairs.value(query) >= len(PAIRS)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        {"edit": dropped_numbers},
+        {"edit": other_numbers},
+        {"edit": lambda _: {"content": ""}},
+        {"edit": lambda value: {"content": f"{value['content']} " * 3}},
+        {"edit": lambda value: {"content": value["content"].replace("otherwise", "never")}},
+        {"write": lambda text: text[: len(text) // 2]},
+    ],
+    ids=["numbers dropped", "numbers changed", "empty", "too long", "a not added", "cut short"],
+)
+def test_a_text_that_loses_something_is_repaired_once_and_else_the_lossless_union_stands(
+    pairs: Pipeline, provider: OpenAIServer, spoil: dict[str, Any]
+) -> None:
+    provider.then(*[chatting(shorter, **spoil)] * 6)
+    done = rewrite(pairs)
+    # Those without a word to spoil are as good as ever.
+    assert (done.created, done.rewritten + done.refused, done.failed) == (4, 3, 0)
+    assert done.refused >= 1
+    hybrid = [row for row in merged(pairs) if row.consolidation_method == "hybrid"]
+    assert len(hybrid) == done.refused
+    assert all("\n\n" in row.content and "20 minutes" in row.content for row in hybrid)
+    assert broken_rules(pairs) == []
+    asked = len(provider.requests)
+    assert rewrite(pairs) == merged_memories.Merging()
+    assert len(provider.requests) == asked
+
+
+def test_a_reply_that_is_refused_at_first_is_asked_for_again_with_what_is_wrong(
+    pairs: Pipeline, provider: OpenAIServer
+) -> None:
+    well, badly = chatting(shorter), chatting(shorter, edit=dropped_numbers)
+    provider.behaviour = lambda request: (well if is_repair(request) else badly)(request)
+    assert rewrite(pairs).rewritten == 3
+    repairs = [request.body["messages"][-1]["content"] for request in provider.requests if is_repair(request)]
+    assert len(repairs) == 3
+    assert all("the number '20 minutes' is missing" in repair for repair in repairs)
+
+
+@pytest.mark.parametrize("behaviour", [refusing, saying("I would rather not.")])
+def test_a_model_that_will_not_is_no_reason_not_to_merge(
+    pairs: Pipeline, provider: OpenAIServer, behaviour: Callable[..., Any]
+) -> None:
+    provider.behaviour = behaviour
+    done = rewrite(pairs)
+    assert (done.created, done.rewritten, done.refused, done.absorbed) == (4, 0, 3, 8)
+
+
+def test_a_budget_that_is_used_up_leaves_the_rest_lossless_and_the_next_run_asks_for_it(
+    pairs: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llm, "BATCH", 1)
+    pairs.configure(**OPTIONS, budget_tokens_per_run=1050)
+    done = rewrite(pairs)
+    assert (done.created, done.absorbed, done.refused) == (4, 8, 0)
+    assert 0 < done.rewritten < 3
+    assert "budget_tokens_per_run is 1050" in str(done.stopped)
+    waiting = [row for row in merged(pairs) if "rewrite_pending" in row.details]
+    assert [row.consolidation_method for row in waiting] == ["heuristic"] * (3 - done.rewritten)
+    assert pairs.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'budget.exhausted'") == 1
+    job = pairs.rows("SELECT status, metrics FROM {s}.consolidation_jobs")[0]
+    assert (job.status, job.metrics["stopped"][0]["by"], "state" in job.metrics) == ("completed", "budget", False)
+    assert broken_rules(pairs) == []
+    pairs.configure(**OPTIONS)
+    again = rewrite(pairs)
+    assert (again.created, again.extended, again.absorbed) == (0, 0, 0)
+    assert again.rewritten == len(waiting)
+    assert len(provider.requests) == 3
+    assert [row.details for row in merged(pairs)] == [{}] * 4
+    assert rewrite(pairs) == merged_memories.Merging()
+
+
+def test_a_model_that_does_not_answer_leaves_everything_lossless(pairs: Pipeline, provider: OpenAIServer) -> None:
+    provider.behaviour = failing(401)
+    done = rewrite(pairs)
+    assert (done.created, done.rewritten, done.failed, done.stopped) == (4, 0, 3, None)
+    assert broken_rules(pairs) == []
+    again = rewrite(pairs)
+    assert (again.created, again.rewritten, again.failed) == (0, 0, 3)
+    versions = pairs.rows("SELECT DISTINCT version FROM {s}.consolidated_memories")
+    assert [row.version for row in versions] == [1]
+    provider.behaviour = chatting(shorter)
+    assert rewrite(pairs).rewritten == 3
+
+
+def test_a_grown_group_is_rewritten_from_all_of_its_memories(pairs: Pipeline, provider: OpenAIServer) -> None:
+    rewrite(pairs)
+    pairs.add([note("later", f"{PAIRS[0][0]} Seen again today.")])
+    all_three = f"{PAIRS[0][1]}\nSeen again today."
+    provider.behaviour = chatting(lambda _: {"content": all_three})
+    done = rewrite(pairs)
+    assert (done.extended, done.rewritten, len(provider.requests)) == (1, 1, 4)
+    assert len(blocks(provider.requests[-1])) == 3
+    (grown,) = [row for row in merged(pairs) if row.version == 2]
+    assert (grown.content, grown.source_count) == (all_three, 3)
+
+
+def test_a_group_that_is_too_long_to_be_shown_whole_is_not_asked_about(
+    pipeline: Pipeline, provider: OpenAIServer
+) -> None:
+    long = " ".join(f"Step {at} of the release copies table number {at} to the archive." for at in range(150))
+    pipeline.configure_new(**OPTIONS, t_merge=0.8, t_suggest=0.7, t_pattern=0.6)
+    pipeline.add([note("a", long), note("b", f"Note to self: {long}")])
+    done = rewrite(pipeline)
+    assert (done.created, done.rewritten, done.stopped, provider.requests) == (1, 0, None, [])
+    assert merged(pipeline)[0].consolidation_method == "heuristic"
+
+
+def test_lossless_merging_asks_no_model(pairs: Pipeline, provider: OpenAIServer) -> None:
+    pairs.configure(**{**OPTIONS, "merge_style": "lossless"})
+    done = rewrite(pairs)
+    assert (done.created, done.rewritten, provider.requests) == (4, 0, [])
+    pairs.configure(**OPTIONS)
+    assert rewrite(pairs) == merged_memories.Merging()

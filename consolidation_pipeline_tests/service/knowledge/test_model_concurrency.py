@@ -1,0 +1,74 @@
+"""A thousand memories and a model: one call for each new group, and none for what was said before."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, finding, provider
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import shorter
+from consolidation_pipeline_tests.service.knowledge.test_summaries import telling
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+
+__all__ = ["provider"]  # a fixture
+
+PARTS = (
+    "the payment worker|the order importer|the session cache|the invoice renderer|the search indexer|"
+    "the webhook sender|the mail queue|the report builder|the login form|the price service|the stock ledger|"
+    "the audit log|the image resizer|the rate limiter|the feature flag client|the migration runner|"
+    "the backup job|the metrics exporter|the chat gateway|the address validator"
+).split("|")
+FAULTS = (
+    "dropped messages after a reconnect|kept a stale handle to the database|ran out of file descriptors|"
+    "doubled every entry after a retry|ignored the time zone of the customer|leaked memory on every upload|"
+    "lost updates when two workers raced|accepted an expired token|rounded amounts twice|sorted numbers as text"
+).split("|")
+WORDINGS = (
+    "Found that {0} {1}, which nobody had seen in the tests of the release before it went out to the shops.",
+    "Found again that {0} {1}, which nobody had seen in the tests of the release before it went out to the shops.",
+    "Today we found that {0} {1}; a test now covers it, and the alarm for it rings after a minute.",
+    "We found today that {0} {1}; a test now covers it, and the alarm for it rings after a minute.",
+    "It turned out that {0} {1} because two settings contradicted each other in production.",
+)
+MODEL = {"llm_model": "openai/gpt-4o-mini", "budget_usd_per_run": 100, "budget_usd_per_day": 100}
+
+
+def answering(request: Request) -> dict[str, Any]:
+    """A sound model: it says of everything what its first memory says."""
+    asked = request.body["response_format"]["json_schema"]["name"]
+    if asked == "MergeReply":
+        return shorter(request)
+    if asked == "SuggestionReply":
+        return {**shorter(request), "lessons_learned": "", "keywords": []}
+    return finding(0.9)(request) if asked in ("PatternReply", "PrincipleReply") else telling(request)
+
+
+def asked_for(provider: OpenAIServer) -> Counter[str]:
+    return Counter(request.body["response_format"]["json_schema"]["name"] for request in provider.requests)
+
+
+def test_a_thousand_memories_take_one_call_per_new_group_and_none_the_second_time(
+    pipeline: Pipeline, provider: OpenAIServer
+) -> None:
+    provider.behaviour = chatting(answering)
+    pipeline.configure_new(**MODEL, merge_style="rewrite")
+    texts = [wording.format(part, fault) for part in PARTS for fault in FAULTS for wording in WORDINGS]
+    assert len(texts) == 1000
+    pipeline.add(note(f"n{at:04}", text, user_id="ann") for at, text in enumerate(texts))
+    done = pipeline.run()
+    calls = asked_for(provider)
+    merge_groups, new_patterns = done.clusters.groups["merge"], done.patterns.created + done.patterns.discarded
+    assert done.merging.created == merge_groups > 50
+    assert 0 < calls["MergeReply"] <= merge_groups
+    assert calls["PatternReply"] == new_patterns == done.patterns.groups > 5
+    assert calls["PrincipleReply"] == done.principles.groups
+    assert calls["SuggestionReply"] == done.suggestions.created > 5
+    # 50 chunks of 20, reduced in 3 and in 1; then one profile of one summary.
+    assert (calls["SummaryReply"], calls["ProfileReply"]) == (54, 1)
+    assert all(blocks(request) for request in provider.requests)
+    assert pipeline.value("SELECT count(*) FROM {s}.llm_calls WHERE status = 'settled'") == calls.total()
+    again = pipeline.run()
+    assert (again.patterns.created, again.merging.created) == (0, 0)
+    assert asked_for(provider) == calls

@@ -1,0 +1,353 @@
+"""Patterns without a model: what groups of memories have in common, once, and undone like everything else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import event
+
+from consolidation_pipeline.core.grouping.clustering import cluster_key
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.knowledge.derive import Formed
+from consolidation_pipeline.service.knowledge.patterns import form_patterns
+from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.table_dumps import dump
+
+OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False}
+WEBHOOKS = (
+    "Verify the signature of a webhook before you read its body.",
+    "Never log the body of a webhook, because its signature is a secret.",
+    "A webhook with an old signature must be refused by the endpoint.",
+    "Webhook signatures cover the raw body, so parse the webhook only after the check.",
+)
+MIGRATIONS = (
+    "Run every database migration with a lock timeout.",
+    "A database migration that rewrites a table locks it for all readers.",
+    "Split a long database migration into steps that lock the table briefly.",
+)
+# What knowledge is: relevance, which fades by the second, is none.
+TABLES = ("consolidation_changes", "memory_lineage", "memory_files", "memory_clusters")
+FIFTH = "Parse the raw body of a webhook only when the check of its signature has passed."
+REPEATED = f"Note to self: {WEBHOOKS[0]}"
+
+
+def topic(name: str, texts: tuple[str, ...], **fields: Any) -> list[dict[str, Any]]:
+    return [note(f"{name}-{at}", text, session_id=f"{name}-{at}", **fields) for at, text in enumerate(texts)]
+
+
+def patterns(pipeline: Pipeline) -> list[Any]:
+    """Active patterns, the one with most sources first."""
+    query = """
+        SELECT * FROM {s}.consolidated_memories WHERE kind = 'pattern' AND retired_at IS NULL
+        ORDER BY source_count DESC, id
+    """
+    return pipeline.rows(query)
+
+
+def parents(pipeline: Pipeline, child: UUID) -> dict[UUID, str]:
+    edges = pipeline.rows("SELECT parent_id, parent_kind FROM {s}.memory_lineage WHERE child_id = :id", id=child)
+    return dict(tuple(edge) for edge in edges)
+
+
+def changes(pipeline: Pipeline) -> int:
+    return int(pipeline.value("SELECT count(*) FROM {s}.consolidation_changes"))
+
+
+def ids(name: str, count: int) -> list[UUID]:
+    return sorted(memory_id(SLUG, "test", f"{name}-{at}") for at in range(count))
+
+
+@pytest.fixture
+def topics(pipeline: Pipeline) -> Pipeline:
+    """Two topics, of four and of three memories."""
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    return pipeline
+
+
+def test_every_group_becomes_a_pattern_in_its_own_sentences(topics: Pipeline) -> None:
+    done = topics.run()
+    assert (done.patterns.groups, done.patterns.created, done.patterns.updated) == (2, 2, 0)
+    hooks, moves = patterns(topics)
+    assert set(hooks.content.split("\n")) <= set(WEBHOOKS)
+    assert set(moves.content.split("\n")) <= set(MIGRATIONS)
+    assert sorted(hooks.source_memory_ids) == ids("hook", 4)
+    assert parents(topics, hooks.id) == dict.fromkeys(ids("hook", 4), "raw")
+    assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
+    assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("heuristic", None, False)
+    assert 0 < hooks.confidence_score <= 0.75
+    assert set(hooks.details) == {"summary", "best_practices", "gotchas", "key_terms", "evidence"}
+    assert "webhook" in hooks.details["key_terms"]
+
+
+def test_a_pattern_unites_what_is_known_of_its_units(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    rows = topic("hook", WEBHOOKS[:3], tags=[], success=None, importance=0.2)
+    rows[0] |= {"tags": ["b", "a"], "success": False, "created_at": "2024-03-02T08:00:00Z", "files": ["x.py"]}
+    rows[1] |= {"tags": ["b", "c"], "success": True, "importance": 0.9, "last_accessed_at": "2026-01-02T08:00:00Z"}
+    pipeline.add(rows)
+    pipeline.run()
+    (row,) = patterns(pipeline)
+    assert (row.tags, row.success, row.importance, row.pinned, row.reuse_count) == (
+        ["a", "b", "c"],
+        True,
+        0.9,
+        False,
+        0,
+    )
+    assert row.learned_at.isoformat() == "2024-03-02T08:00:00+00:00"
+    assert "x.py" in [
+        path for (path,) in pipeline.rows("SELECT path FROM {s}.memory_files WHERE owner_id = :i", i=row.id)
+    ]
+
+
+def test_evidence_is_quoted_from_the_units(topics: Pipeline) -> None:
+    topics.run()
+    texts = dict(tuple(row) for row in topics.rows("SELECT id, execution_summary FROM {s}.task_memories"))
+    for row in patterns(topics):
+        quoted = [(UUID(one["unit"]), one["quote"]) for one in row.details["evidence"]]
+        assert {unit for unit, _ in quoted} == set(row.source_memory_ids)
+        assert all(quote in texts[unit] for unit, quote in quoted)
+
+
+def test_fewer_sessions_are_weaker_evidence(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([{**row, "session_id": "one"} for row in topic("hook", WEBHOOKS)])
+    pipeline.add(topic("hook", WEBHOOKS), "other")
+    pipeline.configure("other", **OPTIONS)
+    pipeline.run()
+    pipeline.run("other")
+    weak, strong = sorted(row.confidence_score for row in patterns(pipeline))
+    assert weak == pytest.approx(strong * 0.75 / (1 - 0.25**3), rel=1e-5)
+
+
+def test_a_second_run_writes_nothing(topics: Pipeline) -> None:
+    topics.run()
+    before, recorded = dump(topics, tables=TABLES), changes(topics)
+    again = topics.run()
+    assert (again.patterns.groups, again.patterns.covered, again.patterns.created) == (2, 2, 0)
+    assert changes(topics) == recorded
+    assert dump(topics, tables=TABLES) == before
+
+
+def test_a_grown_group_updates_its_pattern_in_place(topics: Pipeline) -> None:
+    topics.run()
+    before, other = patterns(topics)
+    topics.write("UPDATE {s}.consolidated_memories SET reuse_count = 7")
+    topics.add([note("fifth", FIFTH)])
+    done = topics.run()
+    after, still = patterns(topics)
+    assert (done.patterns.created, done.patterns.updated, done.patterns.covered) == (0, 1, 1)
+    assert (after.id, after.version, after.source_count) == (before.id, before.version + 1, 5)
+    assert (after.cluster_key != before.cluster_key, after.created_at, after.reuse_count) == (
+        True,
+        before.created_at,
+        7,
+    )
+    assert (still.id, still.version) == (other.id, other.version)
+    assert len(parents(topics, after.id)) == 5
+
+
+def test_a_unit_that_is_merged_later_updates_the_pattern_that_holds_it(topics: Pipeline) -> None:
+    topics.run()
+    before, _ = patterns(topics)
+    topics.add([note("again", REPEATED)])
+    done = topics.run()
+    after, _ = patterns(topics)
+    assert done.merging.created == 1
+    assert (after.id, after.version) == (before.id, before.version + 1)
+    assert sorted(parents(topics, after.id).values()) == ["merged", "raw", "raw", "raw"]
+    assert after.source_count == 5
+
+
+def test_a_group_that_lost_a_unit_is_still_covered(topics: Pipeline) -> None:
+    topics.run()
+    before, _ = patterns(topics)
+    topics.write(
+        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone', graph_version = NULL WHERE id = :i",
+        i=memory_id(SLUG, "test", "hook-3"),
+    )
+    done = topics.run()
+    after, _ = patterns(topics)
+    assert (done.patterns.covered, done.patterns.updated) == (2, 0)
+    assert (after.version, after.source_count) == (before.version, 4)
+
+
+def regroup(pipeline: Pipeline, *groups: list[UUID]) -> None:
+    """Put other pattern groups in place of those there are, as a new calibration may."""
+    pipeline.write("DELETE FROM {s}.memory_clusters WHERE tier = 'pattern'")
+    for members in groups:
+        for at, member in enumerate(members):
+            pipeline.write(
+                "INSERT INTO {s}.memory_clusters (project_id, tier, cluster_key, member_id, member_kind, "
+                "similarity_to_representative, is_representative, details) "
+                "VALUES (:p, 'pattern', :key, :m, 'raw', 0.9, :first, :details)",
+                p=pipeline.project().id,
+                key=cluster_key(members),
+                m=member,
+                first=at == 0,
+                details=json.dumps({"cohesion_mean": 0.6} if at == 0 else {}),
+            )
+
+
+def form(pipeline: Pipeline) -> Formed:
+    """Patterns of the groups there are."""
+    with pipeline.open() as run:
+        formed: Formed = run_phases(run, ["patterns", "decay_scores"])["patterns"]
+    return formed
+
+
+def superseded(pipeline: Pipeline) -> dict[UUID, UUID]:
+    query = "SELECT id, superseded_by_id FROM {s}.consolidated_memories WHERE superseded_by_id IS NOT NULL"
+    return dict(tuple(row) for row in pipeline.rows(query))
+
+
+def test_two_topics_that_become_one_are_one_pattern(topics: Pipeline) -> None:
+    topics.run()
+    larger, smaller = patterns(topics)
+    regroup(topics, [*larger.source_memory_ids, *smaller.source_memory_ids])
+    done = form(topics)
+    (row,) = patterns(topics)
+    assert (done.updated, done.superseded, row.id, row.source_count) == (1, 1, larger.id, 7)
+    assert superseded(topics) == {smaller.id: larger.id}
+
+
+@pytest.fixture
+def split(topics: Pipeline) -> Pipeline:
+    """Of the four memories of one pattern two are in one new group now and two in another."""
+    topics.add([note("fifth", FIFTH), note("sixth", "Refuse a webhook with a signature of yesterday.")])
+    topics.configure(**OPTIONS, summarize=False)
+    topics.run()
+    topics.configure(**OPTIONS)
+    regroup(topics, ids("hook", 4), ids("move", 3))
+    assert form(topics).created == 2
+    one, two, three, four = ids("hook", 4)
+    fifth, sixth = (memory_id(SLUG, "test", name) for name in ("fifth", "sixth"))
+    regroup(topics, [one, two, fifth], [three, four, sixth], ids("move", 3))
+    return topics
+
+
+def test_a_pattern_whose_group_fell_apart_is_superseded_once(split: Pipeline) -> None:
+    old, moves = patterns(split)
+    done = form(split)
+    assert (done.created, done.updated, done.superseded, done.covered) == (2, 0, 1, 1)
+    new = sorted(row.id for row in patterns(split) if row.id != moves.id)
+    assert superseded(split) == {old.id: new[0]}
+    recorded = changes(split)
+    again = form(split)
+    assert (again.created, again.superseded, again.covered, changes(split)) == (0, 0, 3, recorded)
+
+
+def test_a_pattern_that_was_superseded_comes_back_with_the_job_or_alone_and_stays(split: Pipeline) -> None:
+    old, moves = patterns(split)
+    form(split)
+    group = split.value(
+        "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1", id=old.id
+    )
+    split.roll_back(group)
+    assert (len(patterns(split)), superseded(split)) == (4, {})
+    assert (form(split).superseded, superseded(split)) == (0, {})
+    job = split.value("SELECT job_id FROM {s}.consolidation_changes WHERE group_id = :group", group=group)
+    split.roll_back(job)
+    assert {row.id for row in patterns(split)} == {old.id, moves.id}
+
+
+def test_a_pattern_that_a_person_pinned_is_not_superseded(split: Pipeline) -> None:
+    old, _ = patterns(split)
+    pin_memories(split.engine, [old.id], pinned=True, changed_by="tester")
+    assert form(split).superseded == 0
+    pin_memories(split.engine, [old.id], pinned=False, changed_by="tester")
+    assert form(split).superseded == 1
+    assert old.id in superseded(split)
+
+
+def test_a_pattern_with_a_memory_that_no_other_has_stays(split: Pipeline) -> None:
+    old, _ = patterns(split)
+    one, two, *_ = ids("hook", 4)
+    regroup(split, [one, two, memory_id(SLUG, "test", "fifth")], ids("move", 3))
+    done = form(split)
+    assert (done.created, done.superseded) == (1, 0)
+    assert old.id in {row.id for row in patterns(split)}
+
+
+def test_texts_are_read_only_where_something_is_new(topics: Pipeline) -> None:
+    topics.run()
+    said: list[str] = []
+    with topics.open() as run, run.phase("patterns"):
+        event.listen(topics.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+        assert form_patterns(run).covered == 2
+    assert said
+    assert not [statement for statement in said if "execution_summary" in statement]
+
+
+def test_rolling_back_the_job_removes_its_patterns_and_the_next_run_makes_them_again(topics: Pipeline) -> None:
+    done = topics.run()
+    before = [(row.id, row.content) for row in patterns(topics)]
+    undone = topics.roll_back(done.job_id)
+    assert undone.memories_deleted == 2
+    assert patterns(topics) == []
+    assert topics.value("SELECT count(*) FROM {s}.memory_lineage") == 0
+    topics.run()
+    assert [(row.id, row.content) for row in patterns(topics)] == before
+
+
+def test_a_growth_that_is_rolled_back_leaves_the_pattern_as_it_was(topics: Pipeline) -> None:
+    topics.run()
+    (before, _), edges = patterns(topics), topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id")
+    topics.add([note("fifth", FIFTH)])
+    topics.roll_back(topics.run().job_id)
+    assert (patterns(topics)[0].content, patterns(topics)[0].version) == (before.content, before.version)
+    assert topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id") == edges
+
+
+def test_a_merge_under_a_pattern_is_undone_only_with_it(topics: Pipeline) -> None:
+    topics.add([note("again", REPEATED)])
+    topics.run()
+    (merge,) = topics.rows("SELECT DISTINCT group_id FROM {s}.consolidation_changes WHERE operation = 'merge'")
+    with pytest.raises(ConflictError, match="pattern"):
+        topics.roll_back(merge.group_id)
+    topics.roll_back(merge.group_id, cascade=True)
+    assert [row.source_count for row in patterns(topics)] == [3]
+
+
+def test_a_pattern_that_was_undone_by_itself_is_not_made_again(topics: Pipeline) -> None:
+    topics.run()
+    hooks, moves = patterns(topics)
+    group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id)
+    undone = topics.roll_back(group)
+    assert [row.id for row in patterns(topics)] == [moves.id]
+    assert topics.run().patterns.created == 0
+    topics.roll_back(undone.rollback_id)
+    assert {row.id for row in patterns(topics)} == {hooks.id, moves.id}
+
+
+def test_a_pattern_that_was_undone_by_itself_is_made_again_when_its_group_changed(topics: Pipeline) -> None:
+    topics.run()
+    hooks, _ = patterns(topics)
+    topics.roll_back(topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id))
+    topics.add([note("fifth", FIFTH)])
+    assert topics.run().patterns.created == 1
+    assert [row.source_count for row in patterns(topics)] == [5, 3]
+
+
+def test_nothing_is_summarized_where_that_is_switched_off(topics: Pipeline) -> None:
+    topics.configure(**OPTIONS, summarize=False)
+    done = topics.run()
+    assert (done.patterns.groups, patterns(topics)) == (0, [])
+
+
+def test_a_group_with_a_unit_that_is_gone_is_left_to_the_next_run(topics: Pipeline) -> None:
+    with topics.open() as run:
+        run_phases(run, run.planned[:4])
+    topics.write(
+        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone' WHERE id = :i", i=ids("hook", 4)[0]
+    )
+    with topics.open() as run:
+        done = run_phases(run, ["patterns", "decay_scores"])["patterns"]
+    assert (done.created, done.changed) == (1, 1)

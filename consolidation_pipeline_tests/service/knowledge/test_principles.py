@@ -1,0 +1,110 @@
+"""Principles: what several patterns have in common; without a model a person looks at them first."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
+
+OPTIONS: dict[str, Any] = {"merge": False, "archive": False, "t_pattern": 0.75, "t_principle": 0.5}
+# Four words that all share, two of each topic, one of each memory.
+SHARED = "amber birch cedar delta"
+TOPICS = ("ember flint", "grove heron", "iris juniper")
+FOURTH = "lotus maple"
+
+
+class Words(WordEmbedder):
+    """With room for directions of their own for every word."""
+
+    def __init__(self) -> None:
+        super().__init__("test/many-words", dimension=128)
+
+
+def memories(topic: str) -> list[dict[str, Any]]:
+    letters = "xyz"
+    return [note(f"{topic}-{at}", f"{SHARED} {topic} {letters[at] * 5}", session_id=f"{topic}-{at}") for at in range(3)]
+
+
+def run(pipeline: Pipeline) -> Outcome:
+    return pipeline.run(embedder=Words())
+
+
+def principles(pipeline: Pipeline) -> list[Any]:
+    return pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE kind = 'principle' AND retired_at IS NULL")
+
+
+def pattern_ids(pipeline: Pipeline) -> list[UUID]:
+    query = "SELECT id FROM {s}.consolidated_memories WHERE kind = 'pattern' AND retired_at IS NULL ORDER BY id"
+    return [row.id for row in pipeline.rows(query)]
+
+
+@pytest.fixture
+def topics(pipeline: Pipeline) -> Pipeline:
+    """Three topics of three memories that have something in common."""
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([row for topic in TOPICS for row in memories(topic)])
+    return pipeline
+
+
+def test_patterns_on_one_topic_become_a_principle_that_waits_for_a_person(topics: Pipeline) -> None:
+    done = run(topics)
+    assert (done.patterns.created, done.principles.created, done.principles.needs_review) == (3, 1, 1)
+    (row,) = principles(topics)
+    assert (row.kind, row.abstraction_level, row.consolidation_method) == ("principle", 3, "heuristic")
+    assert (row.needs_review, row.source_count) == (True, 9)
+    query = "SELECT parent_id, parent_kind FROM {s}.memory_lineage WHERE child_id = :id ORDER BY 1"
+    assert [tuple(edge) for edge in topics.rows(query, id=row.id)] == [(id_, "pattern") for id_ in pattern_ids(topics)]
+    assert {one["unit"] for one in row.details["evidence"]} == set(map(str, pattern_ids(topics)))
+    assert done.report.metrics["needs_review"] == 1
+
+
+def test_two_patterns_are_no_principle(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([row for topic in TOPICS[:2] for row in memories(topic)])
+    done = run(pipeline)
+    assert (done.patterns.created, done.principles.groups) == (2, 0)
+
+
+def test_a_second_run_writes_no_principle_and_another_pattern_updates_it(topics: Pipeline) -> None:
+    run(topics)
+    (before,) = principles(topics)
+    again = run(topics)
+    assert (again.principles.covered, again.principles.created, again.principles.updated) == (1, 0, 0)
+    topics.add(memories(FOURTH))
+    done = run(topics)
+    (after,) = principles(topics)
+    assert (done.patterns.created, done.principles.updated) == (1, 1)
+    assert (after.id, after.version, after.source_count) == (before.id, before.version + 1, 12)
+
+
+def test_a_pattern_under_a_principle_is_undone_only_with_it(topics: Pipeline) -> None:
+    run(topics)
+    first = pattern_ids(topics)[0]
+    group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=first)
+    with pytest.raises(ConflictError, match="principle"):
+        topics.roll_back(group)
+    topics.roll_back(group, cascade=True)
+    assert (principles(topics), len(pattern_ids(topics))) == ([], 2)
+
+
+@pytest.mark.parametrize(("confidence", "stored"), [(0.80, 0), (0.81, 1)])
+def test_a_models_principle_is_stored_above_four_fifths(
+    topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int
+) -> None:
+    provider.behaviour = chatting(finding(confidence))
+    topics.configure(**OPTIONS, llm_model="openai/gpt-4o-mini")
+    done = run(topics)
+    assert (done.patterns.created, len(provider.requests)) == (3, 4)
+    assert (done.principles.created, done.principles.discarded, len(principles(topics))) == (stored, 1 - stored, stored)
+    assert [(row.needs_review, row.consolidation_method) for row in principles(topics)] == [(False, "llm")] * stored
+    run(topics)
+    assert len(provider.requests) == 4

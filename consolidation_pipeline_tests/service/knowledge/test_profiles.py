@@ -1,0 +1,167 @@
+"""Profiles: how one works, from all summaries of a user; one row per user, replaced and never by nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.plan.apply import request_plan
+from consolidation_pipeline.service.plan.planner import make_plan
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
+from consolidation_pipeline_tests.service.knowledge.test_summaries import (
+    MODEL,
+    group_of,
+    ids,
+    notes,
+    provider,
+    rows,
+    summaries_alone,
+    summarize,
+    telling,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+__all__ = ["provider"]
+
+
+def is_profile(request: Request) -> bool:
+    return "how people work there" in request.body["messages"][0]["content"]
+
+
+def profile_of(pipeline: Pipeline) -> Any:
+    (row,) = rows(pipeline, "procedural")
+    return row
+
+
+@pytest.fixture
+def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Ten memories, and a model."""
+    del provider
+    pipeline.configure_new(**MODEL)
+    pipeline.add(notes(10))
+    return pipeline
+
+
+def test_a_profile_is_made_of_all_summaries_and_replaced_in_place(asked: Pipeline, provider: OpenAIServer) -> None:
+    summarize(asked)
+    first = profile_of(asked)
+    text = notes(1)[0]["content"]
+    assert (first.content, first.abstraction_level, first.user_id, first.version) == (text, 3, None, 1)
+    assert (first.consolidation_method, first.confidence_score, first.memory_type) == ("llm", 0.8, "learning")
+    assert first.details == {
+        "communication_preferences": [text],
+        "technical_preferences": [text],
+        "work_patterns": [text],
+        "context": [text],
+        "summaries": 1,
+    }
+    assert first.source_memory_ids == ids(10)
+    asked.add(notes(9, "later"))
+    done = summarize(asked)["procedural_profile"]
+    second = profile_of(asked)
+    assert (done.summaries, done.created, done.updated) == (2, 0, 1)
+    assert (second.id, second.version, second.created_at) == (first.id, 2, first.created_at)
+    assert second.source_memory_ids == sorted([*ids(10), *ids(9, "later")])
+    assert len(blocks(provider.requests[-1])) == 2
+    parents = asked.rows(
+        "SELECT parent_id, parent_kind, similarity FROM {s}.memory_lineage WHERE child_id = :i", i=second.id
+    )
+    assert {edge.parent_id for edge in parents} == {row.id for row in rows(asked, "summary")}
+    assert {edge.parent_kind for edge in parents} == {"summary"}
+    assert all(-1 <= edge.similarity <= 1 for edge in parents)
+    query = "SELECT previous_state FROM {s}.consolidation_changes WHERE entity_id = :i AND version_before = 1"
+    assert asked.value(query, i=first.id)["content"] == first.content
+
+
+@pytest.mark.parametrize("profile", ["", "The team waits 45 seconds before the next try."])
+def test_a_reply_that_cannot_be_used_leaves_the_old_profile(
+    asked: Pipeline, provider: OpenAIServer, profile: str
+) -> None:
+    summarize(asked)
+    before = profile_of(asked)
+    provider.behaviour = chatting(lambda r: telling(r) | ({"profile": profile} if is_profile(r) else {}))
+    asked.add(notes(9, "later"))
+    done = summarize(asked)["procedural_profile"]
+    assert (done.created, done.updated, len(done.failures)) == (0, 0, 1)
+    assert profile_of(asked) == before
+    provider.behaviour = chatting(telling)
+    assert summarize(asked)["procedural_profile"].updated == 1
+
+
+def test_a_budget_that_is_used_up_leaves_the_old_profile(asked: Pipeline, provider: OpenAIServer) -> None:
+    summaries_alone(asked)
+    asked.configure(**MODEL, budget_tokens_per_run=0)
+    done = summarize(asked)["procedural_profile"]
+    assert (done.created, rows(asked, "procedural")) == (0, [])
+    assert "budget_tokens_per_run" in str(done.stopped)
+    assert len(provider.requests) == 1
+
+
+def test_without_summaries_there_is_no_profile_and_no_call(pipeline: Pipeline, provider: OpenAIServer) -> None:
+    pipeline.configure_new(**MODEL)
+    done = summarize(pipeline)["procedural_profile"]
+    assert (done.summaries, done.created, done.updated, provider.requests) == (0, 0, 0, [])
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
+
+
+def test_more_summaries_than_a_prompt_takes_are_reduced_first(asked: Pipeline, provider: OpenAIServer) -> None:
+    asked.write("DELETE FROM {s}.task_memories")
+    for at in range(21):
+        asked.add(notes(1, f"s{at:02}"))
+        summaries_alone(asked)
+    requests = len(provider.requests)
+    assert summarize(asked)["procedural_profile"].created == 1
+    assert [len(blocks(request)) for request in provider.requests[requests:]] == [20, 2]
+    assert len(profile_of(asked).source_memory_ids) == 21
+
+
+def test_without_a_model_a_profile_has_four_parts_in_the_summaries_own_sentences(pipeline: Pipeline) -> None:
+    pipeline.add(notes(20))
+    summarize(pipeline)
+    row = profile_of(pipeline)
+    parts = [row.details[name] for name in ("preferences", "practices", "pitfalls", "facts")]
+    assert [line for part in parts for line in part] == row.content.split("\n")
+    (summary,) = rows(pipeline, "summary")
+    assert set(row.content.split("\n")) <= set(summary.content.split("\n"))
+    assert row.consolidation_method == "heuristic"
+    assert 0 < row.confidence_score <= 0.75
+
+
+def test_a_new_version_that_is_undone_brings_the_old_one_back_until_there_are_other_summaries(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.add(notes(10))
+    summarize(pipeline)
+    before = profile_of(pipeline)
+    pipeline.add(notes(10, "later"))
+    summarize(pipeline)
+    pipeline.roll_back(group_of(pipeline, before.id))
+    old = profile_of(pipeline)
+    assert (old.content, old.version, old.source_memory_ids) == (before.content, 1, before.source_memory_ids)
+    assert summarize(pipeline)["procedural_profile"].unchanged == 1
+    pipeline.add(notes(10, "last"))
+    assert summarize(pipeline)["procedural_profile"].updated == 1
+    assert len(profile_of(pipeline).source_memory_ids) == 30
+
+
+def test_a_profile_that_a_person_put_away_stays_away(pipeline: Pipeline) -> None:
+    pipeline.add(notes(10))
+    summarize(pipeline)
+    archive_by_hand(pipeline.engine, [profile_of(pipeline).id], changed_by="tester")
+    pipeline.add(notes(10, "later"))
+    assert summarize(pipeline)["procedural_profile"].unchanged == 1
+    assert rows(pipeline, "procedural") == []
+
+
+def test_a_run_that_carries_out_a_plan_makes_neither(pipeline: Pipeline) -> None:
+    pipeline.add(notes(60))
+    with pipeline.open() as run:
+        run_phases(run, run.planned[:4])
+    made = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    request_plan(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
+    done = pipeline.run()
+    assert (done.summaries.created, done.profiles.created) == (0, 0)
+    assert [*rows(pipeline, "summary"), *rows(pipeline, "procedural")] == []

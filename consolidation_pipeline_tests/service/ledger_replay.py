@@ -1,0 +1,137 @@
+"""The ledgered tables as the ledger alone tells them: what was imported, and then every change in its order."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.ledger.ledger_writer import CACHES, LEDGERED
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.table_dumps import CACHED_COLUMNS
+
+# (table, id) -> the row's columns, with ``files`` and ``lineage`` as images have them.
+Key = tuple[str, str]
+Row = Mapping[str, Any]
+State = dict[Key, Row]
+
+RAW = "task_memories"
+_HIDDEN = {
+    name: [c.name for c in table.c if c.computed is not None or c.name in CACHES] for name, table in LEDGERED.items()
+}
+_SUMMARIES = "consolidated_memories"
+# The ledger knows raw memories as what they say, not how it is embedded.
+_HIDDEN[RAW] += CACHED_COLUMNS
+
+_ROWS = " UNION ALL ".join(
+    f"SELECT '{name}', id::text, to_jsonb(t) - ARRAY{hidden}::text[] FROM {SCHEMA}.{name} t"
+    for name, hidden in _HIDDEN.items()
+)
+_FILES = f"SELECT owner_id::text AS owner, path FROM {SCHEMA}.memory_files ORDER BY owner_id, path"
+_LINEAGE = (
+    "SELECT child_id::text AS owner, jsonb_build_object('parent_id', parent_id, 'parent_kind', parent_kind, "
+    f"'similarity', similarity, 'job_id', job_id) FROM {SCHEMA}.memory_lineage ORDER BY child_id, parent_id"
+)
+
+
+def photograph(pipeline: Pipeline) -> State:
+    """The ledgered tables as they are, caches and generated columns left out.
+
+    Files and lineage of a row that is not there stand under the name of their own table.
+    """
+    state: State = {(table, id_): row for table, id_, row in pipeline.rows(_ROWS)}
+    for name, query, owners in (
+        ("files", _FILES, (RAW, "consolidated_memories")),
+        ("lineage", _LINEAGE, ("consolidated_memories",)),
+    ):
+        parts = defaultdict(list)
+        for owner, part in pipeline.rows(query):
+            parts[owner].append(part)
+        for key, row in state.items():
+            if key[0] in owners:
+                state[key] = {**row, name: parts.pop(key[1], [])}
+        state |= {(f"memory_{name}", owner): {name: found} for owner, found in parts.items()}
+    return state
+
+
+class Replay:
+    """Rows that were imported, and what became of them and of others by the changes up to ``seq``."""
+
+    def __init__(self) -> None:
+        self.state: State = {}
+        self.seq = 0
+        self._past: dict[Key, list[tuple[int, Row | None]]] = defaultdict(list)
+
+    def take_in(self, raw: State) -> None:
+        """Raw memories that the replay does not know yet, as they were imported: no change tells of those."""
+        for key, row in raw.items():
+            if key[0] == RAW and key not in self.state:
+                assert row["version"] == 1
+                self._put(key, row)
+
+    def catch_up(self, pipeline: Pipeline, *, until: int | None = None) -> None:
+        """Apply the changes since the last call, up to the one with seq ``until``."""
+        query = (
+            "SELECT seq, entity_type, entity_id::text, previous_state, new_state, version_after "
+            "FROM {s}.consolidation_changes WHERE seq > :seq AND (CAST(:until AS bigint) IS NULL OR seq <= :until) "
+            "AND entity_type <> 'consolidation_changes' ORDER BY seq"
+        )
+        for change in pipeline.rows(query, seq=self.seq, until=until):
+            self.seq = change.seq
+            self._apply((change.entity_type, change.entity_id), change)
+        self.state = with_summaries(self.state)
+
+    def before(self, key: Key, seq: int) -> Row | None:
+        """The row as it stood before the change ``seq``; None = it was not there."""
+        past = self._past[key]
+        at = bisect_left([number for number, _ in past], seq)
+        return past[at - 1][1] if at else None
+
+    def _apply(self, key: Key, change: Any) -> None:
+        if change.new_state is None:
+            self._put(key, None)
+        elif change.previous_state is None:
+            assert key not in self.state
+            self._put(key, change.new_state)
+        else:
+            self._put(key, {**self.state[key], **change.new_state, "version": change.version_after})
+
+    def _put(self, key: Key, row: Row | None) -> None:
+        self._past[key].append((self.seq, row))
+        if row is None:
+            del self.state[key]
+        else:
+            self.state[key] = row
+
+
+def with_summaries(state: State) -> State:
+    """The rows, raw ones with the summary that they are in: it is no change of theirs, for it follows from lineage."""
+    told = {
+        edge["parent_id"]: row["id"]
+        for key, row in state.items()
+        if key[0] == _SUMMARIES and row["kind"] == "summary"
+        for edge in row["lineage"]
+        if edge["parent_kind"] == "raw"
+    }
+    return {
+        key: {**row, "summarized_into_id": told.get(key[1])} if key[0] == RAW else row for key, row in state.items()
+    }
+
+
+def of_project(state: State, project_id: UUID) -> State:
+    """The rows of one project."""
+    return {key: row for key, row in state.items() if row.get("project_id") == str(project_id)}
+
+
+def differing(found: State, expected: State) -> dict[Key, tuple[dict[str, Any], dict[str, Any]]]:
+    """Rows that differ: the columns that do, as found and as expected."""
+    keys = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
+    return {key: _told_apart(found.get(key, {}), expected.get(key, {})) for key in sorted(keys)}
+
+
+def _told_apart(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+    names = [name for name in {**a, **b} if name not in a or name not in b or a[name] != b[name]]
+    return {name: a.get(name) for name in names}, {name: b.get(name) for name in names}

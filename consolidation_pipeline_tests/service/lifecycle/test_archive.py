@@ -1,0 +1,479 @@
+"""Archiving by policy: what is taken, the brake, races, and that a rollback and a restore leave nothing changed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import fields
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+
+from consolidation_pipeline.core.lifecycle.archive_policies import Units, merge_units
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.service.jobs.run_report import write_report
+from consolidation_pipeline.service.lifecycle import archive
+from consolidation_pipeline.service.lifecycle.archive import Archived, archive_memories, describe_archived, load_units
+from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories, restore_memories
+from consolidation_pipeline.service.plan.planner import make_plan
+from consolidation_pipeline.service.runs.project_run import Decisions
+from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.admin.project_counts import count_raw
+from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.table_dumps import knowledge
+
+NOW = datetime.now(UTC)
+MERGING = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
+LESSON = LESSONS[0]
+
+
+def ago(days: float) -> str:
+    return (NOW - timedelta(days=days)).isoformat()
+
+
+def unused(name: str, content: str, days: float = 100, **fields: Any) -> dict[str, Any]:
+    """A note of so many days ago that nobody read since."""
+    plain = {"last_accessed_at": None, "reused_count": 0, "importance": 0.5, "created_at": ago(days)}
+    return note(name, content, **plain | fields)
+
+
+def id_of(name: str) -> UUID:
+    return memory_id(SLUG, "test", name)
+
+
+def consolidate(pipeline: Pipeline) -> UUID:
+    """Everything up to merging; the job's id."""
+    with pipeline.open() as run:
+        run_phases(run, MERGING)
+    return run.job_id
+
+
+def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[Archived, UUID]:
+    """Archive as of an instant, after scoring in the forget job; what was done, and the job's id.
+
+    ``planned``: names of the memories that a plan archives.
+    """
+    planned = how.pop("planned", None)
+    with pipeline.open(**how) as run:
+        run.now = now
+        if planned is not None:
+            run.plan = Decisions(now, {}, {str(id_of(name)): "staleness" for name in planned}, {})
+        if run.job == "forget":
+            run_phases(run, ("decay_scores",))
+        before = raw_counts(pipeline)
+        done = archive_memories(run)
+        assert run.archived == done.raw_memories == raw_counts(pipeline)["archived"] - before["archived"]
+    assert broken_lifecycle(pipeline) == []
+    return done, run.job_id
+
+
+def broken_lifecycle(pipeline: Pipeline) -> list[str]:
+    """What breaks a rule of archiving, or any other."""
+    checks = (
+        invariants.find_forgotten_types,
+        invariants.find_forgotten_young,
+        invariants.find_forgotten_important,
+        invariants.find_forgotten_relevant,
+        invariants.find_archived_pinned,
+        invariants.find_unexplained_archives,
+    )
+    project = pipeline.project().id
+    with pipeline.engine.connect() as connection:
+        found = [f"{check.__name__}: {wrong}" for check in checks for wrong in check(connection, project)]
+    return found + broken_rules(pipeline)
+
+
+def raw_counts(pipeline: Pipeline) -> dict[str, int]:
+    """Raw memories by what became of them."""
+    with pipeline.engine.connect() as connection:
+        counts = dict(count_raw(connection, pipeline.project().id)._mapping)
+    assert counts["active"] + counts["consolidated"] + counts["archived"] == counts["memories"]
+    return counts
+
+
+def archived(pipeline: Pipeline) -> dict[str, str]:
+    """Archived raw memories with their reasons."""
+    query = "SELECT external_id, archive_reason FROM {s}.task_memories WHERE is_archived ORDER BY 1"
+    return {row[0]: row[1] for row in pipeline.rows(query)}
+
+
+# --- what is taken -------------------------------------------------------------------------------------------------
+
+
+def test_what_went_unused_for_long_enough_is_archived_with_a_reason_in_the_ledger(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [
+            unused("stale", "One.", 90),
+            unused("younger", "Two.", 89.99),
+            unused("read", "Three.", 400, last_accessed_at=ago(89.99)),
+            unused("unread", "Four.", 400, last_accessed_at=ago(90.5), reused_count=2),
+            unused("useful", "Five.", 400, reused_count=3),
+            unused("pinned", "Six.", 400, pinned=True),
+            unused("future", "Seven.", -3),
+        ]
+    )
+    done, job = run_archive(pipeline)
+    assert archived(pipeline) == {"stale": "staleness", "unread": "staleness"}
+    assert (done.units, done.stale, done.forgotten, done.merged, done.active_after) == (2, 2, 0, 0, 5)
+    changes = pipeline.rows("SELECT * FROM {s}.consolidation_changes ORDER BY reason")
+    assert [change.reason for change in changes] == ["not used for 90 days, 0 reuses", "not used for 90 days, 2 reuses"]
+    assert {(change.operation, change.confidence, change.job_id) for change in changes} == {("archive", None, job)}
+    assert len({change.group_id for change in changes}) == 2
+    assert pipeline.rows("SELECT DISTINCT archived_at FROM {s}.task_memories WHERE is_archived") == [(NOW,)]
+
+
+def test_the_projects_limits_are_used_and_the_policy_can_be_switched_off(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive=False)
+    pipeline.add([unused("a", "One.", 35, reused_count=1), unused("b", "Two.", 35, reused_count=2)])
+    assert run_archive(pipeline)[0].units == 0
+    pipeline.configure(archive_stale_days=35, archive_min_reuse=2)
+    assert run_archive(pipeline)[0].units == 1
+    assert set(archived(pipeline)) == {"a"}
+
+
+def test_a_merged_memory_is_judged_by_its_newest_source_and_all_its_uses(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [
+            unused("a", LESSON, 300),
+            unused("b", f"Note to self: {LESSON}", 95),
+            unused("c", LESSONS[1], 300),
+            unused("d", f"Note to self: {LESSONS[1]}", 85),
+            unused("e", LESSONS[2], 300, reused_count=2),
+            unused("f", f"Note to self: {LESSONS[2]}", 300, reused_count=1),
+        ]
+    )
+    consolidate(pipeline)
+    done, _ = run_archive(pipeline)
+    assert (done.units, done.merged, done.sources, done.raw_memories) == (1, 1, 2, 2)
+    (row,) = pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NOT NULL")
+    assert LESSON in row.content
+    assert (row.retired_at, row.archive_reason, row.superseded_by_id) == (NOW, "staleness", None)
+    assert archived(pipeline) == {}
+    assert raw_counts(pipeline) == {"memories": 6, "active": 0, "consolidated": 4, "archived": 2}
+    hidden = "SELECT external_id FROM {s}.task_memories WHERE consolidated_into_id = :id ORDER BY 1"
+    assert pipeline.rows(hidden, id=row.id) == [("a",), ("b",)]
+    reason = "SELECT reason FROM {s}.consolidation_changes WHERE operation = 'archive'"
+    assert pipeline.value(reason) == "not used for 95 days, 0 reuses"
+
+
+FORGETTABLE: dict[str, Any] = {"importance": 0.69, "reused_count": 9, "memory_type": "change"}
+
+
+def test_forgetting_takes_only_what_nothing_protects(pipeline: Pipeline) -> None:
+    pipeline.configure_new(forgetting=True)
+    pipeline.add(
+        [
+            unused("faded", "One.", 90, **FORGETTABLE),
+            unused("important", "Two.", 400, **FORGETTABLE | {"importance": 0.7}),
+            unused("young", "Three.", 89.99, **FORGETTABLE),
+            unused("decided", "Four.", 400, **FORGETTABLE | {"memory_type": "decision"}),
+            unused("discovered", "Five.", 400, **FORGETTABLE | {"memory_type": "discovery"}),
+            unused("pinned", "Six.", 400, **FORGETTABLE, pinned=True),
+            unused("stale", "Seven.", 400, memory_type="decision"),
+            unused("both", "Eight.", 400),
+        ]
+    )
+    done, _ = run_archive(pipeline, job="forget")
+    assert archived(pipeline) == {"faded": "forgotten", "stale": "staleness", "both": "forgotten"}
+    assert (done.stale, done.forgotten) == (1, 2)
+    words = {row[0] for row in pipeline.rows("SELECT reason FROM {s}.consolidation_changes")}
+    assert "relevance 0.001 after 90 days, importance 0.69" in words
+
+
+@pytest.mark.parametrize(("decay_rate", "taken"), [(0.0, 0), (0.1, 1)])
+def test_forgetting_judges_relevance_as_it_was_scored(pipeline: Pipeline, decay_rate: float, taken: int) -> None:
+    pipeline.configure_new(forgetting=True, archive=False, decay_rate=decay_rate)
+    pipeline.add([unused("a", "One.", 400, **FORGETTABLE)])
+    assert run_archive(pipeline, job="forget")[0].forgotten == taken
+
+
+def test_nothing_is_forgotten_in_another_job_or_while_it_is_off_or_not_scored(pipeline: Pipeline) -> None:
+    pipeline.configure_new(forgetting=True)
+    pipeline.add([unused("a", "One.", 400, **FORGETTABLE)])
+    assert run_archive(pipeline)[0].units == 0
+    with pipeline.open(job="forget") as run:
+        assert archive_memories(run).units == 0
+    pipeline.configure(forgetting=False)
+    assert run_archive(pipeline, job="forget")[0].units == 0
+
+
+# --- the brake -----------------------------------------------------------------------------------------------------
+
+
+def crowd(stale: int, of: int) -> list[dict[str, Any]]:
+    return [unused(f"n{at}", f"Memory {at}.", 100 if at < stale else 1) for at in range(of)]
+
+
+@pytest.mark.parametrize(("stale", "of", "held_back"), [(50, 100, 0), (51, 100, 51), (19, 19, 0)])
+def test_more_than_half_of_a_hundred_units_or_more_is_not_archived_unasked(
+    pipeline: Pipeline, stale: int, of: int, held_back: int
+) -> None:
+    pipeline.add(crowd(stale, of))
+    done, _ = run_archive(pipeline)
+    assert (done.held_back, done.units) == (held_back, 0 if held_back else stale)
+    assert (len(archived(pipeline)), done.active_after) == (done.units, of - done.units)
+
+
+def test_what_was_held_back_is_archived_by_a_plan_or_with_a_larger_share(pipeline: Pipeline) -> None:
+    pipeline.add(crowd(60, 100))
+    held, _ = run_archive(pipeline)
+    advice = describe_archived(SLUG, held)["to_archive_them"]
+    assert f"consolidation run {SLUG} --plan FILE" in advice
+    done, job = run_archive(pipeline, planned=[f"n{at}" for at in range(60)])
+    assert (done.units, done.held_back) == (60, 0)
+    assert "to_archive_them" not in describe_archived(SLUG, done)
+    pipeline.roll_back(job)
+    # Who undoes a job has not looked at each memory: they are judged as before.
+    assert run_archive(pipeline)[0] == Archived(0, 0, 0, 0, held_back=60, changed=0, active_after=100)
+    assert run_archive(pipeline, NOW + timedelta(days=91))[0].held_back == 100
+    pipeline.configure(archive_max_share=1.0)
+    assert run_archive(pipeline, NOW + timedelta(days=91))[0].units == 100
+
+
+def test_a_run_that_carries_out_a_plan_archives_what_stands_in_it_and_nothing_else(pipeline: Pipeline) -> None:
+    pipeline.add(crowd(80, 100))
+    done, _ = run_archive(pipeline, planned=["n3", "n5", "n95"])
+    assert (done.units, done.held_back, done.active_after) == (2, 0, 98)
+    assert set(archived(pipeline)) == {"n3", "n5"}
+
+
+def test_a_plan_is_carried_out_as_of_the_instant_it_was_made(pipeline: Pipeline) -> None:
+    pipeline.add([unused("a", "One.", 89)])
+    with pipeline.open() as run:
+        run.plan = Decisions(NOW, {}, {str(id_of("a")): "staleness"}, {})
+        run.now = NOW + timedelta(days=2)
+        assert archive_memories(run).units == 0
+        run.plan = None
+        assert archive_memories(run).units == 1
+    assert pipeline.value("SELECT archived_at FROM {s}.task_memories") == NOW + timedelta(days=2)
+
+
+def test_the_report_tells_what_was_archived_and_held_back(pipeline: Pipeline) -> None:
+    pipeline.add(crowd(60, 100))
+    for share, told in (("0.5", "60: `consolidation run notes --plan FILE`"), ("1", "0 |")):
+        pipeline.configure(archive_max_share=float(share))
+        with pipeline.open() as run:
+            run.now = NOW
+            with run.phase("archived_memories") as phase:
+                done = archive_memories(run)
+                phase.metrics = describe_archived(SLUG, done)
+                phase.counters = {"memories_archived": done.units}
+            report = write_report(run)
+        assert report.metrics["memories_archived"] == done.units
+        assert report.metrics["held_back"] == done.held_back
+        assert f"| archived by this run | {done.units} |" in report.markdown
+        assert f"| held back, too many to be archived unasked | {told}" in report.markdown
+    assert report.metrics["archived"] == 60
+
+
+# --- races ---------------------------------------------------------------------------------------------------------
+
+
+def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> None:
+    """Do something after the run has decided and before it writes its first batch."""
+    write, done = archive._archive_batch, []
+
+    def late(*arguments: Any) -> Any:
+        if not done:
+            done.append(meanwhile())
+        return write(*arguments)
+
+    monkeypatch.setattr(archive, "_archive_batch", late)
+
+
+def test_what_is_used_pinned_or_gone_meanwhile_is_left_and_the_rest_archived(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
+
+    def meanwhile() -> None:
+        # An agent's use is counted without a new version.
+        pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = now() WHERE external_id = 'a'")
+        pin_memories(pipeline.engine, [id_of("b")], pinned=True, changed_by="tester")
+        pipeline.write("DELETE FROM {s}.task_memories WHERE external_id = 'c'")
+        pipeline.write("UPDATE {s}.task_memories SET tags = '{{new}}', version = 7 WHERE external_id = 'd'")
+
+    between(monkeypatch, meanwhile)
+    with pipeline.open() as run:
+        done = archive_memories(run)
+    assert (done.units, done.changed) == (2, 3)
+    assert set(archived(pipeline)) == {"d", "e"}
+
+
+def test_an_archiving_waits_for_whoever_holds_a_row_and_looks_again(pipeline: Pipeline) -> None:
+    pipeline.add([unused("a", "One."), unused("b", "Two.")])
+    done: list[Archived] = []
+
+    def run_it() -> None:
+        with pipeline.open() as run:
+            done.append(archive_memories(run))
+
+    use = "UPDATE consolidation.task_memories SET reused_count = 3 WHERE external_id = 'a'"
+    with pipeline.engine.begin() as connection:
+        connection.exec_driver_sql(use)
+        runner = threading.Thread(target=run_it)
+        runner.start()
+        blocked = (
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+        )
+        while not pipeline.value(blocked):
+            assert runner.is_alive()
+    runner.join()
+    assert (done[0].units, done[0].changed) == (1, 1)
+    assert set(archived(pipeline)) == {"b"}
+
+
+def test_batches_that_were_written_stay_when_the_next_one_fails_and_the_next_run_does_the_rest(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "BATCH", 2)
+    pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
+    write, calls = archive.archive_rows, []
+
+    def dying(*arguments: Any, **how: Any) -> None:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("died")
+        write(*arguments, **how)
+
+    monkeypatch.setattr(archive, "archive_rows", dying)
+    with pytest.raises(RuntimeError, match="died"), pipeline.open() as run:
+        archive_memories(run)
+    assert len(archived(pipeline)) == 2
+    assert run_archive(pipeline)[0].units == 3
+
+
+# --- there and back ------------------------------------------------------------------------------------------------
+
+
+def test_rolling_an_archiving_job_back_restores_everything_and_can_be_redone(pipeline: Pipeline) -> None:
+    longer = "A lesson on tape backups that nobody asked for since the robot in the basement was sold to a museum."
+    pipeline.add([*corpus(), unused("a", longer), unused("b", longer), unused("c", "Alone for long.")])
+    consolidate(pipeline)
+    before = knowledge(pipeline)
+    done, job = run_archive(pipeline, NOW + timedelta(days=200))
+    assert done.merged > 0
+    assert done.units > done.merged
+    after = knowledge(pipeline)
+    undone = pipeline.roll_back(job)
+    assert knowledge(pipeline) == before
+    assert (undone.memories_restored, undone.memories_deleted) == (done.units, 0)
+    assert raw_counts(pipeline)["archived"] == 0
+    pipeline.roll_back(undone.rollback_id)
+    assert knowledge(pipeline) == after
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_what_was_brought_back_is_left_alone_until_it_went_unused_for_as_long_again(pipeline: Pipeline) -> None:
+    pipeline.configure_new(forgetting=True)
+    pipeline.add([unused(name, f"Memory {name}.", 400) for name in "abc"])
+    assert run_archive(pipeline, job="forget")[0].forgotten == 3
+    restore_memories(pipeline.engine, [id_of("a")], changed_by="tester")
+    pipeline.roll_back(
+        pipeline.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :b", b=id_of("b"))
+    )
+    assert set(archived(pipeline)) == {"c"}
+    for how in ("consolidate", "forget"):
+        assert run_archive(pipeline, NOW + timedelta(days=89), job=how)[0].units == 0
+    assert run_archive(pipeline, NOW + timedelta(days=91))[0].stale == 2
+    assert archived(pipeline) == {"a": "staleness", "b": "staleness", "c": "forgotten"}
+
+
+def test_a_rollback_of_anything_else_is_no_access(pipeline: Pipeline) -> None:
+    pipeline.add([unused("a", LESSON), unused("b", f"Note to self: {LESSON}")])
+    pipeline.roll_back(consolidate(pipeline))
+    assert run_archive(pipeline)[0].units == 2
+
+
+def test_a_source_that_was_brought_back_keeps_the_memory_it_was_merged_into(pipeline: Pipeline) -> None:
+    pipeline.add([unused("a", LESSON)])
+    run_archive(pipeline)
+    restore_memories(pipeline.engine, [id_of("a")], changed_by="tester")
+    pipeline.add([unused("b", f"Note to self: {LESSON}")])
+    consolidate(pipeline)
+    assert raw_counts(pipeline)["consolidated"] == 2
+    assert run_archive(pipeline)[0].units == 0
+    assert run_archive(pipeline, NOW + timedelta(days=91))[0].merged == 1
+
+
+def test_archived_memories_do_not_come_back_into_the_groups_until_they_are_restored(pipeline: Pipeline) -> None:
+    pipeline.add([unused("a", LESSON), unused("b", f"Note to self: {LESSON}"), unused("c", LESSONS[1])])
+    consolidate(pipeline)
+    merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
+    assert run_archive(pipeline)[0].units == 2
+    late = [note("d", f"{LESSON} Seen again today."), note("e", f"Note to self: {LESSONS[1]}")]
+    pipeline.add(late)
+    consolidate(pipeline)
+    # The newcomers were compared, and met nobody.
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_clusters") == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_neighbors") == 0
+    restore_memories(pipeline.engine, [merged, id_of("c")], changed_by="tester")
+    consolidate(pipeline)
+    query = "SELECT consolidated_into_id, array_agg(external_id ORDER BY external_id) FROM {s}.task_memories GROUP BY 1"
+    by_merged = {row[0]: row[1] for row in pipeline.rows(query)}
+    assert by_merged.pop(merged) == ["a", "b", "d"]
+    assert list(by_merged.values()) == [["c", "e"]]
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_archiving_again_finds_nothing(pipeline: Pipeline) -> None:
+    pipeline.add([unused("a", "One."), unused("b", LESSON), unused("c", LESSON)])
+    consolidate(pipeline)
+    assert run_archive(pipeline)[0].units == 2
+    before = knowledge(pipeline)
+    assert run_archive(pipeline)[0] == Archived(0, 0, 0, 0, 0, 0, 0)
+    assert knowledge(pipeline) == before
+
+
+# --- the preview's units -------------------------------------------------------------------------------------------
+
+
+def test_units_folded_before_a_merge_are_those_that_stand_after_it(pipeline: Pipeline) -> None:
+    def units() -> dict[UUID, dict[str, Any]]:
+        with pipeline.open() as run, run.engine.connect() as connection:
+            run.now = NOW
+            ids, _, found = load_units(connection, run)
+        return {id_: as_row(found, at) for at, id_ in enumerate(to_uuids(ids))}
+
+    pipeline.add(corpus())
+    consolidate(pipeline)
+    pipeline.add([note(f"again-{at}", f"Once again: {lesson}") for at, lesson in enumerate(LESSONS)])
+    pipeline.add([unused("a", "Alone, and then not.", 50), unused("pinned", LESSONS[3], 200, pinned=True)])
+    with pipeline.open() as run, run.engine.connect() as connection:
+        run.now = NOW
+        ids, raw, before = load_units(connection, run)
+    assert raw.sum() not in (0, len(raw))
+    consolidate(pipeline)
+    into = dict(pipeline.rows("SELECT id, coalesce(consolidated_into_id, id) FROM {s}.task_memories"))
+    became = [into.get(id_, id_) for id_ in to_uuids(ids)]
+    names = sorted(set(became))
+    labels = np.array([names.index(name) for name in became])
+    folded = merge_units(before, labels)
+    after = units()
+    assert {name: as_row(folded, at) for at, name in enumerate(names)} == after
+
+
+def as_row(units: Units, at: int) -> dict[str, Any]:
+    return {field.name: getattr(units, field.name)[at] for field in fields(Units)}
+
+
+@pytest.mark.parametrize("late", [[], ["c"]])
+def test_what_was_brought_back_is_kept_when_it_is_merged_anew_as_the_plan_says(
+    pipeline: Pipeline, late: list[str]
+) -> None:
+    pipeline.add([unused("a", LESSON), unused("b", LESSON)])
+    first = pipeline.run()
+    assert first.archived.merged == 1
+    pipeline.roll_back(pipeline.value("SELECT group_id FROM {s}.consolidation_changes WHERE operation = 'archive'"))
+    pipeline.roll_back(first.job_id)
+    pipeline.add([unused(name, LESSON) for name in late])
+    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    second = pipeline.run()
+    assert (len(planned.merges), planned.archives) == (1, [])
+    assert (second.merging.created, second.archived.units) == (1, 0)

@@ -1,0 +1,376 @@
+"""Associations: the rules over a weekly sample or over all pairs, stored once, each undoable by itself."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import combinations
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES, associate
+from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, memory_id
+from consolidation_pipeline.core.vectors import cosine, normalize
+from consolidation_pipeline.embed.embedder import Embedder
+from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
+from consolidation_pipeline.service.lifecycle import associations
+from consolidation_pipeline.service.lifecycle.associations import Associated, associate_memories
+from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+
+NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
+MODEL = "test/plane"
+FAR = 1000.0
+
+
+def id_of(name: str) -> UUID:
+    return memory_id(SLUG, "test", name)
+
+
+def at(
+    name: str, memory_type: str, cosine_to_east: float | None, *, days: float = 0.0, **fields: Any
+) -> dict[str, Any]:
+    """A memory whose vector has this cosine with the one that points east; None = it has no vector yet."""
+    held: dict[str, Any] = {"created_at": (NOW - timedelta(days=days)).isoformat()}
+    if cosine_to_east is not None:
+        held |= {"embedding": [cosine_to_east, math.sqrt(1 - cosine_to_east**2)], "embedding_model": MODEL}
+    return note(name, f"Memory {name}.", memory_type=memory_type, **held | fields)
+
+
+def associated(pipeline: Pipeline, *, now: datetime = NOW, embedder: Embedder | None = None) -> Associated:
+    """One run of associations alone."""
+    model = embedder or WordEmbedder(MODEL, dimension=2)
+    with pipeline.open(embedder=model, planned=("associations",)) as run, run.phase("associations"):
+        run.now = now
+        return associate_memories(run)
+
+
+def relations(pipeline: Pipeline) -> list[Any]:
+    return pipeline.rows("SELECT * FROM {s}.memory_relations ORDER BY relation_type, a_id, b_id")
+
+
+def kinds(pipeline: Pipeline) -> list[str]:
+    return [row.relation_type for row in relations(pipeline)]
+
+
+def test_each_rule_makes_its_relation(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [
+            at("yes", "decision", 1.0),
+            at("no", "decision", 0.2, days=FAR),
+            at("same", "learning", 0.99, days=2 * FAR),
+            at("week", "warning", -0.9, days=2.5),
+        ]
+    )
+    done = associated(pipeline)
+    found = {(row.relation_type, frozenset((row.a_id, row.b_id))): row for row in relations(pipeline)}
+    assert found.keys() == {
+        ("contradicts", frozenset((id_of("yes"), id_of("no")))),
+        ("shares_theme", frozenset((id_of("yes"), id_of("same")))),
+        ("parallel_context", frozenset((id_of("yes"), id_of("week")))),
+    }
+    expected = {"contradicts": ("candidate", 0.6, 0.2), "shares_theme": ("confirmed", 0.99, 0.99)} | {
+        "parallel_context": ("candidate", 0.5, -0.9)
+    }
+    for (kind, _), row in found.items():
+        status, confidence, similarity = expected[kind]
+        assert (row.status, row.created_at, row.version) == (status, NOW, 1)
+        assert (row.confidence, row.similarity) == (pytest.approx(confidence), pytest.approx(similarity))
+        assert row.a_id < row.b_id
+    assert done.found == {"contradicts": 1, "explains": 0, "shares_theme": 1, "parallel_context": 1}
+    assert (done.memories, done.added, done.missing, done.skipped) == (4, 3, 0, None)
+
+
+@pytest.mark.parametrize(("insight", "work"), [("bugfix", "feature"), ("discovery", "codebase_knowledge")])
+def test_the_insight_explains_the_work_whatever_their_ids(pipeline: Pipeline, insight: str, work: str) -> None:
+    for name in ("a", "b", "c", "d"):
+        pipeline.configure_new(name)
+        rows = [at("insight", insight, 1.0), at("work", work, 0.6, days=FAR)]
+        pipeline.add(rows, name)
+        with pipeline.open(name, embedder=WordEmbedder(MODEL, dimension=2)) as run:
+            associate_memories(run)
+    ends = {(memory_id(name, "test", "insight"), memory_id(name, "test", "work")) for name in "abcd"}
+    assert {(row.a_id, row.b_id) for row in relations(pipeline)} == ends
+    assert {a < b for a, b in ends} == {True, False}
+    assert {(row.relation_type, row.status, row.confidence) for row in relations(pipeline)} == {
+        ("explains", "confirmed", 0.7)
+    }
+
+
+@pytest.mark.parametrize(
+    ("similarity", "expected"),
+    [
+        (0.2999, "contradicts"),
+        (0.3001, None),
+        (0.4, None),
+        (0.6999, None),
+        (0.7001, "shares_theme"),
+    ],
+)
+def test_limits_of_two_decisions_years_apart(pipeline: Pipeline, similarity: float, expected: str | None) -> None:
+    pipeline.add([at("a", "decision", 1.0), at("b", "decision", similarity, days=FAR)])
+    associated(pipeline)
+    assert kinds(pipeline) == ([expected] if expected else [])
+
+
+@pytest.mark.parametrize(("extra", "expected"), [(timedelta(0), 1), (timedelta(microseconds=1), 0)])
+@pytest.mark.parametrize("hour", [0, 9])
+def test_a_week_is_seven_days_to_the_microsecond(
+    pipeline: Pipeline, extra: timedelta, expected: int, hour: int
+) -> None:
+    later = datetime(2026, 3, 29, hour, 17, 3, 141_593, tzinfo=UTC)
+    pipeline.add(
+        [
+            at("a", "learning", 1.0, created_at=later.isoformat()),
+            at("b", "warning", 0.1, created_at=(later - timedelta(days=7) - extra).isoformat()),
+        ]
+    )
+    assert associated(pipeline).found["parallel_context"] == expected
+
+
+def test_repeating_a_run_adds_nothing(pipeline: Pipeline) -> None:
+    pipeline.add([at(f"m{n}", MEMORY_TYPES[n % 10], math.cos(n), days=n) for n in range(15)])
+    first = associated(pipeline)
+    assert first.added == sum(first.found.values()) > 10
+    before = dump(pipeline, tables=["memory_relations", "consolidation_changes"])
+    again = associated(pipeline)
+    assert (again.found, again.added) == (first.found, 0)
+    later = associated(pipeline, now=NOW + timedelta(days=30))
+    assert later.added == 0
+    assert dump(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
+
+
+def test_each_relation_is_a_group_of_its_own_and_says_why(pipeline: Pipeline) -> None:
+    pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
+    done = associated(pipeline)
+    rows = pipeline.rows("SELECT * FROM {s}.consolidation_changes ORDER BY seq")
+    assert len({row.group_id for row in rows}) == done.added == len(rows) > 2
+    assert {(row.operation, row.entity_type) for row in rows} == {("associate", "memory_relations")}
+    assert all(row.job_id and row.reason and row.confidence for row in rows)
+    pipeline.roll_back(rows[0].group_id)
+    assert len(relations(pipeline)) == done.added - 1
+
+
+def test_a_run_is_undone_and_found_again_as_it_was(pipeline: Pipeline) -> None:
+    pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
+    before = knowledge(pipeline)
+    associated(pipeline)
+    ids = [row.id for row in relations(pipeline)]
+    undone = pipeline.roll_back(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
+    assert knowledge(pipeline) == before
+    pipeline.roll_back(undone.rollback_id)
+    assert [row.id for row in relations(pipeline)] == ids
+    pipeline.roll_back(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
+    assert associated(pipeline).added == len(ids)
+    assert [row.id for row in relations(pipeline)] == ids
+
+
+def test_what_was_rejected_is_not_found_again(pipeline: Pipeline) -> None:
+    pipeline.add([at("a", "decision", 1.0), at("b", "decision", 0.1, days=FAR)])
+    associated(pipeline)
+    (row,) = relations(pipeline)
+    decide_relations(pipeline.engine, [row.id], "rejected", changed_by="tester")
+    assert associated(pipeline, now=NOW + timedelta(days=7)).added == 0
+    assert [row.status for row in relations(pipeline)] == ["rejected"]
+
+
+def drawn(pipeline: Pipeline, now: datetime = NOW) -> set[UUID]:
+    """The memories that take part: all vectors are the same, so that all that are compared share a theme."""
+    pipeline.write("DELETE FROM {s}.memory_relations")
+    associated(pipeline, now=now)
+    return {end for row in relations(pipeline) for end in (row.a_id, row.b_id)}
+
+
+def test_twenty_of_the_hundred_newest_are_drawn_anew_each_week(pipeline: Pipeline) -> None:
+    pipeline.add([at(f"m{n}", "learning", 1.0, days=n) for n in range(130)])
+    newest = {id_of(f"m{n}") for n in range(100)}
+    first = drawn(pipeline)
+    assert len(first) == 20
+    assert first < newest
+    assert drawn(pipeline, NOW + timedelta(days=1)) == first
+    weeks = [drawn(pipeline, NOW + timedelta(weeks=week)) for week in range(1, 12)]
+    assert all(week != first and week < newest for week in weeks)
+    assert len(set().union(*weeks)) > 80
+
+
+def test_the_size_of_the_sample_is_an_option(pipeline: Pipeline) -> None:
+    pipeline.configure_new(sample_size=5)
+    pipeline.add([at(f"m{n}", "learning", 1.0, days=n) for n in range(30)])
+    assert len(drawn(pipeline)) == 5
+    pipeline.configure(sample_size=1000)
+    assert len(drawn(pipeline)) == 30
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_without_two_memories_there_is_nothing_to_compare(pipeline: Pipeline, count: int) -> None:
+    for size in (0, 20):
+        pipeline.configure_new(sample_size=size)
+        pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(count)])
+        done = associated(pipeline)
+        assert (done.memories, done.added, done.skipped) == (count, 0, None)
+
+
+def test_a_memory_without_a_vector_gets_one_for_the_purpose(pipeline: Pipeline) -> None:
+    rows = [at("a", "learning", None, days=FAR), at("b", "warning", None), at("c", "change", 1.0)]
+    pipeline.add([row | {"content": "amber birch"} if row["id"] != "c" else row for row in rows])
+    embedder = WordEmbedder(MODEL, dimension=2)
+    done = associated(pipeline, embedder=embedder)
+    assert (done.memories, done.missing, len(embedder.seen)) == (3, 0, 2)
+    assert {id_of("a"), id_of("b")} in [{row.a_id, row.b_id} for row in relations(pipeline)]
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NOT NULL") == 1
+
+
+class Picky(WordEmbedder):
+    """Refuses texts with some words, as a model does with ones too long for it."""
+
+    def __init__(self, *refused: str, error: type[Exception] = EmbeddingError) -> None:
+        super().__init__(MODEL, dimension=2)
+        self._refused, self._error = refused, error
+
+    def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
+        bad = [text for text in texts if any(word in text for word in self._refused)]
+        if bad:
+            raise self._error(f"cannot embed {bad[0]!r}")
+        return super().embed(texts)
+
+
+def test_a_memory_that_cannot_be_embedded_is_left_out_with_a_warning(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    same = ["amber birch", "birch amber"]
+    pipeline.add(
+        [note(f"m{n}", text, created_at=NOW.isoformat()) for n, text in enumerate([*same, "flint grove", "8"])]
+    )
+    with caplog.at_level(logging.WARNING):
+        done = associated(pipeline, embedder=Picky("flint"))
+    assert (done.memories, done.missing, done.found["shares_theme"], done.skipped) == (2, 2, 1, None)
+    assert f"memory {id_of('m2')} is not associated" in caplog.text
+    assert f"memory {id_of('m3')} is not associated" in caplog.text
+
+
+def test_where_the_model_refuses_every_memory_nothing_is_compared(pipeline: Pipeline) -> None:
+    pipeline.add([at("a", "learning", None), at("b", "learning", None)])
+    done = associated(pipeline, embedder=Picky("Memory"))
+    assert (done.memories, done.missing, done.added, done.skipped) == (0, 2, 0, None)
+
+
+def test_vectors_of_another_length_than_the_stored_ones_are_not_compared(
+    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9), at("c", "learning", None)])
+    with caplog.at_level(logging.WARNING):
+        done = associated(pipeline, embedder=WordEmbedder(MODEL, dimension=3))
+    assert (done.memories, done.missing, done.added) == (2, 1, 1)
+    assert f"memory {id_of('c')} is not associated: its vector is zero or of another length" in caplog.text
+
+
+@pytest.mark.parametrize("error", [EmbeddingError, ImportError, ConnectionError])
+def test_without_a_model_nothing_is_done_and_nothing_fails(pipeline: Pipeline, error: type[Exception]) -> None:
+    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 1.0), at("c", "learning", None)])
+    done = associated(pipeline, embedder=Picky("Memory", "memory", error=error))
+    assert (done.memories, done.added, sum(done.found.values())) == (0, 0, 0)
+    assert done.skipped is not None
+    assert "test/plane cannot be loaded or reached" in done.skipped
+    assert relations(pipeline) == []
+    assert pipeline.value("SELECT status FROM {s}.consolidation_jobs") == "completed"
+
+
+def test_a_model_that_does_not_exist_is_no_failure(pipeline: Pipeline) -> None:
+    pipeline.configure_new(embedding_model="no-such-provider/model")
+    pipeline.add([note("a", LESSONS[0]), note("b", LESSONS[1])])
+    with pipeline.open(planned=("associations",)) as run:
+        done = associate_memories(run)
+    assert "no-such-provider/model cannot be loaded or reached" in (done.skipped or "")
+
+
+def test_stored_vectors_need_no_model(pipeline: Pipeline) -> None:
+    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9)])
+    assert associated(pipeline, embedder=Picky("")).found["shares_theme"] == 1
+
+
+@pytest.mark.breaks_rules
+def test_archived_and_merged_memories_are_not_compared_but_merged_ones_are(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive=False)
+    pipeline.add(
+        [note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1]), note("d", "Old.")]
+    )
+    assert pipeline.run().merging.created == 1
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'd'")
+    with pipeline.open() as run:
+        assert associate_memories(run).memories == 2
+
+
+def test_a_relation_of_a_source_is_one_of_its_merged_memory(pipeline: Pipeline) -> None:
+    pipeline.configure_new(archive=False)
+    lesson = LESSONS[0]
+    when = {"created_at": "2024-01-05T10:00:00Z"}
+    pipeline.add([note("a", lesson, **when), note("other", "Design review moved to Thursdays.", **when)])
+    pipeline.run()
+    with pipeline.open() as run:
+        assert associate_memories(run).added == 1
+    pipeline.add([note("b", f"Note to self: {lesson}", **when)])
+    assert pipeline.run().merging.created == 1
+    with pipeline.open() as run:
+        done = associate_memories(run)
+    assert (done.memories, sum(done.found.values()), done.added) == (2, 1, 0)
+
+
+def test_more_relations_than_can_be_kept_are_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(associations, "MOST_RELATIONS", 9)
+    pipeline.configure_new(sample_size=0)
+    pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
+    with pytest.raises(TooManyPairsError, match="more than 9 pairs of memories are related: set sample_size"):
+        associated(pipeline)
+    assert relations(pipeline) == []
+    monkeypatch.setattr(associations, "MOST_RELATIONS", 10)
+    assert associated(pipeline).added == 10
+
+
+def test_all_pairs_are_written_batch_by_batch(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(associations, "BATCH", 4)
+    pipeline.configure_new(sample_size=0)
+    pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
+    assert associated(pipeline).added == len(relations(pipeline)) == 10
+
+
+def test_where_all_are_compared_those_without_a_vector_wait(pipeline: Pipeline) -> None:
+    pipeline.configure_new(sample_size=0)
+    pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9), at("c", "learning", None)])
+    done = associated(pipeline, embedder=Picky(""))
+    assert (done.memories, done.missing, done.added) == (2, 1, 1)
+
+
+@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(MEMORY_TYPES), st.integers(0, 40)), max_size=40), st.integers(0, 3))
+def test_all_pairs_have_what_the_rules_find_but_for_parallel_contexts(
+    shared: Pipeline, memories: list[tuple[str, int]], seed: int
+) -> None:
+    shared.clear()
+    shared.configure_new(sample_size=0)
+    vectors = normalize(np.random.default_rng(seed).standard_normal((len(memories), 3)))
+    rows = [
+        at(f"m{n}", kind, None, days=days, embedding=vectors[n].tolist(), embedding_model=MODEL)
+        for n, (kind, days) in enumerate(memories)
+    ]
+    shared.add(rows)
+    done = associated(shared)
+    expected = set()
+    for (n, (one, _)), (m, (other, _)) in combinations(enumerate(memories), 2):
+        found = associate(one, other, np.float32(cosine(vectors[n], vectors[m])), math.inf)
+        if found is not None:
+            expected.add((frozenset((id_of(f"m{n}"), id_of(f"m{m}"))), found.relation_type))
+    assert {(frozenset((row.a_id, row.b_id)), row.relation_type) for row in relations(shared)} == expected
+    assert done.added == len(expected)
+    assert associated(shared).added == 0
+    assert all((row.status == "candidate") == (row.relation_type in CANDIDATE_TYPES) for row in relations(shared))

@@ -1,0 +1,285 @@
+"""Relevance: the formula of the pipeline, as of the run's instant, for everything that is active."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.core.lifecycle.relevance import relevance
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.service.lifecycle.decay import BINS, score_relevance
+from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline.store.memories.memories import load_decaying
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import dump
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+KNOWLEDGE = ["task_memories", "consolidated_memories"]
+
+
+def ago(days: float) -> str:
+    return (NOW - timedelta(days=days)).isoformat()
+
+
+def id_of(name: str) -> UUID:
+    return memory_id(SLUG, "test", name)
+
+
+def score(pipeline: Pipeline, now: datetime = NOW) -> dict[str, float]:
+    """Score the project as of an instant, as the job `decay` does; relevance by external id."""
+    with pipeline.open(job="decay", planned=("decay_scores",)) as run:
+        run.now = now
+        score_relevance(run)
+    rows = pipeline.rows(
+        "SELECT external_id, relevance_score, relevance_at FROM {s}.task_memories WHERE NOT is_archived "
+        "AND NOT is_consolidated"
+    )
+    assert {row.relevance_at for row in rows} == {now}
+    return {row.external_id: row.relevance_score for row in rows}
+
+
+def relate(pipeline: Pipeline, a: str, b: str, confidence: float, **fields: Any) -> None:
+    values = {"status": "confirmed", "created_at": ago(1), "type": "shares_theme"} | fields
+    pipeline.write(
+        "INSERT INTO {s}.memory_relations (project_id, a_id, b_id, relation_type, confidence, status, created_at) "
+        "SELECT id, :a, :b, :type, :confidence, :status, :created_at FROM {s}.projects",
+        a=id_of(a),
+        b=id_of(b),
+        confidence=confidence,
+        **values,
+    )
+
+
+def test_relevance_follows_age_access_importance_and_confirmed_relations(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [
+            note("fresh", "One.", created_at=ago(0), last_accessed_at=ago(0), importance=1.0),
+            note("aged", "Two.", created_at=ago(7.5), last_accessed_at=ago(2.25), importance=0.4),
+            note("unread", "Three.", created_at=ago(3), last_accessed_at=None, importance=0.5),
+            note("future", "Four.", created_at=ago(-2), last_accessed_at=None, importance=0.5),
+            note("old", "Five.", created_at=ago(400), last_accessed_at=None, importance=0.5),
+        ]
+    )
+    relate(pipeline, "aged", "fresh", 0.9)
+    relate(pipeline, "old", "aged", 0.6, type="explains")
+    relate(pipeline, "unread", "aged", 0.9, status="candidate")
+    relate(pipeline, "unread", "future", 0.9, created_at=ago(-1))
+    found = score(pipeline)
+    aged = math.exp(-0.75) * (0.3 + 0.3 * math.exp(-0.05 * 2.25)) * (1 + 0.3 * math.log(3)) * 0.9 * (0.7 + 0.3 * 0.75)
+    assert found["aged"] == pytest.approx(aged)
+    assert found["fresh"] == pytest.approx(0.6 * (1 + 0.3 * math.log(2)) * 1.5 * (0.7 + 0.27))
+    assert found["unread"] == pytest.approx(relevance(3.0, None, 0, 0.5, None))
+    assert found["future"] == pytest.approx(relevance(0.0, 0.0, 0, 0.5, None))
+    assert found["old"] == 0.001
+
+
+def test_the_projects_rates_are_used(pipeline: Pipeline) -> None:
+    pipeline.configure_new(decay_rate=0.0, access_decay_rate=0.0)
+    pipeline.add([note("aged", "Two.", created_at=ago(100), last_accessed_at=ago(50), importance=0.5)])
+    assert score(pipeline)["aged"] == pytest.approx(0.6 * 0.85)
+
+
+def test_scoring_twice_at_one_instant_changes_nothing(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.run()
+    score(pipeline)
+    once = dump(pipeline, tables=KNOWLEDGE)
+    score(pipeline)
+    assert dump(pipeline, tables=KNOWLEDGE) == once
+
+
+def test_relevance_fades_but_importance_is_never_written(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", "One.", created_at=ago(1)), note("b", LESSONS[0]), note("c", LESSONS[0])])
+    pipeline.run()
+    columns = (
+        "SELECT id, importance FROM {s}.task_memories UNION ALL SELECT id, importance FROM {s}.consolidated_memories"
+    )
+    importance = sorted(pipeline.rows(columns))
+    today = score(pipeline)
+    tomorrow = score(pipeline, NOW + timedelta(days=1))
+    assert tomorrow["a"] < today["a"]
+    assert sorted(pipeline.rows(columns)) == importance
+
+
+def test_merged_memories_are_scored_from_their_own_inputs_and_their_sources_no_more(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [
+            note("a", LESSONS[0], created_at=ago(10), last_accessed_at=ago(4), importance=0.2),
+            note("b", f"Note to self: {LESSONS[0]}", created_at=ago(6), last_accessed_at=ago(1), importance=0.8),
+        ]
+    )
+    done = pipeline.run()
+    with pipeline.open(job="decay", planned=("decay_scores",)) as run:
+        run.now = NOW
+        scored = score_relevance(run)
+    assert (done.merging.created, scored.scored) == (1, 1)
+    assert pipeline.value("SELECT relevance_score FROM {s}.consolidated_memories") == pytest.approx(
+        relevance(10.0, 1.0, 0, 0.8, None)
+    )
+    assert pipeline.rows("SELECT DISTINCT relevance_score FROM {s}.task_memories")[0][0] is None
+
+
+@pytest.mark.breaks_rules
+def test_archived_memories_are_not_scored(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", "One."), note("b", "Two.")])
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
+    assert set(score(pipeline)) == {"a"}
+    assert pipeline.value("SELECT relevance_score FROM {s}.task_memories WHERE external_id = 'b'") is None
+
+
+def test_the_spread_is_that_of_the_scores(pipeline: Pipeline) -> None:
+    pipeline.add(
+        [note(f"n{days}", f"Memory {days}.", created_at=ago(days), last_accessed_at=None) for days in range(5)]
+    )
+    with pipeline.open() as run:
+        run.now = NOW
+        done = score_relevance(run)
+    stored = sorted(row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories"))
+    assert done.spread == tuple(round(value, 6) for value in stored)
+    assert (done.scored, done.as_of) == (5, NOW)
+
+
+def links(pipeline: Pipeline, table: str = "task_memories") -> dict[str, tuple[int, float]]:
+    """Relations that count and their mean confidence, by external id, or by content of merged memories."""
+    name = "external_id" if table == "task_memories" else "content"
+    names = dict(pipeline.rows(f"SELECT id, {name} FROM {{s}}.{table}"))
+    with pipeline.engine.connect() as connection:
+        rows = load_decaying(connection, pipeline.project().id, table, NOW)
+    pairs = zip(rows.relations.tolist(), rows.confidence.tolist(), strict=True)
+    return {names[id_]: pair for id_, pair in zip(to_uuids(rows.ids), pairs, strict=True)}
+
+
+def merge(pipeline: Pipeline, content: str, *sources: str) -> UUID:
+    """A merged memory in place of these sources."""
+    into = uuid4()
+    pipeline.write(
+        "INSERT INTO {s}.consolidated_memories (id, project_id, kind, abstraction_level, memory_type, content, "
+        "content_hash, normalized_hash) SELECT :id, id, 'merged', 1, 'learning', :content, 'h', 'h' FROM {s}.projects",
+        id=into,
+        content=content,
+    )
+    pipeline.write(
+        "UPDATE {s}.task_memories SET consolidated_into_id = :into WHERE external_id = ANY(:sources)",
+        into=into,
+        sources=list(sources),
+    )
+    return into
+
+
+@pytest.mark.breaks_rules
+def test_relations_of_sources_count_for_their_merged_memory_once(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.") for name in "abcde"])
+    relate(pipeline, "a", "d", 0.75)
+    relate(pipeline, "b", "d", 0.5)
+    relate(pipeline, "d", "c", 0.7, type="explains")
+    relate(pipeline, "a", "b", 0.9)
+    relate(pipeline, "c", "e", 0.25)
+    assert links(pipeline)["d"] == (3, pytest.approx(0.65))
+    merge(pipeline, "abc", "a", "b", "c")
+    assert links(pipeline) == {"d": (2, pytest.approx(0.725)), "e": (1, 0.25)}
+    assert links(pipeline, "consolidated_memories") == {"abc": (3, pytest.approx((0.75 + 0.7 + 0.25) / 3))}
+
+
+@pytest.mark.breaks_rules
+def test_relations_follow_a_merged_memory_to_its_successor(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.") for name in "abc"])
+    relate(pipeline, "a", "c", 0.75)
+    first, last = merge(pipeline, "first", "a"), merge(pipeline, "last")
+    retired = "UPDATE {s}.consolidated_memories SET retired_at = now(), superseded_by_id = :last WHERE id = :first"
+    pipeline.write(retired, first=first, last=last)
+    assert links(pipeline, "consolidated_memories") == {"last": (1, 0.75)}
+    assert links(pipeline)["c"] == (1, 0.75)
+
+
+@pytest.mark.breaks_rules
+def test_what_is_archived_lifts_nobody_until_it_is_restored(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.") for name in "abcd"])
+    relate(pipeline, "a", "b", 0.75)
+    relate(pipeline, "a", "c", 0.5)
+    relate(pipeline, "a", "nobody", 0.9)
+    merged = merge(pipeline, "merged", "c")
+    assert links(pipeline)["a"] == (2, 0.625)
+    archived = "UPDATE {s}.consolidated_memories SET retired_at = now(), archive_reason = 'staleness' WHERE id = :m"
+    pipeline.write(archived, m=merged)
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
+    assert links(pipeline) == {"a": (0, 0.5), "d": (0, 0.5)}
+    pipeline.write("UPDATE {s}.task_memories SET archived_at = NULL")
+    assert links(pipeline)["a"] == (1, 0.75)
+
+
+def test_candidates_count_when_a_person_confirms_them_and_no_longer(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.", created_at=ago(1), last_accessed_at=None) for name in "ab"])
+    relate(pipeline, "a", "b", 0.6, status="candidate", type="contradicts")
+    (relation,) = pipeline.rows("SELECT id FROM {s}.memory_relations")[0]
+    alone = score(pipeline)["a"]
+    groups = decide_relations(pipeline.engine, [relation], "confirmed", changed_by="tester")
+    linked = score(pipeline)["a"]
+    assert linked / alone == pytest.approx((1 + 0.3 * math.log(2)) * (0.7 + 0.3 * 0.6) / 0.85)
+    pipeline.roll_back(groups[relation])
+    assert score(pipeline)["a"] == alone
+    decide_relations(pipeline.engine, [relation], "rejected", changed_by="tester")
+    assert score(pipeline)["a"] == alone
+    decide_relations(pipeline.engine, [relation], "confirmed", changed_by="tester")
+    assert score(pipeline)["a"] == linked
+
+
+def test_scoring_every_hour_does_not_drift(pipeline: Pipeline) -> None:
+    pipeline.add([note(f"n{days}", f"Memory {days}.", created_at=ago(days * 1.7)) for days in range(6)])
+    relate(pipeline, "n0", "n5", 0.8)
+    for hour in range(1, 24):
+        score(pipeline, NOW + timedelta(hours=hour))
+    often = score(pipeline, NOW + timedelta(days=1))
+    pipeline.write("UPDATE {s}.task_memories SET relevance_score = NULL, relevance_at = NULL")
+    assert score(pipeline, NOW + timedelta(days=1)) == often
+
+
+def test_a_run_over_everything_keeps_what_still_holds_and_the_next_day_nothing(pipeline: Pipeline) -> None:
+    pipeline.add([note(name, f"Memory {name}.", created_at=ago(3), last_accessed_at=ago(1)) for name in "abcdef"])
+    before = score(pipeline)
+    relate(pipeline, "b", "c", 0.8, created_at=ago(-0.1))
+    pipeline.write("UPDATE {s}.task_memories SET importance = 0.50001 WHERE external_id = 'd'")
+    pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = :at WHERE external_id = 'e'", at=ago(-0.2))
+    pipeline.add([note("new", "Another.", created_at=ago(0))])
+
+    def written(hours: float) -> tuple[int, set[str]]:
+        later = NOW + timedelta(hours=hours)
+        with pipeline.open() as run:
+            run.now = later
+            done = score_relevance(run)
+        found = "SELECT external_id FROM {s}.task_memories WHERE relevance_at = :at"
+        return done.written, {row[0] for row in pipeline.rows(found, at=later)}
+
+    assert written(22) == (5, {"b", "c", "d", "e", "new"})
+    assert score_of(pipeline, "a") == before["a"]
+    assert written(22.5) == (0, set())
+    assert written(23.5) == (2, {"a", "f"})
+    pipeline.configure(decay_rate=0.2)
+    assert written(24)[0] == 7
+
+
+def score_of(pipeline: Pipeline, name: str) -> Any:
+    return pipeline.value(f"SELECT relevance_score FROM {{s}}.task_memories WHERE external_id = '{name}'")
+
+
+def test_the_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
+    ages = [0, 0, 5, 20, 60, 400]
+    pipeline.add(
+        [note(f"n{n}", f"Memory {n}.", created_at=ago(days), last_accessed_at=None, importance=1.0)
+         for n, days in enumerate(ages)]
+    )  # fmt: skip
+    pipeline.write("UPDATE {s}.task_memories SET importance = 2.5 WHERE external_id = 'n0'")
+    with pipeline.open() as run:
+        run.now = NOW
+        done = score_relevance(run)
+    stored = [row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories")]
+    edges = [*BINS, math.inf]
+    counted = [sum(low <= value < high for value in stored) for low, high in pairwise(edges)]
+    assert done.histogram == tuple(counted)
+    assert (sum(done.histogram), done.histogram[0], done.histogram[-1]) == (6, 2, 1)

@@ -1,0 +1,285 @@
+"""Archiving, restoring and pinning by hand: all or nothing, each undoable, and back exactly as it was."""
+
+from __future__ import annotations
+
+import json
+import threading
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.knowledge import merged_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import (
+    Handled,
+    archive_by_hand,
+    pin_memories,
+    restore_memories,
+)
+from consolidation_pipeline.store.knowledge.merged_memories import write_merged
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.lifecycle.test_archive import (
+    broken_lifecycle,
+    consolidate,
+    id_of,
+    raw_counts,
+    unused,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import knowledge
+
+LESSON = LESSONS[0]
+
+
+@pytest.fixture
+def merged(pipeline: Pipeline) -> UUID:
+    """``a`` and ``b`` are hidden in the merged memory, ``c`` and ``d`` stand alone."""
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1]), note("d", "Alone.")])
+    consolidate(pipeline)
+    return UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))
+
+
+def archive(pipeline: Pipeline, *ids: UUID, **how: Any) -> list[Handled]:
+    return archive_by_hand(pipeline.engine, ids, changed_by="tester", **how)
+
+
+def restore(pipeline: Pipeline, *ids: UUID, **how: Any) -> list[Handled]:
+    return restore_memories(pipeline.engine, ids, changed_by="tester", **how)
+
+
+def pin(pipeline: Pipeline, *ids: UUID, pinned: bool = True, **how: Any) -> list[Handled]:
+    return pin_memories(pipeline.engine, ids, pinned=pinned, changed_by="tester", **how)
+
+
+def changes(pipeline: Pipeline, operation: str) -> list[Any]:
+    return pipeline.rows("SELECT * FROM {s}.consolidation_changes WHERE operation = :o ORDER BY seq", o=operation)
+
+
+def unversioned(pipeline: Pipeline) -> dict[str, list[str]]:
+    """All knowledge without row versions."""
+    rows = {table: map(json.loads, lines) for table, lines in knowledge(pipeline).items()}
+    return {table: sorted(json.dumps(row | {"version": 0}) for row in found) for table, found in rows.items()}
+
+
+def test_raw_and_merged_memories_of_several_projects_are_archived_each_as_a_group(
+    pipeline: Pipeline, merged: UUID
+) -> None:
+    pipeline.add([note("x", "Elsewhere.")], slug="other")
+    elsewhere = memory_id("other", "test", "x")
+    done = archive(pipeline, merged, id_of("c"), elsewhere, merged, reason="out of date")
+    assert [(memory.id, memory.project, memory.kind) for memory in done] == [
+        (merged, SLUG, "merged"),
+        (id_of("c"), SLUG, "raw"),
+        (elsewhere, "other", "raw"),
+    ]
+    written = changes(pipeline, "archive")
+    assert {row.entity_id: row.group_id for row in written} == {memory.id: memory.group_id for memory in done}
+    assert len({row.group_id for row in written}) == 3
+    assert {(row.job_id, row.changed_by, row.reason) for row in written} == {(None, "tester", "out of date")}
+    assert {(row.entity_id, row.project_id) for row in written} == {
+        (merged, pipeline.project().id),
+        (id_of("c"), pipeline.project().id),
+        (elsewhere, pipeline.project("other").id),
+    }
+    assert raw_counts(pipeline) == {"memories": 4, "active": 1, "consolidated": 0, "archived": 3}
+    reasons = "SELECT DISTINCT archive_reason FROM {s}.task_memories WHERE is_archived"
+    assert pipeline.rows(reasons) == [("out of date",)]
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_a_restored_memory_is_just_what_it_was(pipeline: Pipeline, merged: UUID) -> None:
+    before = unversioned(pipeline)
+    for _ in range(2):
+        archive(pipeline, merged, id_of("c"))
+        restore(pipeline, merged, id_of("c"), reason="missed")
+        assert unversioned(pipeline) == before
+    assert {row.reason for row in changes(pipeline, "restore")} == {"missed"}
+    versions = "SELECT version FROM {s}.task_memories WHERE id = :id"
+    assert pipeline.value(versions, id=id_of("c")) == 5
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_each_can_be_rolled_back_by_itself(pipeline: Pipeline, merged: UUID) -> None:
+    before = knowledge(pipeline)
+    done = archive(pipeline, merged, id_of("c"))
+    for memory in done:
+        pipeline.roll_back(memory.group_id)
+    assert knowledge(pipeline) == before
+    (pinned,) = pin(pipeline, merged)
+    pipeline.roll_back(pinned.group_id)
+    assert knowledge(pipeline) == before
+
+
+def test_without_words_the_reason_is_by_hand(pipeline: Pipeline, merged: UUID) -> None:
+    archive(pipeline, merged)
+    assert pipeline.value("SELECT archive_reason FROM {s}.consolidated_memories") == "by hand"
+
+
+@pytest.mark.parametrize("reason", ["staleness", "forgotten"])
+def test_a_person_is_no_policy(pipeline: Pipeline, merged: UUID, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"'{reason}' is one that a policy or a review gives"):
+        archive(pipeline, merged, reason=reason)
+
+
+def test_nothing_is_archived_when_one_of_them_cannot_be(pipeline: Pipeline, merged: UUID) -> None:
+    pipeline.add([note("e", "Archived."), note("f", "Pinned.", pinned=True)])
+    archive(pipeline, id_of("e"))
+    before = knowledge(pipeline)
+    for bad, why in (
+        (id_of("a"), f"{id_of('a')} is hidden in merged memory {merged}: archive that"),
+        (id_of("e"), f"{id_of('e')} is archived already"),
+        (id_of("f"), f"{id_of('f')} is pinned: unpin it first"),
+    ):
+        with pytest.raises(ConflictError, match=why) as refused:
+            archive(pipeline, id_of("d"), merged, bad)
+        assert refused.value.conflicts == (str(bad),)
+    unknown = uuid4()
+    with pytest.raises(NotFoundError, match=str(unknown)):
+        archive(pipeline, id_of("d"), unknown)
+    with pytest.raises(ConflictError) as refused:
+        archive(pipeline, id_of("a"), id_of("e"), id_of("d"))
+    assert refused.value.conflicts == (str(id_of("a")), str(id_of("e")))
+    assert knowledge(pipeline) == before
+
+
+def test_a_superseded_memory_is_neither_archived_nor_restored_nor_pinned(pipeline: Pipeline, merged: UUID) -> None:
+    pipeline.add([note("g", LESSONS[2]), note("h", LESSONS[2])])
+    consolidate(pipeline)
+    other = pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE id <> :id", id=merged)
+    pipeline.write(
+        "UPDATE {s}.consolidated_memories SET retired_at = now(), superseded_by_id = :by WHERE id = :id",
+        by=merged,
+        id=other,
+    )
+    for act in (archive, restore, pin):
+        with pytest.raises(ConflictError, match=f"{other} is superseded by merged memory {merged}"):
+            act(pipeline, other)
+
+
+def test_only_what_is_archived_is_restored(pipeline: Pipeline, merged: UUID) -> None:
+    with pytest.raises(ConflictError, match=f"{merged} is not archived"):
+        restore(pipeline, merged)
+    archive(pipeline, merged)
+    with pytest.raises(ConflictError, match=f"{id_of('a')} is hidden in merged memory {merged}: restore that"):
+        restore(pipeline, merged, id_of("a"))
+    with pytest.raises(ConflictError, match=f"{id_of('d')} is not archived"):
+        restore(pipeline, merged, id_of("d"))
+    assert pipeline.value("SELECT retired_at IS NOT NULL FROM {s}.consolidated_memories")
+
+
+def test_a_merged_memory_stays_archived_while_another_says_the_same(pipeline: Pipeline) -> None:
+    first = [note("a", LESSON), note("b", f"{LESSON}!")]
+    pipeline.add(first)
+    consolidate(pipeline)
+    (one,) = pipeline.rows("SELECT id FROM {s}.consolidated_memories")[0]
+    archive(pipeline, one)
+    pipeline.add([note("c", LESSON), note("d", f"{LESSON}!")])
+    consolidate(pipeline)
+    (two,) = pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")[0]
+    with pytest.raises(ConflictError, match=f"{one} says the same word for word as merged memory {two}"):
+        restore(pipeline, one)
+    archive(pipeline, two)
+    with pytest.raises(ConflictError, match="only one of them can be active"):
+        restore(pipeline, one, two)
+    restore(pipeline, one)
+    assert broken_lifecycle(pipeline) == []
+
+
+@pytest.fixture
+def archived(pipeline: Pipeline) -> UUID:
+    """A merged memory that is archived; ``c`` and ``d`` say the same and are not merged yet."""
+    pipeline.add([note("a", LESSON), note("b", f"{LESSON}!")])
+    consolidate(pipeline)
+    one = UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))
+    archive(pipeline, one)
+    pipeline.add([note("c", LESSON), note("d", f"{LESSON}!")])
+    return one
+
+
+def test_a_run_does_not_merge_what_is_restored_meanwhile_a_second_time(
+    pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hands: list[list[Handled]] = []
+
+    def late(*arguments: Any, **how: Any) -> None:
+        if not hands:
+            hands.append(restore(pipeline, archived))
+        write_merged(*arguments, **how)
+
+    monkeypatch.setattr(merged_memories, "write_merged", late)
+    consolidate(pipeline)
+    [active] = pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")
+    assert active.id == archived
+    consolidate(pipeline)
+    hidden = pipeline.rows("SELECT DISTINCT consolidated_into_id AS id FROM {s}.task_memories")
+    assert [row.id for row in hidden] == [archived]
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_a_restoring_waits_for_whoever_writes_and_looks_again(
+    pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ThreadPoolExecutor() as pool:
+        hands: list[Future[list[Handled]]] = []
+
+        def early(*arguments: Any, **how: Any) -> None:
+            write_merged(*arguments, **how)
+            hands.append(pool.submit(restore, pipeline, archived))
+            waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+            while not pipeline.value(waiting):
+                assert not hands[0].done()
+
+        monkeypatch.setattr(merged_memories, "write_merged", early)
+        consolidate(pipeline)
+        with pytest.raises(ConflictError, match=f"{archived} says the same word for word"):
+            hands[0].result()
+    assert broken_lifecycle(pipeline) == []
+
+
+def test_what_is_pinned_is_not_archived_and_pinning_twice_is_a_conflict(pipeline: Pipeline, merged: UUID) -> None:
+    pin(pipeline, merged, id_of("d"), reason="dear to us")
+    assert [(row.operation, row.reason, row.new_state) for row in changes(pipeline, "edit")] == [
+        ("edit", "dear to us", {"pinned": True})
+    ] * 2
+    with pytest.raises(ConflictError, match=f"{merged} is pinned already"):
+        pin(pipeline, id_of("c"), merged)
+    with pytest.raises(ConflictError, match=f"{id_of('c')} is not pinned"):
+        pin(pipeline, id_of("c"), pinned=False)
+    with pytest.raises(ConflictError, match="unpin it first"):
+        archive(pipeline, merged)
+    pin(pipeline, merged, pinned=False)
+    archive(pipeline, merged)
+
+
+def test_only_active_memories_are_pinned(pipeline: Pipeline, merged: UUID) -> None:
+    archive(pipeline, merged)
+    with pytest.raises(ConflictError, match=f"{merged} is archived: restore it first"):
+        pin(pipeline, merged)
+    with pytest.raises(ConflictError, match=f"{id_of('a')} is hidden in merged memory {merged}: pin that"):
+        pin(pipeline, id_of("a"))
+
+
+def test_two_hands_at_once_archive_a_memory_once(pipeline: Pipeline) -> None:
+    pipeline.add([unused(name, f"Memory {name}.") for name in "abcdefgh"])
+    ids = [id_of(name) for name in "abcdefgh"]
+    outcomes: list[str] = []
+    start = threading.Barrier(4)
+
+    def act(order: int) -> None:
+        start.wait()
+        try:
+            archive(pipeline, *ids[::order])
+            outcomes.append("done")
+        except ConflictError:
+            outcomes.append("conflict")
+
+    hands = [threading.Thread(target=act, args=(order,)) for order in (1, -1, 1, -1)]
+    for hand in hands:
+        hand.start()
+    for hand in hands:
+        hand.join()
+    assert sorted(outcomes) == ["conflict"] * 3 + ["done"]
+    assert len(changes(pipeline, "archive")) == 8

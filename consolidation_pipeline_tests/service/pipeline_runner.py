@@ -1,0 +1,170 @@
+"""A whole run without Dagster: the phases in order, in one process, as the assets call them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import text
+
+from consolidation_pipeline.embed.embedder import Embedder
+from consolidation_pipeline.service.intake.importer import Imported, ensure_project, import_memories
+from consolidation_pipeline.service.jobs.run_report import Report, write_report
+from consolidation_pipeline.service.knowledge.derive import Formed
+from consolidation_pipeline.service.knowledge.merged_memories import Merging, merge_clusters
+from consolidation_pipeline.service.knowledge.patterns import form_patterns
+from consolidation_pipeline.service.knowledge.principles import form_principles
+from consolidation_pipeline.service.knowledge.profiles import Profiled, form_profiles
+from consolidation_pipeline.service.knowledge.summaries import Summarized, summarize_memories
+from consolidation_pipeline.service.lifecycle.archive import Archived, archive_memories
+from consolidation_pipeline.service.lifecycle.decay import Decay, score_relevance
+from consolidation_pipeline.service.plan.apply import check_plan
+from consolidation_pipeline.service.playbook.entries import Promoted, update_playbook
+from consolidation_pipeline.service.review.suggestion_proposals import Proposed, propose_merges
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.service.similarity.calibration import Calibrated, calibrate_thresholds
+from consolidation_pipeline.service.similarity.clusters import Clusters, form_clusters
+from consolidation_pipeline.service.similarity.embedding import Embedded, embed_memories
+from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
+from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.projects import Project, configure_project, delete_project, get_project, list_projects
+from consolidation_pipeline_tests.service.corpus import write_jsonl
+
+SLUG = "notes"
+
+STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
+    "embedding_matrix": embed_memories,
+    "threshold_calibration": calibrate_thresholds,
+    "similarity_graph": update_similarity_graph,
+    "clusters": form_clusters,
+    "merged_memories": merge_clusters,
+    "patterns": form_patterns,
+    "principles": form_principles,
+    "playbook_entries": update_playbook,
+    "consolidation_suggestions": propose_merges,
+    "semantic_summaries": summarize_memories,
+    "procedural_profile": form_profiles,
+    "decay_scores": score_relevance,
+    "archived_memories": archive_memories,
+    "consolidation_report": write_report,
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run's phases returned, and its job."""
+
+    job_id: UUID
+    embedded: Embedded
+    calibrated: Calibrated
+    graph: GraphUpdate
+    clusters: Clusters
+    merging: Merging
+    patterns: Formed
+    principles: Formed
+    playbook: Promoted
+    suggestions: Proposed
+    summaries: Summarized
+    profiles: Profiled
+    decay: Decay
+    archived: Archived
+    report: Report
+
+
+def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any]:
+    """Run the phases of an open run; returns what each gave."""
+    results = {}
+    for name in phases:
+        with run.phase(name) as phase:
+            if name == "merged_memories":
+                check_plan(run)
+            results[name] = STEPS[name](run)
+            if name == "merged_memories":
+                phase.counters = {"memories_merged": results[name].absorbed}
+            if name == "playbook_entries":
+                phase.counters = {"memories_promoted": results[name].promoted}
+            if name == "semantic_summaries":
+                phase.metrics = {"due": results[name].is_due}
+                phase.counters = {"summaries_created": results[name].created}
+            if name == "archived_memories":
+                phase.counters = {"memories_archived": results[name].units}
+    return results
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A database and a folder for input files."""
+
+    engine: Engine
+    settings: Settings
+    folder: Path
+
+    def add(self, rows: Iterable[Mapping[str, Any]], slug: str = SLUG) -> Imported:
+        """Import rows into a project."""
+        path = write_jsonl(self.folder / f"{slug}.jsonl", rows)
+        return import_memories(self.engine, slug, str(path), format="jsonl", source="test")
+
+    def run(self, slug: str = SLUG, *, embedder: Embedder | None = None) -> Outcome:
+        """A whole run of a project."""
+        with self.open(slug, embedder=embedder) as run:
+            results = run_phases(run)
+        return Outcome(run.job_id, *results.values())
+
+    @contextmanager
+    def open(self, slug: str = SLUG, *, embedder: Embedder | None = None, **how: Any) -> Iterator[ProjectRun]:
+        """An open run of a project, with another embedding model if one is given."""
+        with open_run(self.engine, slug, settings=self.settings, **how) as run:
+            if embedder is not None:
+                run.embedder = embedder
+            yield run
+
+    def roll_back(self, target: UUID, *, cascade: bool = False) -> Rollback:
+        """Undo a change, a group or a job."""
+        return roll_back(self.engine, target, settings=self.settings, changed_by="tester", cascade=cascade)
+
+    def project(self, slug: str = SLUG) -> Project:
+        """The project."""
+        with self.engine.connect() as connection:
+            return get_project(connection, slug)
+
+    def configure_new(self, slug: str = SLUG, **options: Any) -> None:
+        """Make the project, with options."""
+        ensure_project(self.engine, slug)
+        self.configure(slug, **options)
+
+    def configure(self, slug: str = SLUG, *, enabled: bool = True, **options: Any) -> None:
+        """Set the project's options."""
+        with self.engine.begin() as connection:
+            configure_project(connection, slug, config=options, consolidation_enabled=enabled)
+
+    def clear(self) -> None:
+        """Remove all projects and the ledger, so that the next test or example starts afresh."""
+        with self.engine.begin() as connection:
+            for project in list_projects(connection):
+                delete_project(connection, project)
+            # The ledger is append-only: a trigger stands in the way.
+            connection.execute(text("SET LOCAL session_replication_role = replica"))
+            connection.execute(text(f"DELETE FROM {SCHEMA}.consolidation_changes"))
+
+    def rows(self, query: str, **parameters: Any) -> list[Any]:
+        """Rows of a query; ``{s}`` stands for the schema."""
+        with self.engine.connect() as connection:
+            return list(connection.execute(text(query.replace("{s}", SCHEMA)), parameters).all())
+
+    def value(self, query: str, **parameters: Any) -> Any:
+        """The one value of a query; ``{s}`` stands for the schema."""
+        return self.rows(query, **parameters)[0][0]
+
+    def write(self, query: str, **parameters: Any) -> None:
+        """Execute a statement; ``{s}`` stands for the schema."""
+        with self.engine.begin() as connection:
+            connection.execute(text(query.replace("{s}", SCHEMA)), parameters)

@@ -1,0 +1,164 @@
+"""A plan shows the patterns, principles and playbook entries that a run would make, and has just those made."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.plan.plan_document import Plan
+from consolidation_pipeline.settings import PROJECT_ROOT
+from consolidation_pipeline_tests.openai_server import OpenAIServer
+from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, provider
+from consolidation_pipeline_tests.service.knowledge.test_patterns import (
+    FIFTH,
+    MIGRATIONS,
+    OPTIONS,
+    REPEATED,
+    WEBHOOKS,
+    topic,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
+from consolidation_pipeline_tests.service.plan.test_plan import carry_out, everything, plan
+
+__all__ = ["provider"]  # a fixture
+
+MODEL = "openai/gpt-4o-mini"
+
+Told = dict[UUID, tuple[str, str, frozenset[UUID]]]
+
+
+def sample() -> list[dict[str, Any]]:
+    lines = (PROJECT_ROOT / "examples" / "memories.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def planned(made: Plan) -> tuple[Told, set[UUID]]:
+    """What a plan would write, by id, and what it would retire."""
+    written = [item for item in made.knowledge if item.action != "retire"]
+    retired = {item.id for item in made.knowledge if item.action == "retire"}
+    return {item.id: (item.kind, item.text or "", frozenset(item.sources)) for item in written}, retired
+
+
+def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[Told, set[UUID]]:
+    """The same of a run."""
+    rows = pipeline.rows(
+        """
+        SELECT c.id, c.kind, c.content, c.source_memory_ids AS sources FROM {s}.consolidated_memories c
+        WHERE c.kind IN ('pattern', 'principle') AND EXISTS (SELECT 1 FROM {s}.consolidation_changes l
+            WHERE l.entity_id = c.id AND l.job_id = :job AND l.new_state ? 'content')
+        UNION ALL
+        SELECT e.id, 'playbook', e.content, e.supporting_memory_ids FROM {s}.playbook_entries e
+        WHERE EXISTS (SELECT 1 FROM {s}.consolidation_changes l WHERE l.entity_id = e.id AND l.job_id = :job)
+        """,
+        job=outcome.job_id,
+    )
+    retired = pipeline.rows(
+        "SELECT entity_id FROM {s}.consolidation_changes WHERE job_id = :job AND reason LIKE 'its group is no more%'",
+        job=outcome.job_id,
+    )
+    told = {row.id: (row.kind, row.content, frozenset(row.sources)) for row in rows}
+    return told, {row.entity_id for row in retired}
+
+
+def kinds(made: Plan) -> dict[str, int]:
+    return {kind: sum(item.kind == kind for item in made.knowledge) for kind in ("pattern", "principle", "playbook")}
+
+
+def test_the_sample_is_learned_from_as_its_plan_says(pipeline: Pipeline) -> None:
+    pipeline.add(sample())
+    before = everything(pipeline)
+    made = plan(pipeline)
+    assert everything(pipeline) == before
+    assert all(kinds(made).values())
+    assert all(item.needs_review for item in made.knowledge if item.kind != "pattern")
+    assert planned(made) == done_by(pipeline, pipeline.run())
+    assert plan(pipeline).knowledge == []
+
+
+@settings(deadline=None, max_examples=5)
+@given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), size=st.sampled_from([2, 3]))
+def test_whatever_comes_a_run_learns_what_a_plan_said_just_before(
+    shared: Pipeline, seed: int, nights: int, size: int
+) -> None:
+    shared.clear()
+    shared.configure_new(**OPTIONS, min_pattern_size=size)
+    draw = random.Random(seed)
+    hooks, moves = topic("hook", (*WEBHOOKS, FIFTH, REPEATED)), topic("move", MIGRATIONS)
+    rows = [*hooks, *moves, *reworded(LESSONS[:2], 2)]
+    draw.shuffle(rows)
+    share = -(-len(rows) // nights)
+    for night in range(nights):
+        shared.add(rows[night * share : (night + 1) * share])
+        if night:
+            shared.configure(**OPTIONS | {"t_pattern": draw.choice([0.5, 0.55, 0.6])}, min_pattern_size=size)
+        made = plan(shared)
+        assert planned(made) == done_by(shared, shared.run())
+
+
+@pytest.fixture
+def topics(pipeline: Pipeline) -> Pipeline:
+    """Two topics, and three notes of one lesson, two of which are on the first topic."""
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([*topic("hook", (*WEBHOOKS, REPEATED)), *topic("move", MIGRATIONS)])
+    return pipeline
+
+
+def test_a_plan_is_carried_out_to_the_letter(topics: Pipeline) -> None:
+    made = plan(topics)
+    assert kinds(made)["pattern"] == 2
+    carry_out(topics, made)
+    told, _ = planned(made)
+    rows = topics.rows("SELECT id, content FROM {s}.consolidated_memories WHERE kind = 'pattern'")
+    assert {row.id: row.content for row in rows} == {id_: text for id_, (kind, text, _) in told.items()}
+    carry_out(topics, made)  # nothing is left of it, which is no difference
+    assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 2
+
+
+def test_what_is_taken_out_of_a_plan_is_left_alone_with_what_rests_on_it(topics: Pipeline) -> None:
+    made = plan(topics)
+    assert len(made.merges) == 1
+    [hooks] = [item for item in made.knowledge if made.merges[0].id in item.rests_on]
+    without_merge = made.model_copy(update={"merges": []})
+    carry_out(topics, without_merge)
+    rows = topics.rows("SELECT id, kind FROM {s}.consolidated_memories")
+    assert [row.kind for row in rows] == ["pattern"]
+    assert rows[0].id != hooks.id
+    carry_out(topics, plan(topics).model_copy(update={"knowledge": []}))
+    assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 1
+
+
+def test_a_plan_is_refused_whole_when_a_pattern_would_turn_out_differently(topics: Pipeline) -> None:
+    made = plan(topics)
+    topics.add([note("fifth", FIFTH)])
+    with pytest.raises(ConflictError, match=r"knowledge .* would not be made now"):
+        carry_out(topics, made)
+    assert topics.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
+
+
+def test_with_a_model_patterns_are_priced_and_worded_by_the_run(topics: Pipeline, provider: OpenAIServer) -> None:
+    topics.configure(**OPTIONS, llm_model=MODEL)
+    made = plan(topics)
+    assert provider.requests == []
+    assert kinds(made) == {"pattern": 2, "principle": 0, "playbook": 0}
+    assert {item.text for item in made.knowledge} == {None}
+    assert made.costs.completion_calls == 2
+    assert made.costs.completion_tokens > 0
+    assert made.costs.cost_usd
+    one = made.model_copy(update={"knowledge": made.knowledge[:1]})
+    carry_out(topics, one)
+    assert len(provider.requests) == 1
+    assert len(blocks(provider.requests[0])) == len(
+        topics.rows("SELECT parent_id FROM {s}.memory_lineage WHERE child_id = :id", id=one.knowledge[0].id)
+    )
+    rest = plan(topics)
+    assert (rest.costs.completion_calls, len(rest.knowledge)) == (1, 2)  # one more pattern, and one that is promoted
+    spent = topics.value("SELECT sum(cost_usd) FROM {s}.llm_calls")
+    assert spent < made.costs.cost_usd

@@ -1,0 +1,354 @@
+"""The playbook end to end: promoted, borne out, proposed, followed, undone, and traced back to its evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.playbook.entries import read_playbook
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
+from consolidation_pipeline.service.undo.lineage import trace_memory
+from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.knowledge.test_patterns import (
+    FIFTH,
+    MIGRATIONS,
+    OPTIONS,
+    WEBHOOKS,
+    patterns,
+    topic,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
+from consolidation_pipeline_tests.service.table_dumps import dump
+
+MODEL: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini"}
+RULE = WEBHOOKS[0]
+# Cosines with RULE, of the model inside the package: 0.92 and 0.85.
+SAME = "Verify the signature of a webhook first, then read its body and answer."
+ALIKE = "Verify the signature of a webhook before reading its body or headers."
+TABLES = ("playbook_entries", "consolidation_changes", "memory_lineage")
+Answer = Callable[[Request], dict[str, Any]]
+
+
+def saying(confidence: float, words: Mapping[str, str]) -> Answer:
+    """A model that says of a group what ``words`` has for a word that its memories share."""
+    sound = finding(confidence)
+
+    def answer(request: Request) -> dict[str, Any]:
+        shown = str(blocks(request)).lower()
+        said = next((text for word, text in words.items() if word in shown), None)
+        return sound(request) | ({} if said is None else {"pattern": said})
+
+    return answer
+
+
+def entries(pipeline: Pipeline, status: str = "active") -> list[Any]:
+    query = "SELECT * FROM {s}.playbook_entries WHERE status = :status ORDER BY priority DESC, id"
+    return pipeline.rows(query, status=status)
+
+
+def changes(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """What the playbook's own ledger tells, and the operation."""
+    query = (
+        "SELECT change, operation FROM {s}.playbook_changes v JOIN {s}.consolidation_changes c USING (seq) ORDER BY seq"
+    )
+    return [tuple(row) for row in pipeline.rows(query)]
+
+
+def group_of(pipeline: Pipeline, entity: UUID) -> UUID:
+    """The group of the newest change of a row."""
+    query = "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1"
+    group: UUID = pipeline.value(query, id=entity)
+    return group
+
+
+def by_hand(pipeline: Pipeline, row: Any, operation: str = "edit", **values: Any) -> UUID:
+    """Change a row as a person does; the group."""
+    table = playbook_entries if "priority" in row._fields else consolidated_memories
+    change = Change(row.id, uuid4(), values, row.version)
+    with pipeline.engine.begin() as connection:
+        update_rows(connection, Author(row.project_id, None, "tester"), table, [change], operation=operation)
+    return change.group_id
+
+
+def leaves(sources: Sequence[Mapping[str, Any]]) -> set[UUID]:
+    below = [leaves(source["sources"]) or {source["id"]} for source in sources]
+    return set().union(*below)
+
+
+@pytest.fixture
+def topics(pipeline: Pipeline) -> Pipeline:
+    """Two topics, of four and of three memories, and a model."""
+    pipeline.configure_new(**OPTIONS, **MODEL)
+    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    return pipeline
+
+
+@pytest.fixture
+def twins(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
+    """Adds the webhooks as decisions, of which the model says the given words, and runs: groups of two types."""
+
+    def run(words: str) -> Outcome:
+        provider.behaviour = chatting(saying(0.9, {"webhook": words}))
+        topics.add(topic("choice", (*WEBHOOKS[:3], FIFTH), memory_type="decision"))
+        return topics.run()
+
+    provider.behaviour = chatting(saying(0.9, {"webhook": RULE}))
+    topics.run()
+    return run
+
+
+@pytest.mark.parametrize(
+    ("confidence", "promoted", "waiting"),
+    [(0.79, 0, 0), (0.80, 0, 2), (0.84, 0, 2), (0.85, 2, 0)],
+)
+def test_a_models_confidence_decides_what_agents_read(
+    topics: Pipeline, provider: OpenAIServer, confidence: float, promoted: int, waiting: int
+) -> None:
+    provider.behaviour = chatting(finding(confidence))
+    done = topics.run().playbook
+    assert (done.promoted, done.proposed, done.active, done.waiting) == (promoted, waiting, promoted, waiting)
+    assert (len(entries(topics)), len(entries(topics, "review"))) == (promoted, waiting)
+    assert topics.value("SELECT memories_promoted FROM {s}.consolidation_jobs") == promoted
+
+
+def test_an_entry_has_the_words_the_vector_and_the_evidence_of_its_pattern(
+    topics: Pipeline, provider: OpenAIServer
+) -> None:
+    topics.run()
+    hooks, moves = entries(topics)
+    pattern, _ = patterns(topics)
+    assert (hooks.source_id, hooks.content, hooks.tags) == (pattern.id, pattern.content, pattern.tags)
+    assert (hooks.embedding_model, str(hooks.embedding)) == (pattern.embedding_model, str(pattern.embedding))
+    assert (hooks.confidence, hooks.priority, moves.priority) == (0.9, 96, 95)
+    assert hooks.supporting_memory_ids == sorted(pattern.source_memory_ids)
+    assert changes(topics) == [("promote", "promote")] * 2
+    assert len({group_of(topics, row.id) for row in (hooks, moves)}) == 2
+    assert len(provider.requests) == 2
+    event = topics.value("SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed'")
+    assert event["promoted"] == 2
+
+
+def test_a_second_run_writes_nothing(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    before = dump(topics, tables=TABLES)
+    again = topics.run().playbook
+    assert (again.promoted, again.proposed, again.reinforced, again.updated, again.active) == (0, 0, 0, 0, 2)
+    assert dump(topics, tables=TABLES) == before
+
+
+def test_what_an_entry_says_already_bears_it_out(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+    done = twins(SAME).playbook
+    assert (done.reinforced, done.promoted, done.proposed) == (1, 0, 0)
+    hooks, _ = entries(topics)
+    assert (hooks.content, hooks.priority, len(hooks.supporting_memory_ids)) == (RULE, 100, 8)
+    assert len(set(hooks.supporting_memory_ids)) == 8
+    assert changes(topics)[-1] == ("update", "edit")
+    again = topics.run().playbook
+    assert (again.reinforced, again.promoted) == (0, 0)
+
+
+def test_what_resembles_an_entry_waits_for_a_person(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+    done = twins(ALIKE).playbook
+    assert (done.reinforced, done.promoted, done.proposed) == (0, 0, 1)
+    (waiting,) = entries(topics, "review")
+    assert (waiting.content, changes(topics)[-1]) == (ALIKE, ("add", "edit"))
+    reason = topics.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
+    assert str(entries(topics)[0].id) in reason
+
+
+def test_lineage_leads_from_an_entry_to_all_of_its_evidence(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+    twins(SAME)
+    hooks, _ = entries(topics)
+    found = trace_memory(topics.engine, str(hooks.id)[:8], depth=5)
+    assert (found["kind"], found["memory_type"], found["status"]) == ("playbook", hooks.category, "active")
+    source, *others = found["sources"]
+    assert (source["id"], source["similarity"], len(source["sources"])) == (hooks.source_id, 1.0, 4)
+    assert leaves(found["sources"]) == set(hooks.supporting_memory_ids)
+    assert {other["kind"] for other in others} == {"raw"}
+    assert all(0 < other["similarity"] <= 1 for other in [*others, *source["sources"]])
+    assert {one["id"] for one in trace_memory(topics.engine, str(hooks.id), depth=1)["sources"]} == {
+        hooks.source_id,
+        *(other["id"] for other in others),
+    }
+    for memory in hooks.supporting_memory_ids:
+        derived = trace_memory(topics.engine, str(memory), depth=1)["derived"]
+        assert (hooks.id, "playbook", True) in [(row["id"], row["kind"], row["active"]) for row in derived]
+
+
+def test_bearing_out_that_a_person_undid_is_not_done_again(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+    twins(SAME)
+    hooks, _ = entries(topics)
+    topics.roll_back(group_of(topics, hooks.id))
+    assert len(entries(topics)[0].supporting_memory_ids) == 4
+    assert topics.run().playbook.reinforced == 0
+
+
+def test_an_entry_that_was_undone_by_itself_is_not_made_again(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    hooks, moves = entries(topics)
+    undone = topics.roll_back(group_of(topics, hooks.id))
+    assert topics.run().playbook.promoted == 0
+    assert [row.id for row in entries(topics)] == [moves.id]
+    topics.roll_back(undone.rollback_id)
+    assert topics.run().playbook.updated == 0
+    assert {row.id for row in entries(topics)} == {hooks.id, moves.id}
+
+
+def test_a_job_that_was_undone_is_done_again(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    job = topics.run().job_id
+    before = [(row.id, row.content, row.priority) for row in entries(topics)]
+    topics.roll_back(job)
+    assert entries(topics) == []
+    topics.run()
+    assert [(row.id, row.content, row.priority) for row in entries(topics)] == before
+
+
+def test_a_pattern_under_an_entry_is_undone_only_with_it(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    hooks, moves = entries(topics)
+    pattern = group_of(topics, hooks.source_id)
+    with pytest.raises(ConflictError, match=r"promote of .*--cascade"):
+        topics.roll_back(pattern)
+    topics.roll_back(pattern, cascade=True)
+    assert [row.id for row in entries(topics)] == [moves.id]
+    assert topics.run().playbook.promoted == 0
+
+
+def test_a_grown_pattern_updates_its_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
+    topics.run()
+    before, _ = entries(topics)
+    provider.behaviour = chatting(saying(0.95, {"webhook": SAME}))
+    topics.add([note("fifth", FIFTH)])
+    done = topics.run().playbook
+    assert (done.updated, done.promoted) == (1, 0)
+    after, _ = entries(topics)
+    assert (after.id, after.content, after.confidence, after.priority) == (before.id, SAME, 0.95, 99)
+    assert len(after.supporting_memory_ids) == 5
+    assert after.embedding != before.embedding
+    topics.roll_back(group_of(topics, after.id))
+    assert entries(topics)[0].content == before.content
+    assert topics.run().playbook.updated == 0
+
+
+def test_a_persons_words_stay(topics: Pipeline, provider: OpenAIServer) -> None:
+    topics.run()
+    before, _ = entries(topics)
+    by_hand(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
+    provider.behaviour = chatting(saying(0.95, {"webhook": SAME}))
+    topics.add([note("fifth", FIFTH)])
+    assert topics.run().playbook.updated == 1
+    (after,) = [row for row in entries(topics) if row.id == before.id]
+    assert (after.content, len(after.supporting_memory_ids)) == ("Check it first.", 5)
+
+
+def test_a_waiting_entry_becomes_active_when_its_source_is_approved(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    with topics.open() as run:
+        run_phases(run, run.planned[: run.planned.index("playbook_entries")])
+    topics.write("UPDATE {s}.consolidated_memories SET needs_review = true")
+    assert topics.run().playbook.proposed == 2
+    hooks, moves = patterns(topics)
+    by_hand(topics, hooks, "review", needs_review=False)
+    done = topics.run().playbook
+    assert (done.promoted, done.active, done.waiting) == (1, 1, 1)
+    (active,) = entries(topics)
+    assert (active.source_id, changes(topics)[-1]) == (hooks.id, ("promote", "promote"))
+    topics.roll_back(group_of(topics, active.id))
+    assert topics.run().playbook.promoted == 0
+    assert {row.source_id for row in entries(topics, "review")} == {hooks.id, moves.id}
+
+
+def test_a_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    hooks, _ = entries(topics)
+    assert find_unchanged(topics.engine, topics.project(), topics.settings) is not None
+    by_hand(topics, hooks, "review", status="retired")
+    assert find_unchanged(topics.engine, topics.project(), topics.settings) is None
+    topics.add([note("fifth", FIFTH)])
+    done = topics.run().playbook
+    assert (done.promoted, done.updated, done.active) == (0, 0, 1)
+    assert changes(topics)[-1] == ("delete", "review")
+
+
+def test_an_entry_outlives_a_pattern_that_was_put_away(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    hooks, _ = patterns(topics)
+    by_hand(topics, hooks, "archive", retired_at=hooks.created_at, archive_reason="by hand")
+    assert topics.run().playbook.updated == 0
+    assert hooks.id in {row.source_id for row in entries(topics)}
+
+
+def test_an_entry_follows_the_pattern_that_superseded_its_own(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    larger, smaller = patterns(topics)
+    gone = next(row for row in entries(topics) if row.source_id == larger.id)
+    topics.roll_back(group_of(topics, gone.id))
+    by_hand(topics, smaller, "pattern", superseded_by_id=larger.id, retired_at=smaller.created_at)
+    with topics.open() as run:
+        assert run_phases(run, ["playbook_entries"])["playbook_entries"].updated == 1
+    (entry,) = entries(topics)
+    assert (entry.source_id, entry.content, len(entry.supporting_memory_ids)) == (larger.id, larger.content, 7)
+    found = trace_memory(topics.engine, str(entry.id), depth=5)
+    assert leaves(found["sources"]) == set(entry.supporting_memory_ids)
+
+
+@pytest.mark.parametrize("options", [{"promote": False}, {"t_promote": 0.95}])
+def test_options_decide_too(topics: Pipeline, provider: OpenAIServer, options: dict[str, Any]) -> None:
+    del provider
+    topics.configure(**OPTIONS, **MODEL, **options)
+    done = topics.run().playbook
+    assert (done.promoted, done.proposed) == (0, 0 if "promote" in options else 2)
+    topics.configure(**OPTIONS, **MODEL)
+    assert topics.run().playbook.promoted == 2
+    topics.configure(**OPTIONS, **MODEL, **options)
+    assert topics.run().playbook.active == 2
+
+
+def test_without_a_model_the_best_wait_for_a_person(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    hooks = [f"{RULE} {more}" for more in ("Always.", "Do it first.", "Check it in every handler.")]
+    pipeline.add([*topic("hook", tuple(hooks)), *topic("move", MIGRATIONS)])
+    pipeline.configure(**OPTIONS, merge=False)
+    done = pipeline.run()
+    assert (done.patterns.created, done.playbook.promoted, done.playbook.proposed) == (2, 0, 1)
+    (waiting,) = entries(pipeline, "review")
+    assert waiting.confidence <= 0.75
+    assert done.report.metrics["needs_review"] == 1
+    reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
+    assert "made without a model" in reason
+    assert pipeline.run().playbook.proposed == 0
+
+
+def test_entries_are_read_by_priority(topics: Pipeline, provider: OpenAIServer) -> None:
+    del provider
+    topics.run()
+    found = read_playbook(topics.engine, "notes", limit=10)
+    assert found["totals"] == {"active": 2, "review": 0, "retired": 0}
+    assert [(row["priority"], row["evidence"]) for row in found["entries"]] == [(96, 4), (95, 3)]
+    assert len(read_playbook(topics.engine, "notes", limit=1)["entries"]) == 1
+    chapter = found["entries"][0]["category"]
+    assert {row["category"] for row in read_playbook(topics.engine, "notes", limit=9, category=chapter)["entries"]} == {
+        chapter
+    }
+    with pytest.raises(UsageError, match="active, review, retired"):
+        read_playbook(topics.engine, "notes", limit=1, status="gone")
+    with pytest.raises(UsageError, match="gotchas, architecture"):
+        read_playbook(topics.engine, "notes", limit=1, category="cooking")
+    with pytest.raises(NotFoundError):
+        read_playbook(topics.engine, "nowhere", limit=1)

@@ -1,0 +1,229 @@
+"""A person's word on patterns, principles and playbook entries: all of those named or none, each undone by itself."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.core.knowledge.playbook import priority
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.review.review_queue import Decided, decide_review, list_review
+from consolidation_pipeline.store.database.schema import playbook_entries
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
+from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting
+from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.knowledge import test_principles
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.knowledge.test_patterns import (
+    FIFTH,
+    MIGRATIONS,
+    OPTIONS,
+    WEBHOOKS,
+    patterns,
+    topic,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import dump
+
+KNOWLEDGE = ["consolidated_memories", "playbook_entries", "consolidation_changes"]
+
+
+def decide(pipeline: Pipeline, *ids: UUID, approved: bool, **how: Any) -> list[Decided]:
+    return decide_review(pipeline.engine, ids, approved=approved, changed_by="tester", **how)
+
+
+def waiting(pipeline: Pipeline, slug: str = SLUG) -> list[UUID]:
+    return [row["id"] for row in list_review(pipeline.engine, slug, limit=50)["waiting"]]
+
+
+def entry(pipeline: Pipeline, pattern: Any, *, reason: str | None = None) -> UUID:
+    """A playbook entry of a pattern that waits for review."""
+    id_ = uuid4()
+    values = {
+        "content": pattern.content,
+        "priority": priority(0.82, len(pattern.source_memory_ids)),
+        "confidence": 0.82,
+        "supporting_memory_ids": list(pattern.source_memory_ids),
+        "source_id": pattern.id,
+        "status": "review",
+        "content_hash": pattern.content_hash,
+    }
+    author = Author(pattern.project_id, None, "tester")
+    with pipeline.engine.begin() as connection:
+        insert_rows(
+            connection, author, playbook_entries, [Change(id_, uuid4(), values, None, reason)], operation="promote"
+        )
+    return id_
+
+
+def status(pipeline: Pipeline, id_: UUID) -> str:
+    return str(pipeline.value("SELECT status FROM {s}.playbook_entries WHERE id = :id", id=id_))
+
+
+@pytest.fixture
+def unsure(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Two patterns, of four and of three memories, of which the model is not sure."""
+    provider.behaviour = chatting(finding(0.75))
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
+    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    pipeline.run()
+    return pipeline
+
+
+def test_what_waits_is_listed_with_what_it_rests_on_the_surest_first(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    added = entry(unsure, moves, reason="not sure enough to be promoted")
+    found = list_review(unsure.engine, SLUG, limit=50)
+    assert found["totals"] == {"pattern": 2, "principle": 0, "playbook": 1}
+    first, *others = found["waiting"]
+    assert (first["id"], {row["id"] for row in others}) == (added, {hooks.id, moves.id})
+    second = next(row for row in others if row["id"] == hooks.id)
+    assert (first["kind"], first["confidence"], first["evidence_count"]) == ("playbook", 0.82, 3)
+    assert first["why"] == "not sure enough to be promoted"
+    assert (second["kind"], second["pattern_type"], second["evidence_count"]) == ("pattern", "workflow", 4)
+    assert (second["content"], second["why"]) == (hooks.content, "the model was only 0.75 sure of it")
+    assert second["best_practices"] == hooks.details["best_practices"]
+    assert second["evidence"] == hooks.details["evidence"]
+    assert first["evidence"] == moves.details["evidence"]
+    assert list_review(unsure.engine, SLUG, limit=1, kind="pattern")["waiting"] == others[:1]
+    with pytest.raises(UsageError, match="'merged' is not reviewed: it must be pattern, principle, playbook"):
+        list_review(unsure.engine, SLUG, limit=1, kind="merged")
+    with pytest.raises(NotFoundError, match="nobody"):
+        list_review(unsure.engine, "nobody", limit=1)
+
+
+def test_an_approved_pattern_stays_approved_until_its_group_changes(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    (done,) = decide(unsure, hooks.id, approved=True, reason="seen it")
+    assert (done.id, done.project, done.kind) == (hooks.id, SLUG, "pattern")
+    (change,) = unsure.rows("SELECT * FROM {s}.consolidation_changes WHERE operation = 'review'")
+    assert (change.group_id, change.reason, change.changed_by) == (done.group_id, "seen it", "tester")
+    assert unsure.run().patterns.covered == 2
+    assert waiting(unsure) == [moves.id]
+    assert patterns(unsure)[0].version == hooks.version + 1
+    undone = unsure.roll_back(done.group_id)
+    assert set(waiting(unsure)) == {hooks.id, moves.id}
+    unsure.roll_back(undone.rollback_id)
+    unsure.add([note("fifth", FIFTH)])
+    assert unsure.run().patterns.updated == 1
+    assert set(waiting(unsure)) == {hooks.id, moves.id}
+
+
+def test_a_dismissed_pattern_is_not_made_again_until_its_group_grows(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    (done,) = decide(unsure, hooks.id, approved=False)
+    row = unsure.rows("SELECT * FROM {s}.consolidated_memories WHERE id = :id", id=hooks.id)[0]
+    assert (row.archive_reason, row.retired_at is not None) == ("dismissed", True)
+    assert (unsure.run().patterns.covered, waiting(unsure)) == (2, [moves.id])
+    unsure.add([note("fifth", FIFTH)])
+    assert unsure.run().patterns.created == 1
+    larger, _ = patterns(unsure)
+    assert (larger.id != hooks.id, larger.source_count) == (True, 5)
+    unsure.roll_back(done.group_id)
+    assert {row.id for row in patterns(unsure)} == {hooks.id, larger.id, moves.id}
+
+
+def test_a_pattern_archived_by_hand_is_not_made_again_and_comes_back_as_it_was(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    (pinned,) = pin_memories(unsure.engine, [hooks.id], pinned=True, changed_by="tester")
+    with pytest.raises(ConflictError, match="pinned"):
+        archive_by_hand(unsure.engine, [hooks.id], changed_by="tester")
+    unsure.roll_back(pinned.group_id)
+    archive_by_hand(unsure.engine, [hooks.id], changed_by="tester", reason="out of date")
+    assert (unsure.run().patterns.created, [row.id for row in patterns(unsure)]) == (0, [moves.id])
+    restore_memories(unsure.engine, [hooks.id], changed_by="tester")
+    back = patterns(unsure)[0]
+    assert (back.id, back.content, back.needs_review, back.archive_reason) == (hooks.id, hooks.content, True, None)
+
+
+@pytest.mark.breaks_rules
+def test_a_pattern_does_not_come_back_beside_another_of_its_group(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    (done,) = archive_by_hand(unsure.engine, [hooks.id], changed_by="tester")
+    unsure.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
+    with pytest.raises(ConflictError, match=f"{hooks.id} stands for the same as pattern memory {moves.id}"):
+        restore_memories(unsure.engine, [hooks.id], changed_by="tester")
+    with pytest.raises(ConflictError, match=f"row {moves.id} says the same, or stands for the same group"):
+        unsure.roll_back(done.group_id)
+
+
+def test_all_or_none_are_decided(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    decide(unsure, moves.id, approved=True)
+    before = dump(unsure, tables=KNOWLEDGE)
+    nobody, raw = uuid4(), hooks.source_memory_ids[0]
+    with pytest.raises(NotFoundError, match=f"nothing with id {nobody}"):
+        decide(unsure, hooks.id, nobody, approved=False)
+    with pytest.raises(UsageError, match=f"{raw} is of kind raw"):
+        decide(unsure, hooks.id, raw, approved=False)
+    with pytest.raises(ConflictError, match=f"pattern {moves.id} does not wait for review") as refused:
+        decide(unsure, hooks.id, moves.id, approved=True)
+    assert refused.value.conflicts == (str(moves.id),)
+    assert dump(unsure, tables=KNOWLEDGE) == before
+    decide(unsure, moves.id, approved=False)
+    with pytest.raises(ConflictError, match=f"pattern {moves.id} is retired already"):
+        decide(unsure, hooks.id, moves.id, approved=False)
+    assert [row.id for row in patterns(unsure)] == [hooks.id]
+
+
+def test_what_a_person_approved_is_promoted_by_the_next_run(unsure: Pipeline) -> None:
+    hooks, _ = patterns(unsure)
+    unsure.run()
+    assert unsure.value("SELECT count(*) FROM {s}.playbook_entries") == 0
+    decide(unsure, hooks.id, approved=True)
+    unsure.run()
+    (promoted,) = unsure.rows("SELECT source_id, status FROM {s}.playbook_entries")
+    assert (promoted.source_id, promoted.status) == (hooks.id, "active")
+
+
+def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itself(unsure: Pipeline) -> None:
+    hooks, moves = patterns(unsure)
+    good, bad = entry(unsure, hooks), entry(unsure, moves)
+    (approved,) = decide(unsure, good, good, approved=True)
+    (dismissed,) = decide(unsure, bad, approved=False)
+    assert [status(unsure, id_) for id_ in (good, bad)] == ["active", "retired"]
+    query = "SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed' ORDER BY created_at"
+    assert [row.payload for row in unsure.rows(query)[-2:]] == [{"approved": 1}, {"dismissed": 1}]
+    with pytest.raises(ConflictError, match=f"playbook {good} does not wait"):
+        decide(unsure, good, approved=True)
+    (late,) = decide(unsure, good, approved=False)
+    assert status(unsure, good) == "retired"
+    undone = [unsure.roll_back(group.group_id) for group in (late, approved, dismissed)]
+    assert [row.payload for row in unsure.rows(query)[-3:]] == [
+        {"rollback_id": str(one.rollback_id), "rolled_back": 1} for one in undone
+    ]
+    assert {status(unsure, id_) for id_ in (good, bad)} == {"review"}
+
+
+def test_what_waits_in_several_projects_is_decided_together(unsure: Pipeline) -> None:
+    unsure.configure_new("other", **OPTIONS, llm_model="openai/gpt-4o-mini")
+    unsure.add(topic("hook", WEBHOOKS), "other")
+    unsure.run("other")
+    ids = [waiting(unsure, slug)[0] for slug in (SLUG, "other")]
+    done = decide(unsure, *ids, approved=False)
+    assert [(one.id, one.project) for one in done] == list(zip(ids, (SLUG, "other"), strict=True))
+    assert len({one.group_id for one in done}) == 2
+
+
+def test_a_dismissed_principle_is_not_made_again_and_a_dismissed_pattern_is_in_none(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**test_principles.OPTIONS)
+    rows = [row for name in (*test_principles.TOPICS, test_principles.FOURTH) for row in test_principles.memories(name)]
+    pipeline.add(rows)
+    test_principles.run(pipeline)
+    (principle,) = test_principles.principles(pipeline)
+    (told,) = list_review(pipeline.engine, SLUG, limit=5, kind="principle")["waiting"]
+    assert (told["id"], told["why"]) == (principle.id, "it was made without a model")
+    (done,) = decide(pipeline, principle.id, approved=False)
+    assert test_principles.run(pipeline).principles.covered == 1
+    assert test_principles.principles(pipeline) == []
+    pipeline.roll_back(done.group_id)
+    first = test_principles.pattern_ids(pipeline)[0]
+    archive_by_hand(pipeline.engine, [first], changed_by="tester")
+    again = test_principles.run(pipeline)
+    assert (again.principles.groups, again.principles.covered) == (1, 1)
+    (same,) = test_principles.principles(pipeline)
+    assert (same.id, same.version) == (principle.id, principle.version)

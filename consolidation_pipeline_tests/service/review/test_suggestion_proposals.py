@@ -1,0 +1,181 @@
+"""Suggestions made by a run: about which groups, in which words, and never twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories
+from consolidation_pipeline.service.plan.planner import make_plan
+from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
+from consolidation_pipeline.service.review.suggestion_proposals import Proposed
+from consolidation_pipeline.service.review.suggestion_views import Suggestion, list_suggestions
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, other_numbers
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+OPTIONS: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini", "summarize": False, "archive": False}
+PHASE = "consolidation_suggestions"
+PHASES = (
+    "embedding_matrix",
+    "threshold_calibration",
+    "similarity_graph",
+    "clusters",
+    "merged_memories",
+    PHASE,
+)
+
+
+def both(request: Request) -> dict[str, Any]:
+    """What a careful model says: all that the memories say, which is longer than any of them."""
+    return {"content": " ".join(blocks(request).values()), "lessons_learned": "", "keywords": ["gateway"]}
+
+
+def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> Proposed:
+    with pipeline.open(planned=phases) as run:
+        done: Proposed = run_phases(run, phases)[PHASE]
+    return done
+
+
+def pending(pipeline: Pipeline) -> list[Suggestion]:
+    return list_suggestions(pipeline.engine, SLUG).suggestions
+
+
+def id_of(pipeline: Pipeline, name: str) -> UUID:
+    found: UUID = pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :name", name=name)
+    return found
+
+
+@pytest.fixture
+def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Three pairs that differ in a fact, and a model."""
+    provider.behaviour = chatting(both)
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add([note(f"{n}-{side}", text) for n, pair in enumerate(NEAR_MISSES) for side, text in enumerate(pair)])
+    return pipeline
+
+
+def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_none(
+    asked: Pipeline, provider: OpenAIServer
+) -> None:
+    done = propose(asked)
+    assert done == Proposed(groups=3, created=3, waiting=3)
+    assert len(provider.requests) == 3
+    for shown in pending(asked):
+        longest = max(shown.originals, key=lambda original: len(original.content)).content
+        assert len(shown.content) <= len(longest)
+        assert shown.keywords == ("gateway",)
+        assert len(shown.conflicts) == 1
+        assert shown.rationale is not None
+        assert shown.rationale.startswith("2 memories may say the same (lowest similarity 0.9")
+        assert shown.similarity is not None
+        assert all(original.is_current for original in shown.originals)
+    numbers = next(shown for shown in pending(asked) if "gateway closes" in shown.content)
+    assert {literal.text for found in numbers.conflicts for literal in (*found.a, *found.b)} == {
+        "30 seconds",
+        "60 seconds",
+    }
+    assert propose(asked) == Proposed(groups=3, asked_before=3, waiting=3)
+    assert len(provider.requests) == 3
+    created = asked.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'suggestion.created'")
+    assert created == 3
+
+
+def test_without_a_model_groups_are_counted_and_nothing_is_proposed(asked: Pipeline, provider: OpenAIServer) -> None:
+    asked.configure(**{**OPTIONS, "llm_model": None})
+    assert propose(asked) == Proposed(groups=3, unasked=3)
+    assert (pending(asked), provider.requests) == ([], [])
+
+
+def test_what_was_rejected_is_asked_again_only_when_its_group_has_changed(
+    asked: Pipeline, provider: OpenAIServer
+) -> None:
+    propose(asked)
+    for shown in pending(asked):
+        reject_suggestion(asked.engine, shown.id, decided_by="anna")
+    pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
+    assert propose(asked) == Proposed(groups=3, asked_before=3)
+    asked.add([note("0-2", NEAR_MISSES[0][0].replace("30", "90"))])
+    done = propose(asked)
+    assert (done.created, done.asked_before, len(provider.requests)) == (1, 2, 4)
+    assert len(pending(asked)[0].originals) == 3
+
+
+def test_a_suggestion_whose_originals_changed_is_superseded_and_made_anew_from_the_cache(
+    asked: Pipeline, provider: OpenAIServer
+) -> None:
+    propose(asked)
+    pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
+    archive_by_hand(asked.engine, [id_of(asked, "1-0")], changed_by="anna")
+    done = propose(asked)
+    assert (done.superseded, done.created, done.waiting, done.groups) == (2, 1, 2, 2)
+    assert len(provider.requests) == 3
+
+
+def test_a_reply_that_invents_a_number_is_refused_and_the_next_run_asks_again(
+    asked: Pipeline, provider: OpenAIServer
+) -> None:
+    provider.behaviour = chatting(both, edit=other_numbers)
+    done = propose(asked)
+    # The pair that differs in a "not" has no number to spoil.
+    assert (done.created, len(done.failures), done.stopped) == (1, 2, None)
+    assert "987654" in done.failures[0][1]
+    provider.behaviour = chatting(both)
+    assert (propose(asked).created, len(pending(asked))) == (2, 3)
+
+
+def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_made(
+    asked: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llm, "BATCH", 1)
+    most = make_plan(asked.engine, SLUG, settings=asked.settings).costs.completion_tokens
+    # What one question may take at most, and half of what one reply takes.
+    asked.configure(**OPTIONS, budget_tokens_per_run=most // 3 + 60)
+    done = propose(asked)
+    assert done.stopped is not None
+    assert 0 < done.created < 3
+    assert len(pending(asked)) == done.created == len(provider.requests)
+    asked.configure(**OPTIONS)
+    assert propose(asked).created == 3 - done.created
+
+
+def test_what_has_no_vector_is_grouped_by_its_words(asked: Pipeline, provider: OpenAIServer) -> None:
+    asked.add([note("words-0", f"{LESSONS[0]} Always."), note("words-1", f"Always. {LESSONS[0]}")])
+    done = propose(asked, [PHASE])
+    assert (done.groups, done.by_words, done.created) == (done.by_words, done.by_words, done.by_words)
+    shown = next(one for one in pending(asked) if "migrations" in one.content)
+    assert {original.id for original in shown.originals} == {id_of(asked, "words-0"), id_of(asked, "words-1")}
+    assert "they have no vectors yet" in (shown.rationale or "")
+    assert len(provider.requests) == done.created
+
+
+def test_a_plan_shows_the_groups_and_prices_the_questions(asked: Pipeline, provider: OpenAIServer) -> None:
+    plan = make_plan(asked.engine, SLUG, settings=asked.settings)
+    assert (len(plan.questions), plan.costs.completion_calls, provider.requests) == (3, 3, [])
+    assert plan.costs.cost_usd
+    propose(asked)
+    after = make_plan(asked.engine, SLUG, settings=asked.settings)
+    assert (len(after.questions), after.costs.completion_calls) == (3, 0)
+
+
+def test_a_plan_counts_by_their_words_what_a_paid_model_has_not_embedded(asked: Pipeline) -> None:
+    asked.configure(**OPTIONS, embedding_model="openai/text-embedding-3-small")
+    plan = make_plan(asked.engine, SLUG, settings=asked.settings)
+    assert plan.costs.memories_to_embed == 6
+    assert plan.questions
+    assert all("no vectors" in question.vetoes[0]["conflicts"][0] for question in plan.questions)
+
+
+def test_a_run_that_is_undone_takes_its_suggestions_back(asked: Pipeline) -> None:
+    with asked.open(planned=PHASES) as run:
+        run_phases(run, PHASES)
+    asked.roll_back(run.job_id)
+    assert list_suggestions(asked.engine, SLUG, status=None).total == 0
+    assert asked.value("SELECT count(*) FROM {s}.suggestion_originals") == 0
+    assert propose(asked).created == 3

@@ -1,0 +1,79 @@
+"""kill -9 at any point of any phase: the next run ends where an undisturbed one would have."""
+
+from __future__ import annotations
+
+import pytest
+
+from consolidation_pipeline.service.runs.stale_jobs import DIED
+from consolidation_pipeline_tests.service.corpus import corpus
+from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
+from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.table_dumps import essence
+
+# Near enough to each other for a person to be asked whether they are an instruction.
+KEYS = (
+    "Pass the idempotency key on with each payment request, retries included.",
+    "Pass the idempotency key with each retried payment request too.",
+    "Each payment request must pass its idempotency key, and so must each retry of the request.",
+)
+
+# (phase, commit since it began, side of the commit). Every phase ends with the commit that records it.
+POINTS = (
+    ("embedding_matrix", 2, "after"),
+    ("embedding_matrix", 7, "before"),
+    ("similarity_graph", 1, "after"),
+    ("clusters", 1, "before"),
+    ("clusters", 1, "after"),
+    ("merged_memories", 1, "before"),
+    ("merged_memories", 1, "after"),
+    ("merged_memories", 2, "after"),
+    ("merged_memories", 4, "before"),
+    ("merged_memories", 4, "after"),
+    ("patterns", 2, "before"),
+    ("patterns", 2, "after"),
+    ("principles", 1, "after"),
+    ("consolidation_suggestions", 1, "before"),
+    ("playbook_entries", 1, "after"),
+    ("semantic_summaries", 1, "after"),
+    ("procedural_profile", 1, "after"),
+    ("decay_scores", 1, "after"),
+    ("consolidation_report", 1, "before"),
+    ("consolidation_report", 1, "after"),
+)
+
+
+def begin(pipeline: Pipeline) -> None:
+    """Memories to merge, to find patterns in, to promote and to summarise."""
+    pipeline.clear()
+    pipeline.configure_new(t_pattern=0.5, center=False)
+    pipeline.add([*corpus(), *topic("hook", WEBHOOKS), *topic("move", MIGRATIONS), *topic("key", KEYS)])
+
+
+def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
+    """A run, and one more: groups are described as of the run that formed them, before or after they were merged."""
+    pipeline.run()
+    pipeline.run()
+    return essence(pipeline)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shared: Pipeline) -> dict[str, list[str]]:
+    """What the tables hold when nothing goes wrong."""
+    begin(shared)
+    return run_until_settled(shared)
+
+
+@pytest.mark.parametrize(("phase", "commit", "when"), POINTS)
+def test_a_run_after_a_kill_ends_where_an_undisturbed_one_does(
+    shared: Pipeline, undisturbed: dict[str, list[str]], phase: str, commit: int, when: str
+) -> None:
+    begin(shared)
+    kill(shared, run_and_die, phase, commit, when)
+    (dead,) = shared.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
+    assert dead.status == "running"
+    assert (phase in dead.phases_completed) == (phase == "consolidation_report" and when == "after")
+    found = run_until_settled(shared)
+    assert found == undisturbed
+    ended = shared.rows("SELECT status, error_message FROM {s}.consolidation_jobs WHERE id = :id", id=dead.id)
+    assert [tuple(row) for row in ended] == [("failed", DIED)]

@@ -1,0 +1,424 @@
+"""Runs and their job rows: one at a time per project, and the row tells the truth whatever happens."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import pytest
+from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
+
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.errors import (
+    ConflictError,
+    NotFoundError,
+    ProjectBusyError,
+    ProjectDisabledError,
+    TimeLimitError,
+)
+from consolidation_pipeline.options import ConsolidationOptions
+from consolidation_pipeline.service.runs import run_lifecycle, stale_jobs
+from consolidation_pipeline.service.runs.phases import PHASES
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
+from consolidation_pipeline.service.runs.stale_jobs import finish_dead_jobs, settle_dead_jobs
+from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note
+from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.table_dumps import counts, dump
+
+
+def job(pipeline: Pipeline, job_id: UUID) -> Any:
+    with pipeline.engine.connect() as connection:
+        return jobs.get_job(connection, job_id)
+
+
+def events(pipeline: Pipeline) -> list[str]:
+    return [row[0] for row in pipeline.rows("SELECT type FROM {s}.consolidation_events ORDER BY created_at, type DESC")]
+
+
+def pend(pipeline: Pipeline, name: str) -> UUID:
+    with pipeline.engine.begin() as connection:
+        return jobs.append_job(
+            connection,
+            pipeline.project().id,
+            trigger_type="threshold",
+            triggered_by="sensor",
+            options={},
+            scope={"job": name},
+        )
+
+
+def test_the_job_row_follows_the_run(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.configure(decay_rate=0.2)
+    with pipeline.open(triggered_by="ada", run_id="run-1") as run:
+        begun = job(pipeline, run.job_id)
+        assert (begun.status, begun.progress, begun.phases_completed) == ("running", 0.0, [])
+        assert (begun.triggered_by, begun.trigger_type, begun.dagster_run_id) == ("ada", "manual", "run-1")
+        for done, name in enumerate(PHASES, start=1):
+            run_phases(run, [name])
+            row = job(pipeline, run.job_id)
+            assert row.progress == pytest.approx(done / len(PHASES))
+            assert row.phases_completed == list(PHASES[:done])
+    ended = job(pipeline, run.job_id)
+    assert (ended.status, ended.progress, ended.phases_failed, ended.error_message) == ("completed", 1.0, [], None)
+    assert ended.started_at <= ended.completed_at
+    assert ended.duration_seconds >= 0
+    assert ended.memories_merged == 40
+    assert set(PHASES) < set(ended.metrics)
+    assert ended.options["decay_rate"] == 0.2
+    assert ConsolidationOptions.model_validate(ended.options) == run.options
+    assert events(pipeline) == ["consolidation.started", "consolidation.completed"]
+
+
+def test_a_phase_that_fails_makes_the_job_failed_and_the_others_go_on(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:3])
+        with pytest.raises(ZeroDivisionError), run.phase("clusters"):
+            raise ZeroDivisionError("no groups today")
+        run_phases(run, ["decay_scores"])
+    row = job(pipeline, run.job_id)
+    assert row.status == "failed"
+    assert row.phases_failed == ["clusters"]
+    assert row.phases_completed == [*PHASES[:3], "decay_scores"]
+    assert row.error_message == "clusters: no groups today"
+    assert events(pipeline)[-1] == "consolidation.failed"
+    assert pipeline.run().merging.created == len(LESSONS)
+
+
+def test_no_phase_begins_once_the_time_of_the_run_is_over_and_the_next_run_goes_on(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.configure(timeout_seconds=60)
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:4])
+        run.began -= 61
+        with pytest.raises(TimeLimitError, match="longer than timeout_seconds = 60"):
+            run_phases(run, PHASES[4:])
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.phases_completed, row.phases_failed) == ("failed", list(PHASES[:4]), ["merged_memories"])
+    assert row.error_message.startswith(
+        "merged_memories: not begun: the run has taken longer than timeout_seconds = 60"
+    )
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
+    done = pipeline.run()
+    assert (done.embedded.computed, done.merging.created) == (0, len(LESSONS))
+
+
+def test_an_error_that_ends_the_run_stands_on_the_job(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pytest.raises(RuntimeError), pipeline.open() as run:
+        raise RuntimeError
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.error_message) == ("failed", "RuntimeError")
+
+
+def test_a_run_that_leaves_phases_out_without_a_failure_did_not_complete(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:4])
+    row = job(pipeline, run.job_id)
+    assert row.status == "failed"
+    assert f"did not run: {', '.join(PHASES[4:])}" in row.error_message
+
+
+@pytest.mark.parametrize("swallowed", [False, True])
+def test_an_interrupted_run_is_cancelled_and_frees_the_project(pipeline: Pipeline, swallowed: bool) -> None:
+    pipeline.add(corpus())
+
+    def interrupted() -> None:
+        with pipeline.open() as run:
+            ids.append(run.job_id)
+            run_phases(run, PHASES[:2])
+            try:
+                with run.phase("clusters"):
+                    raise KeyboardInterrupt
+            except KeyboardInterrupt:
+                if not swallowed:  # whoever executes the phases may note the interrupt and end the run in order
+                    raise
+
+    ids: list[UUID] = []
+    if swallowed:
+        interrupted()
+    else:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    row = job(pipeline, ids[0])
+    assert (row.status, row.error_message) == ("cancelled", "the run was interrupted")
+    assert row.phases_completed == list(PHASES[:2])
+    assert events(pipeline)[-1] == "consolidation.cancelled"
+    assert pipeline.run().merging.created == len(LESSONS)
+
+
+def test_a_disabled_project_is_refused_and_gets_no_job(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    pipeline.configure(enabled=False)
+    with pytest.raises(ProjectDisabledError, match=SLUG):
+        pipeline.run()
+    with pytest.raises(NotFoundError, match="nowhere"):
+        pipeline.run("nowhere")
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
+
+
+def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
+    pipeline.add(alone())
+    pipeline.add(alone(), slug="other")
+    with pipeline.open() as run:
+        with pytest.raises(ProjectBusyError, match=SLUG):
+            pipeline.run()
+        assert not settle_dead_jobs(pipeline.engine, pipeline.project())
+        assert job(pipeline, run.job_id).status == "running"
+        pipeline.run("other")
+        run_phases(run)
+    assert job(pipeline, run.job_id).status == "completed"
+
+
+@pytest.fixture
+def dead_job(pipeline: Pipeline) -> UUID:
+    """The job of a run whose process was killed after three phases."""
+    pipeline.add(corpus())
+    kill(pipeline, run_and_die, "clusters", 1, "before")
+    (row,) = pipeline.rows("SELECT id, status, phases_completed FROM {s}.consolidation_jobs")
+    assert (row.status, row.phases_completed) == ("running", list(PHASES[:3]))
+    return UUID(str(row.id))
+
+
+def test_the_next_run_marks_the_job_of_a_killed_one_failed_and_goes_on(pipeline: Pipeline, dead_job: UUID) -> None:
+    done = pipeline.run()
+    assert (done.embedded.computed, done.graph.compared, done.merging.created) == (0, 0, len(LESSONS))
+    row = job(pipeline, dead_job)
+    assert (row.status, row.error_message) == ("failed", stale_jobs.DIED)
+    assert row.completed_at is not None
+    assert "consolidation.failed" in events(pipeline)
+
+
+def test_the_job_of_a_killed_run_is_settled_without_a_new_run(pipeline: Pipeline, dead_job: UUID) -> None:
+    project = pipeline.project()
+    assert settle_dead_jobs(pipeline.engine, project)
+    assert job(pipeline, dead_job).status == "failed"
+    assert not settle_dead_jobs(pipeline.engine, project)
+
+
+def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dead_job: UUID) -> None:
+    statuses = {"a": "cancelled", "b": None, "c": "completed"}
+    waiting = {}
+    for slug in statuses:
+        pipeline.add(alone(), slug=slug)
+        with pipeline.engine.begin() as connection:
+            waiting[slug] = jobs.append_job(
+                connection, pipeline.project(slug).id, trigger_type="manual", triggered_by="x", options={}
+            )
+    status_of = {waiting[slug]: status for slug, status in statuses.items() if status is not None}
+    marked = finish_dead_jobs(pipeline.engine, lambda _: status_of)
+    assert set(marked) == {str(dead_job), str(waiting["a"]), str(waiting["c"])}
+    assert [job(pipeline, waiting[slug]).status for slug in statuses] == ["cancelled", "pending", "failed"]
+    assert job(pipeline, dead_job).status == "failed"
+
+
+def test_a_live_run_is_not_taken_for_dead(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        assert finish_dead_jobs(pipeline.engine, lambda jobs: dict.fromkeys(jobs, "failed")) == []
+        assert job(pipeline, run.job_id).status == "running"
+        run_phases(run)
+
+
+def test_a_run_takes_the_pending_job_that_asked_for_it(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    asked = pend(pipeline, "consolidate")
+    assert pipeline.run().job_id == asked
+    asked = pend(pipeline, "decay")
+    with pipeline.open(planned=("decay_scores",)) as run:
+        run_phases(run, ["decay_scores"])
+    assert run.job_id == asked
+    assert job(pipeline, asked).status == "completed"
+
+
+@pytest.mark.parametrize(("asked", "planned"), [("decay", PHASES), ("consolidate", ("decay_scores",))])
+def test_a_run_does_not_pass_for_a_job_that_asked_for_something_else(
+    pipeline: Pipeline, asked: str, planned: tuple[str, ...]
+) -> None:
+    pipeline.add(alone())
+    waiting = pend(pipeline, asked)
+    with pipeline.open(planned=planned) as run:
+        run_phases(run, planned)
+    assert run.job_id != waiting
+    assert job(pipeline, run.job_id).status == "completed"
+    assert (job(pipeline, waiting).status, job(pipeline, waiting).error_message) == (
+        "cancelled",
+        run_lifecycle.OVERTAKEN,
+    )
+
+
+def test_a_run_given_twice_adds_no_row_anywhere_and_leaves_the_ledger_alone(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.run()
+    written = ["consolidation_changes", "consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
+    scores = {"consolidated_memories": {"relevance_at", "relevance_score"}}
+    before, state = counts(pipeline), dump(pipeline, tables=written, without=scores)
+    done = pipeline.run()
+    assert (done.embedded.computed, done.graph.compared, done.merging.absorbed) == (0, 0, 0)
+    assert counts(pipeline) == before
+    assert dump(pipeline, tables=written, without=scores) == state
+
+
+def test_nothing_to_do_is_known_before_a_run(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    project = pipeline.project()
+    assert find_unchanged(pipeline.engine, project, pipeline.settings) is None
+    done = pipeline.run()
+    found = find_unchanged(pipeline.engine, project, pipeline.settings)
+    assert found is not None
+    assert found.id == done.job_id
+    pipeline.configure(t_pattern=0.7)
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    pipeline.configure()
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    pipeline.roll_back(done.job_id)
+    assert find_unchanged(pipeline.engine, project, pipeline.settings) is None
+
+
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_memory_that_came_during_a_run_is_not_taken_for_seen(pipeline: Pipeline, phase: str) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as run:
+        for name in PHASES:
+            run_phases(run, [name])
+            if name == phase:
+                pipeline.add([note("meanwhile", "It arrived while the run went on.")])
+    assert job(pipeline, run.job_id).status == "completed"
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    pipeline.run()
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+
+
+def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    report = pipeline.run().report
+    assert report.metrics["memories"] == len(corpus())
+    assert (report.metrics["merged"], report.metrics["memories_merged"]) == (len(LESSONS), 40)
+    assert report.metrics["units"] == report.metrics["active"] + report.metrics["merged"] == 24
+    assert report.metrics["reduction"] == pytest.approx(1 - 24 / len(corpus()), abs=1e-6)
+    assert report.metrics["suggest_groups"] == 3
+    assert "| absorbed by this run | 40 |" in report.markdown
+    assert pipeline.run().report.metrics["memories_merged"] == 0
+
+
+def test_agents_that_write_and_read_during_a_run_are_neither_refused_nor_lost(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    over, errors = threading.Event(), []
+    written = count()
+
+    def work() -> None:
+        try:
+            while not over.is_set():
+                number = next(written)
+                pipeline.add([note(f"agent-{number}", f"{LESSONS[number % 12]} Noted by agent {number}.")])
+                used = memory_id(SLUG, "test", f"lesson-{number % 12}-0")
+                pipeline.write("UPDATE {s}.task_memories SET reused_count = reused_count + 1 WHERE id = :id", id=used)
+        except Exception as error:
+            errors.append(error)
+
+    agent = threading.Thread(target=work)
+    agent.start()
+    try:
+        statuses = [job(pipeline, pipeline.run().job_id).status for _ in range(3)]
+    finally:
+        over.set()
+        agent.join()
+    pipeline.run()
+    assert errors == []
+    assert statuses == ["completed"] * 3
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories") == len(corpus()) + next(written)
+    assert broken_rules(pipeline) == []
+
+
+def drop_connections(pipeline: Pipeline) -> None:
+    """End every connection to the database, as a restart of the server does."""
+    url = pipeline.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def ask_over_a_dropped_connection(pipeline: Pipeline) -> None:
+    with pipeline.engine.begin() as connection:
+        drop_connections(pipeline)
+        connection.execute(text("SELECT 1"))
+
+
+def test_a_run_goes_on_after_the_database_dropped_its_connections_between_two_phases(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:3])
+        drop_connections(pipeline)
+        run_phases(run, PHASES[3:])
+    assert job(pipeline, run.job_id).status == "completed"
+    assert broken_rules(pipeline) == []
+
+
+def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, PHASES[:4])
+        with pytest.raises(OperationalError), run.phase("merged_memories"):
+            ask_over_a_dropped_connection(pipeline)
+    row = job(pipeline, run.job_id)
+    assert (row.status, row.phases_failed) == ("failed", ["merged_memories"])
+    assert pipeline.run().merging.created == len(LESSONS)
+    assert broken_rules(pipeline) == []
+
+
+LOSE_THE_LOCK = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+
+
+def test_a_run_that_lost_its_lock_begins_no_phase_after_another_took_over(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    with pipeline.open() as first:
+        pipeline.rows(LOSE_THE_LOCK)
+        second = pipeline.run().job_id
+        with pytest.raises(ConflictError, match="took over, clusters was not begun"), first.phase("clusters"):
+            pass
+    ended = dict(map(tuple, pipeline.rows("SELECT id, status FROM {s}.consolidation_jobs")))
+    assert ended == {first.job_id: "failed", second: "completed"}
+
+
+def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
+    """Write an event in a transaction of the run in which ``something`` happens."""
+    with run.writing() as connection:
+        jobs.append_event(connection, run.project.id, "test", {})
+        something()
+
+
+@pytest.mark.parametrize("by", ["run", "rollback"])
+def test_a_run_that_lost_its_lock_within_a_phase_writes_no_more_of_it(pipeline: Pipeline, by: str) -> None:
+    pipeline.add(corpus())
+    before = pipeline.run().job_id
+    told = "SELECT count(*) FROM {s}.consolidation_events WHERE type = 'test'"
+    with pipeline.open() as run:
+        write_while(run, lambda: None)
+        pipeline.rows(LOSE_THE_LOCK)
+        with pytest.raises(ConflictError, match="took over, nothing was written"):
+            write_while(run, lambda: pipeline.run() if by == "run" else pipeline.roll_back(before))
+    assert pipeline.value(told) == 1
+    assert job(pipeline, run.job_id).status == "failed"
+
+
+def test_whatever_a_phase_writes_is_written_while_the_job_is_running() -> None:
+    folder = Path(run_lifecycle.__file__).parent
+    past = [path.name for path in folder.rglob("*.py") if "run.engine.begin(" in path.read_text()]
+    assert past == ["opening.py"]  # which ends the job

@@ -1,0 +1,172 @@
+"""The context of a task: a fact on five levels is told once, and no budget is ever exceeded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.memories.memories import LEVELS, content_hash
+from consolidation_pipeline.core.text.token_estimate import estimate_tokens
+from consolidation_pipeline.embed import load_embedder
+from consolidation_pipeline.embed.local import LOCAL_MODEL
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.intake.agent_memories import add_memories
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.search.context import Context, build_context, to_document
+from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
+from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.store.sample_rows import merged_values
+
+# What is planted here was made by no run.
+pytestmark = pytest.mark.breaks_rules
+
+KNOWN, FACT = "known", LESSONS[0]
+TASK = "deploy the web service with database migrations"
+RAW = (
+    f"Once more: {FACT}",
+    f"{FACT} Seen again today.",
+    "Deploys of the web service failed again on old schemas of the database.",
+    f"{FACT} The migration 0042_add_region took 40 minutes.",
+    f"Reminder for everybody: {FACT}",
+    *LESSONS[1:6],
+    *ALONE,
+)
+
+
+def columns(kind: str, content: str, sources: Sequence[UUID]) -> dict[str, Any]:
+    """All columns of a consolidated memory, with the vector of the local model."""
+    (vector,) = load_embedder("local").embed([content])
+    embedded = {"embedding": vector_text(vector), "embedding_model": LOCAL_MODEL, "embedding_dim": len(vector)}
+    return merged_values(content, sources, kind=kind, abstraction_level=LEVELS[kind], **embedded)
+
+
+def add(pipeline: Pipeline, slug: str, texts: Sequence[str]) -> list[UUID]:
+    ensure_project(pipeline.engine, slug)
+    rows = [{"content": text, "id": str(at)} for at, text in enumerate(texts)]
+    how: dict[str, Any] = {"source": "agent", "changed_by": "bot", "settings": pipeline.settings}
+    return add_memories(pipeline.engine, slug, rows, **how).added
+
+
+@pytest.fixture(scope="module")
+def known(shared: Pipeline) -> Pipeline:
+    """A project in which one fact stands in raw memories, a merged one, a pattern, a principle and an entry."""
+    raw = add(shared, KNOWN, RAW)
+    author = Author(shared.project(KNOWN).id, None, "tester")
+    made = {"merged": (FACT, raw[:2]), "pattern": (FACT, raw[:4]), "principle": (f"{FACT} Always.", raw[:4])}
+    with shared.engine.begin() as connection:
+        for kind, (content, sources) in made.items():
+            change = Change(uuid4(), uuid4(), columns(kind, content, sources))
+            insert_rows(connection, author, consolidated_memories, [change], operation="merge")
+            if kind == "merged":
+                hidden = [Change(id_, uuid4(), {"consolidated_into_id": change.entity_id}, 1) for id_ in raw[:2]]
+                update_rows(connection, author, task_memories, hidden, operation="merge")
+        for content, category, supporting, status in (
+            (FACT, "workflow", raw[:4], "active"),
+            ("Freeze the schema on Fridays.", "workflow", raw[-1:], "active"),
+            ("Ask before you drop a column.", "gotchas", raw[:1], "review"),
+        ):
+            entry = {"content": content, "category": category, "supporting_memory_ids": supporting, "status": status}
+            values = entry | {"content_hash": content_hash(content), "priority": 90, "confidence": 0.9}
+            insert_rows(connection, author, playbook_entries, [Change(uuid4(), uuid4(), values)], operation="promote")
+    return shared
+
+
+def ask(pipeline: Pipeline, slug: str = KNOWN, task: str = TASK, **how: Any) -> Context:
+    return build_context(pipeline.engine, slug, task, settings=pipeline.settings, **{"count_use": False, **how})
+
+
+def test_a_fact_that_stands_on_every_level_is_told_once_as_an_instruction(known: Pipeline) -> None:
+    context = ask(known)
+    told = to_document(context)
+    assert told.count("Run the database migrations before deploying") == 1
+    assert [(entry.content, entry.category, entry.evidence) for entry in context.playbook_entries] == [
+        (FACT, "workflow", 4)
+    ]
+    assert not {"merged", "pattern", "principle"} & {hit.kind for hit in context.memories}
+    assert "The migration 0042_add_region took 40 minutes." in [hit.content for hit in context.memories]
+    assert "Deploys of the web service failed again" not in told
+
+
+def test_levels_are_counted_and_the_token_count_is_that_of_the_document(known: Pipeline) -> None:
+    context = ask(known)
+    assert set(context.abstraction_distribution) == {"0", "1", "2", "3"}
+    assert sum(context.abstraction_distribution.values()) == len(context.memories)
+    assert context.tokens == estimate_tokens(to_document(context)) <= context.token_budget == 2000
+
+
+def test_recommendations_follow_from_what_is_there(known: Pipeline) -> None:
+    advice = ask(known).recommendations
+    assert "Read the chapter workflow of the playbook: 2 entries, 1 of them here." in advice
+    assert "1 wait for a person's word: `consolidation review list known`." in advice
+    assert not [one for one in advice if "holds raw memories alone" in one]
+
+
+@settings(max_examples=25, deadline=None)
+@example(1)
+@given(st.one_of(st.integers(1, 300), st.integers(1, 5000)))
+def test_no_budget_is_exceeded(known: Pipeline, budget: int) -> None:
+    context = ask(known, token_budget=budget)
+    assert estimate_tokens(to_document(context)) == context.tokens <= budget
+
+
+def test_what_is_told_counts_as_used_and_nothing_else(known: Pipeline) -> None:
+    query = (
+        "SELECT id, reused_count FROM {s}.task_memories UNION ALL SELECT id, reuse_count FROM {s}.consolidated_memories"
+    )
+    before = dict(known.rows(query))
+    context = ask(known, count_use=True)
+    after = dict(known.rows(query))
+    assert {id_ for id_ in after if after[id_] > before[id_]} == {hit.id for hit in context.memories}
+
+
+def test_a_project_that_knows_nothing_says_so(shared: Pipeline) -> None:
+    add(shared, "empty", [])
+    context = ask(shared, "empty")
+    assert (context.memories, context.playbook_entries) == ([], [])
+    assert any("knows little about this (0 found)" in one for one in context.recommendations)
+    assert ask(shared, "empty", token_budget=1).recommendations == []
+
+
+def test_raw_memories_alone_are_told_and_differences_named(shared: Pipeline) -> None:
+    gateway = "The upload gateway closes idle connections after {} seconds, so the client has to send keepalives."
+    more = (
+        "The upload gateway refuses idle clients a third session.",
+        "Idle connections of the gateway cost a seat each.",
+    )
+    add(shared, "raw", [gateway.format(30), gateway.format(60), *more, *LESSONS[:2]])
+    task = "keep idle connections of the upload gateway open"
+    context = ask(shared, "raw", task)
+    assert {hit.content for hit in context.memories} == {gateway.format(30), gateway.format(60), *more}
+    told = " ".join(context.recommendations)
+    assert "differ (number: 30 s / 60 s)" in told or "differ (number: 60 s / 30 s)" in told
+    assert "raw holds raw memories alone: `consolidation run raw`" in told
+    small = [ask(shared, "raw", task, token_budget=budget) for budget in range(100, 260, 20)]
+    assert {len(one.memories) for one in small} > {2, 3}
+    assert any("more fit the task, not the budget" in " ".join(one.recommendations) for one in small)
+
+
+def test_what_has_one_common_word_with_the_task_is_not_told(known: Pipeline) -> None:
+    assert ask(known, task="write a haiku on cats that were moved").memories == []
+
+
+@pytest.mark.parametrize("budget", [0, -1])
+def test_a_budget_of_nothing_is_refused(known: Pipeline, budget: int) -> None:
+    with pytest.raises(UsageError, match=f"token_budget is {budget}; it must be 1 or more"):
+        ask(known, token_budget=budget)
+
+
+def test_a_task_must_say_something_and_its_project_exist(known: Pipeline) -> None:
+    with pytest.raises(UsageError, match="the task is blank"):
+        ask(known, task=" \n")
+    with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
+        ask(known, "nowhere")
+    with pytest.raises(UsageError, match="10,000 are allowed"):
+        ask(known, task="x" * 10_001)

@@ -1,0 +1,305 @@
+"""Search: what is found by meaning and by words, what never is, and what a search leaves behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from threading import Event
+from typing import Any
+from uuid import UUID
+
+import pytest
+from sqlalchemy import text
+
+from consolidation_pipeline.errors import NotFoundError, UsageError
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS, Hit, SearchQuery, SearchResults, search
+from consolidation_pipeline.service.similarity.embedding import embed_memories
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.search import vector_indexes
+from consolidation_pipeline_tests.service.corpus import LESSONS, reworded
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+
+CAR = "The car would not start this morning because the battery was empty."
+TIMEOUT = "Gateway closes the connection with ERR_7731 when the upload is idle."
+INVOICE = "Invoices are rounded per line and not per total."
+TEXTS = {"car": CAR, "timeout": TIMEOUT, "invoice": INVOICE}
+
+
+def add(pipeline: Pipeline, texts: dict[str, str], slug: str = SLUG, **fields: Any) -> None:
+    """Memories with vectors, and nothing consolidated."""
+    pipeline.add([{"id": key, "content": content, **fields} for key, content in texts.items()], slug)
+    embed(pipeline, slug)
+
+
+def embed(pipeline: Pipeline, slug: str = SLUG) -> None:
+    with pipeline.open(slug, planned=()) as run:
+        embed_memories(run)
+
+
+def ask(pipeline: Pipeline, query: str, slug: str = SLUG, *, count_use: bool = False, **how: Any) -> SearchResults:
+    return search(pipeline.engine, slug, SearchQuery(query, **how), settings=pipeline.settings, count_use=count_use)
+
+
+def contents(found: SearchResults) -> list[str]:
+    return [hit.content for hit in found.results]
+
+
+def key_figures(hits: Sequence[Hit]) -> list[tuple[UUID, float]]:
+    return [(hit.id, hit.relevance_score) for hit in hits]
+
+
+def test_other_words_are_found_by_meaning(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    first = ask(pipeline, "automobile engine ignition").results[0]
+    assert first.content == CAR
+    assert first.keyword_rank is None
+    assert first.similarity is not None
+    assert first.similarity >= 0.30
+
+
+@pytest.mark.parametrize("fusion", ["rrf", "zscore", "default"])
+def test_an_identifier_is_found_by_words(pipeline: Pipeline, fusion: str) -> None:
+    add(pipeline, TEXTS | {f"more{n}": f"Gateway number {n} of the upload service is idle." for n in range(20)})
+    first = ask(pipeline, "what was ERR_7731 about?", fusion=fusion).results[0]
+    assert (first.content, first.keyword_rank) == (TIMEOUT, 1)
+
+
+def test_one_common_word_is_enough(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    found = ask(pipeline, "how are invoices of our beloved customers printed on paper", min_similarity=1.0)
+    assert contents(found) == [INVOICE]
+
+
+def test_words_are_read_in_the_language_of_each_memory(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS | {"de": "Die Rechnungen wurden wegen der Häuser doppelt verschickt."})
+    assert contents(ask(pipeline, "Haus", min_similarity=1.0)) == []
+    pipeline.write("UPDATE {s}.task_memories SET language = 'german' WHERE external_id = 'de'")
+    assert contents(ask(pipeline, "Rechnung Haus", min_similarity=1.0)) == [
+        "Die Rechnungen wurden wegen der Häuser doppelt verschickt."
+    ]
+    assert contents(ask(pipeline, "invoice", min_similarity=1.0)) == [INVOICE]
+
+
+def test_a_query_without_a_word_of_its_own_finds_nothing_by_words(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    for query in ("the of and", "?!", "", "\0"):
+        assert ask(pipeline, query, min_similarity=1.0).results == []
+
+
+def test_odd_queries_do_not_fail(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    operators = ("'", "''", "&|!:*", "a & | ! b", "\\", "car\\", "it's <-> (", ":*", "C:\\Temp\\'a'.txt")
+    bindings = ("%s %(x)s :project", "SELECT 1; --", "{car}")
+    scripts = ("\0car\0", "🚗🔋", "\ud83d", "машина не заводится", "電池", "\u202e\u200b", "x" * MAX_QUERY_CHARS)
+    for query in (*operators, *bindings, *scripts):
+        assert ask(pipeline, query, explain=True).total_found >= 0
+    assert CAR in contents(ask(pipeline, "'car\\", min_similarity=1.0))
+
+
+def test_conditions_that_cannot_be_are_refused(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    day = datetime(2026, 1, 2, tzinfo=UTC)
+    for how, said in (
+        ({"query": "x" * 100_000}, "100,000 characters; 10,000 are allowed"),
+        ({"limit": 0}, "from 1 to 100"),
+        ({"limit": 101}, "from 1 to 100"),
+        ({"levels": [4]}, "4 is not a level: give one of 0, 1, 2, 3"),
+        ({"kinds": ["rock"]}, "raw, merged, pattern"),
+        ({"types": ["rock"]}, "error_fix"),
+        ({"fusion": "sum"}, "default, rrf, zscore"),
+        ({"min_similarity": 1.5}, "from 0 to 1"),
+        ({"min_similarity": float("nan")}, "from 0 to 1"),
+        ({"since": day, "until": datetime(2026, 1, 1)}, "nothing lies between"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            ask(pipeline, **{"query": "car", **how})  # type: ignore[arg-type]
+    with pytest.raises(NotFoundError, match="nowhere"):
+        ask(pipeline, "car", "nowhere")
+
+
+def test_a_filter_never_starves_the_result(pipeline: Pipeline) -> None:
+    near = {f"n{at}": f"The car would not start on day {at} as the battery was empty." for at in range(300)}
+    add(pipeline, near, memory_type="error_fix", tags=["car"], created_at="2026-01-05")
+    far = "A battery was recycled."
+    add(pipeline, {"far": far}, memory_type="decision", tags=["waste", "green"], created_at="2025-03-01T12:00:00Z")
+    for how in (
+        {"types": ["decision"]},
+        {"tags": ["green", "blue"]},
+        {"until": datetime(2025, 3, 1, 12)},
+        {"since": datetime(2025, 3, 1, 12, tzinfo=UTC), "until": datetime(2025, 4, 1, tzinfo=UTC)},
+    ):
+        found = ask(pipeline, "the car's empty battery", **how)
+        assert (contents(found), found.total_found) == ([far], 1)
+    assert ask(pipeline, "battery", kinds=["merged"]).results == []
+    assert ask(pipeline, "battery", levels=[0], kinds=["merged"]).results == []
+    assert len(ask(pipeline, "battery", levels=[0], limit=7).results) == 7
+
+
+def test_a_merged_memory_stands_for_its_sources(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    pipeline.run()
+    found = ask(pipeline, "restart the payments worker after rotating the webhook secret", include_sources=True)
+    merged = {hit.id for hit in found.results if hit.kind == "merged"}
+    assert found.results[0].id in merged
+    hidden = {row[0] for row in pipeline.rows("SELECT id FROM {s}.task_memories WHERE is_consolidated")}
+    assert hidden
+    assert not hidden & {hit.id for hit in found.results}
+    first = found.results[0]
+    assert first.sources is not None
+    assert len(first.sources) == first.source_count > 1
+    assert {source["id"] for source in first.sources} <= hidden
+    assert all(0 < source["similarity"] <= 1.00001 and source["content"] for source in first.sources)
+    assert (first.level, first.confidence is not None) == (1, True)
+    assert ask(pipeline, "payments worker").results[0].sources is None
+
+
+def test_levels_and_kinds_are_told_apart(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    pipeline.run()
+    levels = {hit.level for hit in ask(pipeline, "payments worker", limit=100, min_similarity=0).results}
+    assert 1 in levels
+    only = ask(pipeline, "payments worker", limit=100, min_similarity=0, levels=[1]).results
+    assert {(hit.level, hit.kind) for hit in only} == {(1, "merged")}
+
+
+def test_archived_memories_are_found_on_request_alone(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    (id_,) = (hit.id for hit in ask(pipeline, "ERR_7731").results[:1])
+    archive_by_hand(pipeline.engine, [id_], reason="test", changed_by="tester")
+    assert TIMEOUT not in contents(ask(pipeline, "ERR_7731"))
+    assert contents(ask(pipeline, "ERR_7731", include_archived=True))[0] == TIMEOUT
+
+
+def test_another_project_is_never_seen(pipeline: Pipeline) -> None:
+    add(pipeline, {"mine": INVOICE})
+    add(pipeline, TEXTS, "other")
+    found = ask(pipeline, f"{CAR} {TIMEOUT} {INVOICE}", min_similarity=0, include_archived=True)
+    assert contents(found) == [INVOICE]
+    assert contents(ask(pipeline, "ERR_7731", "other"))[0] == TIMEOUT
+
+
+def test_the_order_is_the_same_every_time_and_equal_texts_stand_by_id(pipeline: Pipeline) -> None:
+    add(pipeline, {f"same{at}": CAR for at in range(30)} | TEXTS)
+    for fusion in ("rrf", "zscore"):
+        first = ask(pipeline, "car battery", limit=40, fusion=fusion).results
+        assert key_figures(first) == key_figures(ask(pipeline, "car battery", limit=40, fusion=fusion).results)
+        scores = [hit.relevance_score for hit in first]
+        assert scores == sorted(scores, reverse=True)
+        same = [hit.id for hit in first if hit.content == CAR]
+        assert same == sorted(same)
+
+
+def test_each_hit_counts_one_reuse_of_a_search(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    pipeline.run()
+    counts = (
+        "SELECT id, reused_count, last_accessed_at, version FROM {s}.task_memories UNION ALL "
+        "SELECT id, reuse_count, last_accessed_at, version FROM {s}.consolidated_memories"
+    )
+    before = {row[0]: row[1:] for row in pipeline.rows(counts)}
+    ask(pipeline, "payments worker")
+    assert {row[0]: row[1:] for row in pipeline.rows(counts)} == before
+    returned = {hit.id for hit in ask(pipeline, "payments worker", limit=5, count_use=True).results}
+    after = {row[0]: row[1:] for row in pipeline.rows(counts)}
+    assert {id_ for id_ in after if after[id_] != before[id_]} == returned
+    for id_ in returned:
+        assert after[id_][0] == before[id_][0] + 1
+        assert after[id_][1] is not None
+        assert after[id_][2] == before[id_][2]
+
+
+def test_searches_at_once_all_count(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    with ThreadPoolExecutor(6) as pool:
+        list(
+            pool.map(
+                lambda _: ask(pipeline, "car battery invoice ERR_7731", min_similarity=0, count_use=True), "x" * 24
+            )
+        )
+    assert pipeline.rows("SELECT DISTINCT reused_count FROM {s}.task_memories") == [(24,)]
+
+
+def test_a_search_does_not_wait_for_a_run_that_holds_rows(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    with pipeline.engine.connect() as other:
+        other.execute(text(f"SELECT 1 FROM {SCHEMA}.task_memories WHERE external_id = 'car' FOR UPDATE"))
+        found = ask(pipeline, "car invoice", min_similarity=0, count_use=True)
+    assert {CAR, INVOICE} <= set(contents(found))
+    counted = dict(pipeline.rows("SELECT external_id, reused_count FROM {s}.task_memories"))
+    assert (counted["car"], counted["invoice"]) == (0, 1)
+
+
+def test_without_vectors_words_decide_and_that_is_said(pipeline: Pipeline) -> None:
+    pipeline.add([{"id": "a", "content": TIMEOUT}])
+    found = ask(pipeline, "ERR_7731")
+    assert contents(found) == [TIMEOUT]
+    assert "found by words alone: no memory has a vector" in str(found.results[0].why)
+    assert found.note == found.results[0].why
+
+
+def test_without_budget_words_decide_and_that_is_said(pipeline: Pipeline) -> None:
+    pipeline.configure_new(embedding_model="openai/text-embedding-3-small", budget_usd_per_run=0)
+    pipeline.add([{"id": "a", "content": TIMEOUT}])
+    pipeline.write(
+        "UPDATE {s}.task_memories SET embedding = '[1,0,0]', embedding_model = 'openai/text-embedding-3-small', "
+        "embedding_dim = 3"
+    )
+    (hit,) = ask(pipeline, "ERR_7731").results
+    assert (hit.content, hit.similarity, hit.keyword_rank) == (TIMEOUT, None, 1)
+    assert "found by words alone: embedding was not sent" in str(hit.why)
+
+
+def test_why_names_places_and_similarity(pipeline: Pipeline) -> None:
+    add(pipeline, TEXTS)
+    assert ask(pipeline, "car battery").results[0].why is None
+    why = str(ask(pipeline, "car battery", explain=True).results[0].why)
+    assert why.startswith("number 1 of ")
+    assert "by meaning (similarity 0." in why
+    assert "number 1 of 1 by words" in why
+
+
+def test_a_run_indexes_the_vectors_of_a_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    add(pipeline, TEXTS)
+    monkeypatch.setattr(vector_indexes, "INDEXED_FROM", 3)
+    before = ask(pipeline, "car battery")
+    pipeline.run()
+    names = pipeline.rows("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%halfvec_cosine_ops%'")
+    assert len(names) == 1
+    assert key_figures(ask(pipeline, "car battery", levels=[0]).results) == key_figures(before.results)
+
+
+def test_a_search_between_a_run_and_its_rollback_stands_in_nobodys_way(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    done = pipeline.run()
+    ask(pipeline, "payments worker", count_use=True)
+    undone = pipeline.roll_back(done.job_id)
+    assert undone.memories_deleted > 0
+    assert {hit.kind for hit in ask(pipeline, "payments worker").results} == {"raw"}
+
+
+def test_no_moment_of_a_run_or_its_rollback_hides_a_fact(pipeline: Pipeline) -> None:
+    pipeline.add(reworded())
+    embed(pipeline)
+    ended, missed, seen = Event(), [], Counter[str]()
+
+    def read() -> None:
+        while not ended.is_set():
+            for lesson in LESSONS:
+                found = ask(pipeline, lesson, levels=[0, 1], count_use=True).results
+                seen.update(hit.kind for hit in found)
+                missed.extend([] if any(lesson[:40] in hit.content for hit in found) else [lesson])
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        try:
+            done = pipeline.run()
+            pipeline.roll_back(done.job_id)
+        finally:
+            ended.set()
+        reader.result()
+    assert done.merging.absorbed > 0
+    assert set(seen) == {"raw", "merged"}
+    assert missed == []

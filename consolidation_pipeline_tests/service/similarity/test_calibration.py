@@ -1,0 +1,377 @@
+"""The calibration is held until it is outgrown, and then everything that follows from it changes at once."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pytest
+
+from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA
+from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
+from consolidation_pipeline.service.runs import run_lifecycle
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
+from consolidation_pipeline.service.similarity import calibration_fit
+from consolidation_pipeline.service.similarity.calibration import Calibrated, calibrate_project, calibrate_thresholds
+from consolidation_pipeline.service.similarity.embedding import embed_memories
+from consolidation_pipeline.service.similarity.graph_nodes import load_grouping_nodes
+from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
+from consolidation_pipeline.store.database.vector_copy import to_uuids
+from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note
+from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+from consolidation_pipeline_tests.service.table_dumps import dump
+
+PLACEHOLDERS = (
+    "Review the full content of this learning entry and extract the actionable insights that future agents need. "
+    "Add the key points of this learning here, with the context in which they apply and the evidence behind them."
+)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve distinct memories are enough for a calibration."""
+    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 12)
+
+
+def placeholders(count: int = 12, first: int = 0) -> list[dict[str, Any]]:
+    """Different lessons that end in the same two placeholder sentences, most of their text."""
+    return [note(f"p{at}", f"{LESSONS[at].split(',')[0]}. {PLACEHOLDERS}") for at in range(first, count)]
+
+
+def calibrated(pipeline: Pipeline, *, renew: bool = True) -> Calibrated:
+    with pipeline.open() as run:
+        embed_memories(run)
+        return calibrate_thresholds(run, renew=renew)
+
+
+def update(pipeline: Pipeline, *, renew: bool = True) -> tuple[Calibrated, GraphUpdate]:
+    with pipeline.open() as run:
+        embed_memories(run)
+        return calibrate_thresholds(run, renew=renew), update_similarity_graph(run)
+
+
+def versions(pipeline: Pipeline) -> list[int]:
+    return [row[0] for row in pipeline.rows("SELECT version FROM {s}.similarity_calibrations ORDER BY version")]
+
+
+def edges(pipeline: Pipeline) -> dict[tuple[str, str], float]:
+    """The stored pairs by external id."""
+    rows = pipeline.rows(
+        "SELECT a.external_id, b.external_id, n.similarity FROM {s}.memory_neighbors n "
+        "JOIN {s}.task_memories a ON a.id = n.a JOIN {s}.task_memories b ON b.id = n.b"
+    )
+    return {(min(a, b), max(a, b)): similarity for a, b, similarity in rows}
+
+
+def test_a_small_project_has_the_profile_for_plain_vectors(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    done = calibrated(pipeline)
+    assert WORDLLAMA.plain is not None
+    assert done.snapshot.thresholds == WORDLLAMA.plain.thresholds()
+    assert (done.snapshot.center, done.snapshot.boilerplate, done.stripped) == (None, (), 0)
+    assert done.snapshot.report["trigger"] == "first"
+    assert "curve" not in done.snapshot.report
+
+
+@pytest.mark.usefixtures("few")
+def test_a_larger_project_is_calibrated_on_its_own_memories(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        embed_memories(run)
+        done = calibrate_thresholds(run)
+        assert run.thresholds == done.snapshot.thresholds
+    held, report = done.snapshot, done.snapshot.report
+    assert held.center is not None
+    assert held.thresholds["t_merge"] >= WORDLLAMA.t_merge
+    assert held.thresholds["t_pattern"] < held.thresholds["t_suggest"] < held.thresholds["t_merge"]
+    assert held.thresholds["t_principle"] < held.thresholds["t_pattern"]
+    assert report["spread"]["median"] < report["spread"]["nearest"]
+    assert {"wrong", "found", "kinds", "profile", "recommended"} <= report.keys()
+    assert len(report["curve"]) == 50
+    assert report["found"]["share"] > 0.4
+
+
+@pytest.mark.usefixtures("few")
+def test_the_same_memories_give_the_same_calibration(pipeline: Pipeline) -> None:
+    rows = [*placeholders(), *corpus()]
+    found = []
+    for given in (rows, rows[::-1]):
+        pipeline.clear()
+        pipeline.add(given)
+        found.append(calibrated(pipeline).snapshot)
+    assert found[0].report == found[1].report
+    assert (found[0].thresholds, found[0].boilerplate) == (found[1].thresholds, found[1].boilerplate)
+
+
+def test_it_is_held_until_the_active_memories_have_grown_by_half(pipeline: Pipeline) -> None:
+    pipeline.add([note(str(at), f"{word} grows here") for at, word in enumerate(VOCABULARY)])
+    assert calibrated(pipeline).taken
+    pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} grows there") for at in range(4)])
+    assert not calibrated(pipeline).taken
+    pipeline.add([note("last", "iris grows anywhere")])
+    assert not calibrated(pipeline, renew=False).taken
+    done = calibrated(pipeline)
+    assert (done.taken, done.snapshot.version, done.snapshot.report["trigger"]) == (True, 2, "growth")
+    assert not calibrated(pipeline).taken
+
+
+@pytest.mark.usefixtures("few")
+def test_it_is_held_without_any_work_of_the_model(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    model = WordEmbedder(dimension=64)
+    with pipeline.open(embedder=model) as run:
+        embed_memories(run)
+        calibrate_thresholds(run)
+        seen = len(model.seen)
+        assert calibrate_thresholds(run).taken is False
+        assert len(model.seen) == seen
+        del run.calibration
+        assert calibrate_thresholds(run).taken is False
+
+
+@pytest.mark.parametrize("options", [{"center": False}, {"t_merge": 0.9}, {"t_pattern": 0.55}])
+def test_other_options_take_it_anew(pipeline: Pipeline, options: dict[str, Any]) -> None:
+    pipeline.add(corpus())
+    calibrated(pipeline)
+    pipeline.configure(decay_rate=0.2)
+    assert not calibrated(pipeline).taken
+    pipeline.configure(**options)
+    done = calibrated(pipeline)
+    assert (done.taken, done.snapshot.report["trigger"]) == (True, "options")
+    assert done.snapshot.thresholds.items() >= {k: v for k, v in options.items() if k != "center"}.items()
+
+
+@pytest.mark.usefixtures("few")
+def test_a_given_threshold_wins_and_its_wrong_merges_are_estimated(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.configure(t_merge=0.9, t_pattern=0.5)
+    held = calibrated(pipeline).snapshot
+    assert (held.thresholds["t_merge"], held.thresholds["t_pattern"]) == (0.9, 0.5)
+    assert held.thresholds["t_suggest"] >= 0.5
+    assert held.report["recommended"]["t_merge"] < 0.9
+    at = next(point for point in held.report["curve"] if point["threshold"] == 0.9)
+    assert held.report["found"] == at["found"]
+
+
+@pytest.mark.usefixtures("few")
+def test_without_centring_the_floor_is_that_for_plain_vectors(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.configure(center=False)
+    held = calibrated(pipeline).snapshot
+    assert held.center is None
+    assert WORDLLAMA.plain is not None
+    assert held.thresholds["t_merge"] >= WORDLLAMA.plain.t_merge
+
+
+def test_a_snapshot_from_before_options_were_kept_is_taken_anew(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    update(pipeline)
+    pipeline.write("UPDATE {s}.similarity_calibrations SET options = '{}', report = '{}'")
+    done, graph = update(pipeline)
+    assert (done.taken, graph.rebuilt) == (True, True)
+
+
+def test_phases_run_alone_use_the_newest_snapshot_and_take_the_first_one(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    with pipeline.open() as run:
+        run_phases(run, ["embedding_matrix", "similarity_graph"])
+    assert versions(pipeline) == [1]
+    pipeline.configure(t_merge=0.9)
+    with pipeline.open() as run:
+        run_phases(run, ["similarity_graph"])
+        assert WORDLLAMA.plain is not None
+        assert run.thresholds["t_merge"] == WORDLLAMA.plain.t_merge
+    assert versions(pipeline) == [1]
+    with pipeline.open() as run:
+        run_phases(run, ["threshold_calibration"])
+        assert run.thresholds["t_merge"] == 0.9
+
+
+def test_an_empty_project_is_calibrated_too(pipeline: Pipeline) -> None:
+    pipeline.configure_new()
+    done, graph = update(pipeline)
+    assert (done.snapshot.memories, graph.nodes, graph.rebuilt) == (0, 0, False)
+
+
+# --- boilerplate ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("few")
+def test_placeholder_sentences_no_longer_make_neighbours(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add(placeholders())
+    pipeline.configure(center=False, t_merge=0.9, t_suggest=0.8, t_pattern=0.6)
+    with monkeypatch.context() as patch:
+        patch.setattr(calibration_fit, "FEWEST_CONTENTS", 1000)
+        update(pipeline)
+        assert len(edges(pipeline)) > 20
+    pipeline.configure(center=False, t_merge=0.9, t_suggest=0.8, t_pattern=0.61)
+    done, graph = update(pipeline)
+    assert len(done.snapshot.boilerplate) == 2
+    assert (done.stripped, done.embedded, graph.rebuilt) == (12, 12, True)
+    assert len(edges(pipeline)) == 0
+
+
+@pytest.mark.usefixtures("few")
+def test_search_keeps_the_vector_of_the_whole_text(pipeline: Pipeline) -> None:
+    pipeline.add(placeholders())
+    calibrated(pipeline)
+    rows = pipeline.rows(
+        "SELECT m.embedding::text AS whole, g.embedding::text AS rest FROM {s}.task_memories m "
+        "JOIN {s}.grouping_embeddings g ON g.memory_id = m.id"
+    )
+    assert len(rows) == 12
+    assert all(row.whole != row.rest for row in rows)
+
+
+@pytest.mark.usefixtures("few")
+def test_the_mean_is_that_of_the_vectors_that_are_compared(pipeline: Pipeline) -> None:
+    pipeline.add([*placeholders(), *alone()])
+    held = calibrated(pipeline).snapshot
+    rows = pipeline.rows(
+        "SELECT coalesce(g.embedding, m.embedding)::float4[] AS x FROM {s}.task_memories m "
+        "LEFT JOIN {s}.grouping_embeddings g ON g.memory_id = m.id"
+    )
+    assert held.center is not None
+    np.testing.assert_allclose(held.center, np.array([row.x for row in rows]).mean(axis=0), atol=1e-6)
+
+
+@pytest.mark.usefixtures("few")
+def test_new_memories_with_held_boilerplate_get_their_vector_in_the_next_run(pipeline: Pipeline) -> None:
+    pipeline.add([*placeholders(11), *alone()])
+    assert update(pipeline)[0].stripped == 11
+    pipeline.add(placeholders(12, first=11))
+    done, graph = update(pipeline)
+    assert (done.taken, done.stripped, done.embedded, graph.compared) == (False, 1, 1, 1)
+    assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == 12
+    again, graph = update(pipeline)
+    assert (again.stripped, again.embedded, graph.compared) == (0, 0, 0)
+
+
+@pytest.mark.usefixtures("few")
+def test_equal_rests_are_embedded_once(pipeline: Pipeline) -> None:
+    pipeline.add([*placeholders(11), *alone()])
+    update(pipeline)
+    rest = LESSONS[0].split(",")[0]
+    pipeline.add([note("twin", f"{PLACEHOLDERS} {rest}."), note("other", f"{rest}. {PLACEHOLDERS.split('.')[0]}.")])
+    done, _ = update(pipeline)
+    assert (done.stripped, done.embedded) == (2, 0)
+    assert {("p0", "twin"), ("other", "p0")} <= edges(pipeline).keys()
+
+
+@pytest.mark.usefixtures("few")
+def test_a_graph_that_grew_with_boilerplate_in_it_is_the_graph_built_at_once(pipeline: Pipeline) -> None:
+    pipeline.add([*placeholders(10), *corpus()])
+    calibrated(pipeline)
+    for first in (10, 11):
+        update(pipeline, renew=False)
+        pipeline.add(placeholders(first + 1, first=first))
+    update(pipeline, renew=False)
+    grown = dump(pipeline, tables=["memory_neighbors", "grouping_embeddings"])
+    pipeline.write("DELETE FROM {s}.memory_neighbors")
+    pipeline.write("DELETE FROM {s}.grouping_embeddings")
+    pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
+    update(pipeline, renew=False)
+    assert dump(pipeline, tables=["memory_neighbors", "grouping_embeddings"]) == grown
+
+
+@pytest.mark.usefixtures("few")
+def test_memories_that_were_merged_stay_compared_without_boilerplate_and_merged_ones_are_not_compared(
+    pipeline: Pipeline,
+) -> None:
+    again = [{**row, "id": f"{row['id']}-again", "content": f"Noted: {row['content']}"} for row in placeholders()]
+    pipeline.add([*placeholders(), *again])
+    pipeline.configure(t_merge=0.7)
+    assert pipeline.run().merging.created == 12
+    own = "SELECT count(*) FROM {s}.grouping_embeddings g JOIN {s}.task_memories m ON m.id = g.memory_id"
+    assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == pipeline.value(own) == 24
+    second, graph = update(pipeline)
+    assert (second.taken, second.embedded, graph.nodes, graph.compared) == (False, 0, 24, 0)
+
+
+@pytest.mark.usefixtures("few")
+def test_boilerplate_of_an_older_snapshot_is_forgotten(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    pipeline.add([*placeholders(), *alone()])
+    update(pipeline)
+    monkeypatch.setattr(calibration_fit, "find_boilerplate", lambda _: ())
+    calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
+    assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == 0
+    with pipeline.open() as run, run.engine.connect() as connection:
+        nodes, _ = load_grouping_nodes(connection, run)
+        assert len(to_uuids(nodes.ids)) == 18
+
+
+# --- on request ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("few")
+def test_a_request_writes_nothing_unless_it_is_applied(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    update(pipeline)
+    before = dump(pipeline)
+    proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
+    assert dump(pipeline) == before
+    assert proposal.held is not None
+    assert (proposal.applied, proposal.fresh.version) == (False, 2)
+    assert proposal.fresh.thresholds == proposal.held.thresholds
+
+
+@pytest.mark.usefixtures("few")
+def test_an_applied_calibration_makes_the_next_run_rebuild_the_graph(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    update(pipeline)
+    before = edges(pipeline)
+    proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
+    assert (proposal.applied, versions(pipeline), edges(pipeline)) == (True, [1, 2], {})
+    done, graph = update(pipeline)
+    assert (done.taken, graph.rebuilt, graph.calibration) == (False, True, 2)
+    assert edges(pipeline) == before
+
+
+def test_a_project_with_an_applied_calibration_is_not_unchanged(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    pipeline.run()
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
+    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+
+
+def test_a_project_that_a_run_holds_is_not_changed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
+    pipeline.add(alone())
+    with pipeline.open():
+        calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
+        with pytest.raises(ProjectBusyError, match=SLUG):
+            calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
+    assert versions(pipeline) == []
+    with pytest.raises(NotFoundError, match="nowhere"):
+        calibrate_project(pipeline.engine, "nowhere", settings=pipeline.settings, apply=True)
+
+
+# --- what people decided -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.breaks_rules  # an approval without its memory
+@pytest.mark.usefixtures("few")
+def test_decisions_of_people_are_labelled_pairs_too(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    ids = {row.external_id: row.id for row in pipeline.rows("SELECT external_id, id FROM {s}.task_memories")}
+    decided = {
+        "validated": ["lesson-0-0", "lesson-0-1", "lesson-0-2"],
+        "rejected": ["near-0-0", "near-0-1"],
+        "pending": ["near-1-0", "near-1-1"],
+    }
+    for status, names in decided.items():
+        pipeline.write(
+            "INSERT INTO {s}.consolidation_suggestions (project_id, group_id, status, suggested_content, "
+            "original_memory_ids, original_versions, fingerprint) VALUES (:p, 'g', :status, 'x', :ids, :versions, :f)",
+            p=pipeline.project().id,
+            status=status,
+            ids=[ids[name] for name in names],
+            versions=[1] * len(names),
+            f=str(uuid4()),
+        )
+    report = calibrated(pipeline).snapshot.report
+    assert report["decided"] == 4
+    assert report["kinds"]["decided"]["of"] == 4

@@ -1,0 +1,98 @@
+"""An undo that sticks: what a person took apart is not merged again, until the person takes that back."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from consolidation_pipeline.service.plan.planner import make_plan
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+
+LESSON = LESSONS[0]
+NOTES = [note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")]
+
+
+def group_of(pipeline: Pipeline, job_id: UUID) -> UUID:
+    """The group of a job's newest merge."""
+    return UUID(
+        str(
+            pipeline.value(
+                "SELECT group_id FROM {s}.consolidation_changes WHERE job_id = :job ORDER BY seq DESC LIMIT 1",
+                job=job_id,
+            )
+        )
+    )
+
+
+def test_a_merge_that_a_person_undid_is_not_made_again_but_shown(pipeline: Pipeline) -> None:
+    pipeline.add(NOTES)
+    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    assert planned.merges == []
+    assert [len(question.members) for question in planned.questions] == [3]
+    again = pipeline.run()
+    assert again.merging.absorbed == 0
+    assert again.clusters.groups["suggest"] == 1
+    assert broken_rules(pipeline) == []
+
+
+def test_a_redone_merge_stays_and_grows(pipeline: Pipeline) -> None:
+    pipeline.add(NOTES)
+    undone = pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    pipeline.roll_back(undone.rollback_id)
+    pipeline.add([note("d", f"Learned once more: {LESSON}")])
+    assert pipeline.run().merging.extended == 1
+    assert broken_rules(pipeline) == []
+
+
+def test_a_job_that_was_undone_is_done_again(pipeline: Pipeline) -> None:
+    pipeline.add(NOTES)
+    pipeline.roll_back(pipeline.run().job_id)
+    assert pipeline.run().merging.absorbed == 3
+
+
+def test_an_extension_that_was_undone_leaves_the_merge_and_the_newcomer(pipeline: Pipeline) -> None:
+    pipeline.add(NOTES[:2])
+    pipeline.run()
+    pipeline.add(NOTES[2:])
+    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    assert pipeline.run().merging.absorbed == 0
+    assert pipeline.value("SELECT source_count FROM {s}.consolidated_memories") == 2
+    assert broken_rules(pipeline) == []
+
+
+def test_a_newcomer_may_join_one_of_those_kept_apart_but_not_bring_them_together(pipeline: Pipeline) -> None:
+    pipeline.add(NOTES[:2])
+    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    pipeline.add(NOTES[2:])
+    pipeline.run()
+    sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
+    a, b = (pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :n", n=n) for n in "ab")
+    assert not any({a, b} <= group for group in sources)
+    assert broken_rules(pipeline) == []
+
+
+def test_exact_repeats_can_be_kept_apart_too(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON), note("other", LESSONS[1])])
+    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    assert pipeline.run().merging.absorbed == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE NOT is_consolidated") == 3
+    pipeline.add([note("c", LESSON)])
+    pipeline.run()
+    sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
+    a, b = (pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :n", n=n) for n in "ab")
+    assert not any({a, b} <= group for group in sources)
+
+
+def test_repeats_that_were_taken_from_a_merged_memory_make_no_second_one_of_the_same_words(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    pipeline.run()
+    pipeline.add([note("c", LESSON), note("d", LESSON)])
+    pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
+    planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
+    done = pipeline.run().merging
+    assert broken_rules(pipeline) == []
+    assert (planned.merges, done.absorbed) == ([], 0)
+    pipeline.add([note("e", LESSON)])
+    assert pipeline.run().merging.extended == 1

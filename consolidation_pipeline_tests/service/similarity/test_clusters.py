@@ -1,0 +1,270 @@
+"""Groups: the same whatever the order of the input, never chained, never over a veto, never across types."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from itertools import combinations
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.conflicts.literals import conflicts
+from consolidation_pipeline.core.similarity.similarity_join import SLACK
+from consolidation_pipeline.core.vectors import center
+from consolidation_pipeline.service.intake import importer
+from consolidation_pipeline.service.similarity import embedding
+from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, alone, corpus, note, reworded
+from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
+from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import dump, essence
+
+OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.7, "t_pattern": 0.5}
+
+
+def merged_names(pipeline: Pipeline) -> set[frozenset[str]]:
+    """The external ids behind each active merged memory."""
+    groups = defaultdict(set)
+    for name, into in pipeline.rows(
+        "SELECT external_id, consolidated_into_id FROM {s}.task_memories WHERE is_consolidated"
+    ):
+        groups[into].add(name)
+    return {frozenset(names) for names in groups.values()}
+
+
+def groups_of(pipeline: Pipeline, tier: str) -> dict[str, list[Any]]:
+    """Cluster key -> (member id, details) of a tier."""
+    found = defaultdict(list)
+    query = "SELECT cluster_key, member_id, details FROM {s}.memory_clusters WHERE tier = :tier ORDER BY 1, 2"
+    for row in pipeline.rows(query, tier=tier):
+        found[row.cluster_key].append(row)
+    return found
+
+
+def test_rewordings_and_repeats_of_a_lesson_become_one_group_and_nothing_else_joins(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add(corpus())
+    done = pipeline.run()
+    expected = {
+        frozenset(row["id"] for row in reworded() if row["id"].startswith(f"lesson-{number}-"))
+        for number in range(len(LESSONS))
+    }
+    assert merged_names(pipeline) == expected
+    assert done.clusters.groups["merge"] == len(LESSONS)
+    assert done.clusters.members["merge"] == len(reworded())
+    assert done.clusters.cohesion_min is not None
+    assert done.clusters.cohesion_min >= OPTIONS["t_merge"] - SLACK
+    assert done.clusters.map_svg is not None
+
+
+def test_near_misses_wait_for_a_person_with_the_reason(pipeline: Pipeline) -> None:
+    pipeline.configure_new(**OPTIONS)
+    pipeline.add(corpus())
+    done = pipeline.run()
+    texts = {
+        row.id: row.execution_summary for row in pipeline.rows("SELECT id, execution_summary FROM {s}.task_memories")
+    }
+    groups = groups_of(pipeline, "suggest")
+    assert {frozenset(texts[row.member_id] for row in rows) for rows in groups.values()} == set(
+        map(frozenset, NEAR_MISSES)
+    )
+    assert done.clusters.pairs_vetoed == len(NEAR_MISSES)
+    vetoes = [row.details["vetoes"] for rows in groups.values() for row in rows if row.details]
+    assert sorted(veto["conflicts"][0].split(":")[0] for (veto,) in vetoes) == ["number", "polarity", "version"]
+    assert all({UUID(veto["a"]), UUID(veto["b"])} <= texts.keys() for (veto,) in vetoes)
+
+
+def test_memories_with_nothing_in_common_are_left_alone(pipeline: Pipeline) -> None:
+    pipeline.add(alone())
+    done = pipeline.run()
+    assert set(done.clusters.groups.values()) == {0}
+    assert done.clusters.contents == len(ALONE)
+    assert done.clusters.cohesion_min is None
+
+
+def test_a_project_without_memories_has_no_groups(pipeline: Pipeline) -> None:
+    pipeline.add([])
+    done = pipeline.run()
+    assert (done.clusters.contents, done.merging.created, done.decay.scored) == (0, 0, 0)
+    assert done.clusters.map_svg is None
+
+
+@settings(deadline=None, max_examples=4)
+@given(data=st.data())
+def test_the_order_and_the_batches_of_the_input_change_nothing(shared: Pipeline, data: st.DataObject) -> None:
+    states: list[dict[str, list[str]]] = []
+    for rows in (corpus(), data.draw(st.permutations(corpus()))):
+        shared.clear()
+        with pytest.MonkeyPatch.context() as patch:
+            if states:
+                patch.setattr(importer, "BATCH", data.draw(st.integers(1, 60)))
+                patch.setattr(embedding, "BATCH", data.draw(st.integers(5, 60)))
+            shared.add(rows)
+            shared.run()
+        states.append(essence(shared))
+    assert states[0] == states[1]
+
+
+# --- what holds for every merged memory ----------------------------------------------------------------------------
+
+TEXTS = st.lists(st.sampled_from(VOCABULARY[:6]), min_size=2, max_size=4).map(" ".join)
+# A number is no word to the model: such texts differ in a literal alone. Case makes repeats that it sees differently.
+SPELLED = st.tuples(TEXTS, st.sampled_from(["", "", " 30", " 60"]), st.booleans()).map(
+    lambda parts: (parts[0] + parts[1]).upper() if parts[2] else parts[0] + parts[1]
+)
+NOTES = st.tuples(SPELLED, st.sampled_from(["learning", "learning", "decision"]))
+BATCHES = st.lists(st.lists(NOTES, min_size=2, max_size=14), min_size=1, max_size=2)
+
+
+class Contents:
+    """The raw memories by content, with the vectors that were compared, read from the tables."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.content_of: dict[UUID, tuple[str, str]] = {}
+        self.text: dict[tuple[str, str], str] = {}
+        self.variants: dict[tuple[str, str], list[npt.NDArray[np.float64]]] = defaultdict(list)
+        self.units: dict[UUID, set[tuple[str, str]]] = defaultdict(set)
+        mean = pipeline.value("SELECT center::text FROM {s}.similarity_calibrations ORDER BY version DESC LIMIT 1")
+        for row in pipeline.rows("SELECT *, embedding::text AS vector FROM {s}.task_memories"):
+            content = row.memory_type, row.normalized_hash
+            x = np.array([json.loads(row.vector)], dtype=np.float32)
+            compared = x if mean is None else center(x, np.array(json.loads(mean), dtype=np.float32))
+            self.content_of[row.id] = content
+            self.text[content] = row.execution_summary
+            self.variants[content].append(compared[0].astype(np.float64))
+            self.units[row.consolidated_into_id or row.id].add(content)
+
+    def similarity(self, one: tuple[str, str], other: tuple[str, str]) -> float:
+        """Cosine of the most similar variants."""
+        return max(float(a @ b) for a in self.variants[one] for b in self.variants[other])
+
+    def may_merge(self, one: tuple[str, str], other: tuple[str, str], *, cross_type: bool) -> bool:
+        """Similar enough, of one type, and without a conflict."""
+        near = self.similarity(one, other) >= OPTIONS["t_merge"] - 2 * SLACK
+        return near and (cross_type or one[0] == other[0]) and not conflicts(self.text[one], self.text[other])
+
+
+def run_in_batches(pipeline: Pipeline, batches: list[list[tuple[str, str]]], **options: Any) -> Outcome:
+    pipeline.configure_new(**OPTIONS | options)
+    for number, batch in enumerate(batches):
+        pipeline.add([note(f"n{number}-{at}", text, memory_type=kind) for at, (text, kind) in enumerate(batch)])
+        done = pipeline.run(embedder=WordEmbedder())
+    return done
+
+
+@settings(deadline=None, max_examples=12)
+@given(batches=BATCHES, cross_type=st.booleans())
+def test_merged_memories_hold_only_what_may_merge_and_leave_nothing_that_could(
+    shared: Pipeline, batches: list[list[tuple[str, str]]], cross_type: bool
+) -> None:
+    shared.clear()
+    run_in_batches(shared, batches, cross_type=cross_type)
+    found = Contents(shared)
+    project = shared.project().id
+    with shared.engine.connect() as connection:
+        broken = [
+            *invariants.find_chains(connection, project),
+            *invariants.find_shared_members(connection, project),
+            *invariants.find_bad_pairs(connection, project),
+        ]
+    assert broken == []
+    for contents in found.units.values():
+        for a, b in combinations(contents, 2):
+            assert found.may_merge(a, b, cross_type=cross_type), (found.text[a], found.text[b], found.similarity(a, b))
+    for one, other in combinations(found.units.values(), 2):
+        assert not all(found.may_merge(a, b, cross_type=cross_type) for a in one for b in other)
+
+
+def test_notes_of_different_types_share_a_group_only_when_asked(pipeline: Pipeline) -> None:
+    notes = [("amber birch cedar", "learning"), ("cedar amber birch", "decision")]
+    run_in_batches(pipeline, [notes])
+    assert merged_names(pipeline) == set()
+    assert groups_of(pipeline, "suggest") == {}
+    pipeline.configure(**OPTIONS, cross_type=True)
+    pipeline.run(embedder=WordEmbedder())
+    assert merged_names(pipeline) == {frozenset({"n0-0", "n0-1"})}
+
+
+def test_fewer_memories_than_the_smallest_group_are_not_merged(pipeline: Pipeline) -> None:
+    pair = [("amber birch cedar", "learning"), ("cedar amber birch", "learning")]
+    triple = [("iris delta ember", "learning"), ("delta iris ember", "learning"), ("ember delta iris", "learning")]
+    done = run_in_batches(pipeline, [pair + triple], min_cluster_size=3)
+    assert merged_names(pipeline) == {frozenset({"n0-2", "n0-3", "n0-4"})}
+    assert done.clusters.groups["merge"] == 1
+    pipeline.add([note("third", "birch amber cedar")])
+    pipeline.run(embedder=WordEmbedder())
+    assert frozenset({"n0-0", "n0-1", "third"}) in merged_names(pipeline)
+
+
+def test_exact_repeats_alone_are_merged(pipeline: Pipeline) -> None:
+    run_in_batches(pipeline, [[("Amber birch.", "learning"), ("amber  BIRCH", "learning")]])
+    assert merged_names(pipeline) == {frozenset({"n0-0", "n0-1"})}
+
+
+def test_without_merging_everything_stays_as_it_is(pipeline: Pipeline) -> None:
+    pipeline.configure_new(merge=False, summarize=False)
+    pipeline.add(corpus())
+    before = dump(pipeline, tables=["consolidated_memories", "consolidation_changes", "memory_lineage"])
+    done = pipeline.run()
+    assert (done.merging.absorbed, done.merging.created, done.clusters.groups["merge"]) == (0, 0, 0)
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
+    assert dump(pipeline, tables=before) == before
+    assert done.clusters.groups["suggest"] == len(LESSONS) + len(NEAR_MISSES)
+
+
+def test_merging_switched_off_later_keeps_what_was_merged(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.run()
+    before = merged_names(pipeline)
+    pipeline.configure(merge=False)
+    pipeline.add([note("newcomer", f"Once again: {LESSONS[0]}")])
+    done = pipeline.run()
+    assert merged_names(pipeline) == before
+    assert (done.merging.absorbed, done.clusters.groups["merge"]) == (0, len(LESSONS))
+
+
+def test_near_duplicates_count_once_in_a_pattern(pipeline: Pipeline) -> None:
+    shared_words = "amber birch cedar delta"
+    topic = [(f"{shared_words} {word} {word} {word}", "learning") for word in ("grove", "heron", "iris")]
+    repeats = [("ember flint", "learning"), ("flint ember", "learning"), ("Ember flint.", "learning")]
+    pipeline_options = {"t_merge": 0.95, "t_suggest": 0.95, "t_pattern": 0.5}
+    run_in_batches(pipeline, [topic + repeats], **pipeline_options)
+    names = dict(pipeline.rows("SELECT id, external_id FROM {s}.task_memories"))
+    groups = groups_of(pipeline, "pattern")
+    assert [{names[row.member_id] for row in rows} for rows in groups.values()] == [{"n0-0", "n0-1", "n0-2"}]
+
+
+def test_merged_memories_whose_sources_are_no_neighbours_under_another_model_are_still_described(
+    pipeline: Pipeline,
+) -> None:
+    pipeline.add(corpus())
+    pipeline.run()
+    before = merged_names(pipeline)
+    pipeline.configure(t_merge=0.95, t_suggest=0.9, t_pattern=0.85)
+    pipeline.run(embedder=WordEmbedder())
+    names = merged_names(pipeline)
+    assert all(any(group <= other for other in names) for group in before)
+    described = [rows for rows in groups_of(pipeline, "merge").values() for row in rows if row.details]
+    assert len(described) == len(names)
+    for rows in described:
+        (details,) = [row.details for row in rows if row.details]
+        assert -1.0 <= details["cohesion_min"] <= details["cohesion_mean"] <= 1.0
+        assert details["weakest_new_pair"] is None or details["weakest_new_pair"] >= 0.95 - SLACK
+
+
+def test_groups_that_did_not_change_keep_their_rows(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.run()
+    pipeline.run()
+    settled = dump(pipeline, tables=["memory_clusters"])
+    pipeline.run()
+    assert dump(pipeline, tables=["memory_clusters"]) == settled
+    pipeline.add([note("stranger", "Quarterly planning happens on a whiteboard.")])
+    pipeline.run()
+    assert dump(pipeline, tables=["memory_clusters"]) == settled

@@ -1,0 +1,422 @@
+"""The life of a few projects as a machine that takes random steps and checks after each that all is as it must be.
+
+Memories come in, runs merge and archive them, associations link them, people pin, archive, restore and review, and
+anything of that is rolled back and redone. After every step:
+
+- what the ledger tells, from the imports on, is what the tables hold, column by column;
+- every invariant holds, after a run also those that hold only then;
+- a step changed rows of its own project alone, and a step that was refused changed nothing;
+- a rollback put every row it touched into the state from before what it undid, and left all others as they were; the
+  newest step of a project can always be undone, and redone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, ClassVar
+from uuid import UUID
+
+from hypothesis import event
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.service.lifecycle.archive import archive_memories
+from consolidation_pipeline.service.lifecycle.associations import associate_memories
+from consolidation_pipeline.service.lifecycle.decay import score_relevance
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline.service.plan.apply import request_plan
+from consolidation_pipeline.service.plan.plan_document import Plan
+from consolidation_pipeline.service.plan.planner import make_plan
+from consolidation_pipeline.service.review.review_queue import decide_review
+from consolidation_pipeline.service.runs.phases import JOB_PHASES
+from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
+from consolidation_pipeline_tests.service.knowledge.test_patterns import WEBHOOKS
+from consolidation_pipeline_tests.service.ledger_replay import (
+    Key,
+    Replay,
+    Row,
+    State,
+    differing,
+    of_project,
+    photograph,
+    with_summaries,
+)
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
+from consolidation_pipeline_tests.service.plan.test_plan import decided
+from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, list_broken
+from consolidation_pipeline_tests.service.table_dumps import checksums
+
+SLUGS = ("alpha", "beta", "gamma")
+
+# What may be noted: few texts, so that they meet. The same text has several ids: it can come again word for word.
+_TEXTS = {
+    **{f"lesson-{n}-{at}": how.format(LESSONS[n]) for n in range(2) for at, how in enumerate(REWORDINGS[:3])},
+    **{f"shout-{n}": LESSONS[n].upper().rstrip(".") for n in range(2)},
+    **{f"near-{side}": text for side, text in enumerate(NEAR_MISSES[0])},
+    **{f"topic-{at}": text for at, text in enumerate(WEBHOOKS[:3])},
+    "alone": ALONE[0],
+}
+_AGES: Mapping[str, Mapping[str, Any]] = {
+    "new": {},
+    "stale": {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0},
+    "used": {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 5},
+    "dull": {"created_at": (TODAY - timedelta(days=100)).isoformat(), "reused_count": 5, "importance": 0.1},
+}  # fmt: skip
+
+
+# (text, type, age, which copy of it); mostly of one type, as only those merge.
+Noted = tuple[str, str, str, int]
+NOTES = st.tuples(
+    st.sampled_from(sorted(_TEXTS)),
+    st.sampled_from(["learning", "learning", "learning", "learning", "decision", "discovery", "refactor"]),
+    st.sampled_from(["new", "new", "new", "stale", "used", "dull"]),
+    st.integers(0, 2),
+)
+
+# What a pattern is made of: in the first project from the start.
+TOPIC: list[Noted] = [(f"topic-{at}", "learning", "new", 0) for at in range(3)]
+
+
+def _note(noted: Noted) -> dict[str, Any]:
+    name, memory_type, age, _ = noted
+    return note("-".join(map(str, noted)), _TEXTS[name], **{"memory_type": memory_type, **_AGES[age]})
+
+
+OPTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "t_merge": st.sampled_from(["auto", 0.999, 0.999, 0.9, 0.82]),
+        "sample_size": st.just(0),
+        "cross_type": st.just(True),
+        "archive_max_share": st.just(1.0),
+        "merge_max_chars": st.just(300),
+        "min_pattern_size": st.just(3),
+    },
+)
+# A place in a list of whatever there is, near its beginning, so that the same is met again.
+PLACES = st.integers(0, 7)
+# How often what was done is undone, redone, undone, ... at once.
+TURNS = st.sampled_from([0, 0, 0, 1, 1, 2])
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something that was done to one project: what one undoes it by, and its rows before and after."""
+
+    slug: str
+    targets: Sequence[UUID]
+    before: State
+    after: State
+
+
+class Life(RuleBasedStateMachine):
+    """``pipeline`` is the database that all machines use, one after the other."""
+
+    pipeline: ClassVar[Pipeline]
+
+    @initialize(options=OPTIONS, rows=st.lists(NOTES, min_size=4, max_size=12))
+    def begin(self, options: dict[str, Any], rows: list[Noted]) -> None:
+        self.pipeline.clear()
+        for slug in SLUGS:
+            self.pipeline.configure_new(slug, **_settled(options if slug == "alpha" else {}))
+        self.ids = {slug: self.pipeline.project(slug).id for slug in SLUGS}
+        self.ledger = Replay()
+        self.state: State = {}
+        self.steps: list[Step] = []
+        self.newest: dict[str, Step] = {}
+        self.plans: dict[str, Plan] = {}
+        self.used: list[str] = []
+        self.add("alpha", [*rows, *TOPIC], None, "run")
+
+    @rule(
+        slug=st.sampled_from(["alpha", *SLUGS]),
+        rows=st.lists(NOTES, min_size=1, max_size=6),
+        options=st.none() | OPTIONS,
+        then=st.sampled_from([None, "run", "run", "run_planned", "plan", "carry_out", "associate"]),
+    )
+    def add(self, slug: str, rows: list[Noted], options: dict[str, Any] | None, then: str | None) -> None:
+        """Memories come in, and mostly something is done about them; now and then the project is configured anew."""
+        if options is not None:
+            self.pipeline.configure(slug, **_settled(options))
+        self.pipeline.add(map(_note, rows), slug)
+        self.used = list(dict.fromkeys([*self.used, slug]))
+        self.look(slug)
+        if then is not None:
+            getattr(self, then)(slug)
+
+    # --- jobs ----------------------------------------------------------------------------------------------------
+
+    @rule(
+        place=PLACES,
+        job=st.sampled_from(["run", "run_planned", "carry_out", "associate", "forget", "summarize"]),
+        turns=TURNS,
+    )
+    def job(self, place: int, job: str, turns: int) -> None:
+        slug = self.used[place % len(self.used)]
+        getattr(self, job)(slug)
+        self.undo_newest(slug, turns)
+
+    def run(self, slug: str) -> None:
+        self.done(slug, [self.pipeline.run(slug).job_id], after_run=True)
+
+    def run_planned(self, slug: str) -> None:
+        """A run does what a plan said just before."""
+        made = self._plan(slug)
+        outcome = self.pipeline.run(slug)
+        merged, archived = decided(made)
+        assert done_by(self.pipeline, outcome.job_id) == (merged, {} if made.held_back else archived)
+        self.done(slug, [outcome.job_id], after_run=True)
+
+    def plan(self, slug: str) -> None:
+        before = checksums(self.pipeline)
+        self.plans[slug] = self._plan(slug)
+        assert checksums(self.pipeline) == before
+
+    def carry_out(self, slug: str) -> None:
+        """What was planned some time ago, or nothing of it."""
+        made = self.plans.pop(slug, None) or self._plan(slug)
+        project = self.pipeline.project(slug)
+        job = request_plan(self.pipeline.engine, project, made, settings=self.pipeline.settings, triggered_by="tester")
+        try:
+            with self.pipeline.open(slug) as run:
+                run_phases(run)
+        except ConflictError:
+            assert not self.look(slug)
+            return
+        assert done_by(self.pipeline, job) == decided(made)
+        self.done(slug, [job], after_run=True)
+
+    def associate(self, slug: str) -> None:
+        with self.pipeline.open(slug, job="associate", planned=("associations",)) as run:
+            with run.phase("associations"):
+                associate_memories(run)
+            job = run.job_id
+        self.done(slug, [job])
+
+    def forget(self, slug: str) -> None:
+        phases = {"decay_scores": score_relevance, "archived_memories": archive_memories}
+        with self.pipeline.open(slug, job="forget", planned=tuple(phases)) as run:
+            run.options = run.options.model_copy(update={"forgetting": True, "forget_threshold": 0.3})
+            for name, phase in phases.items():
+                with run.phase(name):
+                    phase(run)
+            job = run.job_id
+        self.done(slug, [job])
+
+    def summarize(self, slug: str) -> None:
+        phases = JOB_PHASES["summarize"]
+        with self.pipeline.open(slug, job="summarize", planned=phases) as run:
+            run_phases(run, phases)
+            job = run.job_id
+        self.done(slug, [job])
+
+    # --- people --------------------------------------------------------------------------------------------------
+
+    @rule(
+        place=PLACES,
+        act=st.sampled_from(
+            ["pin", "unpin", *["archive", "restore", "approve", "dismiss"] * 2, "confirmed", "rejected"]
+        ),
+        chosen=st.lists(PLACES, min_size=1, max_size=3),
+        fit=st.sampled_from([True, True, False]),
+        turns=TURNS,
+    )
+    def by_hand(self, place: int, act: str, chosen: list[int], fit: bool, turns: int) -> None:
+        """Something is done to memories, relations or knowledge that is fit for it, or to any."""
+        slug = self.used[place % len(self.used)]
+        own = of_project(self.state, self.ids[slug])
+        found = [
+            UUID(key[1])
+            for key in sorted(own)
+            if _is_meant(act, key, own[key]) and (not fit or _FIT[act](key, own[key]))
+        ]
+        ids = list(dict.fromkeys(found[at % len(found)] for at in chosen)) if found else []
+        if ids:
+            self._unless_refused(slug, lambda: self._act(act, ids))
+            self.undo_newest(slug, turns)
+
+    def _act(self, act: str, ids: list[UUID]) -> list[UUID]:
+        """The groups that were made."""
+        engine, by = self.pipeline.engine, {"changed_by": "tester"}
+        if act in ("confirmed", "rejected"):
+            return list(decide_relations(engine, ids, act, **by).values())
+        if act in ("approve", "dismiss"):
+            return [one.group_id for one in decide_review(engine, ids, approved=act == "approve", **by)]
+        if act in ("pin", "unpin"):
+            handled = pin_memories(engine, ids, pinned=act == "pin", **by)
+        else:
+            handled = (archive_by_hand if act == "archive" else restore_memories)(engine, ids, **by)
+        return [one.group_id for one in handled]
+
+    # --- undo and redo -------------------------------------------------------------------------------------------
+
+    @rule(what=st.sampled_from(["step", "id", "group_id", "job_id"]), place=PLACES, cascade=st.booleans(), turns=TURNS)
+    def undo(self, what: str, place: int, cascade: bool, turns: int) -> None:
+        """Any step, a rollback for instance, or a change, a group or a job, whatever has happened since."""
+        if what != "step":
+            self._undo_any(what, place, cascade=cascade)
+        elif self.steps:
+            step = self.steps[-1 - place % len(self.steps)]
+            self._undo(step.slug, step.targets, cascade=cascade)
+            self.undo_newest(step.slug, turns)
+
+    def undo_newest(self, slug: str, turns: int) -> None:
+        """Undo, redo, ... what was done last in a project: nothing can stand in the way of that."""
+        for _ in range(turns if slug in self.newest else 0):
+            assert self._undo(slug, self.newest[slug].targets)
+
+    def _undo_any(self, level: str, place: int, *, cascade: bool) -> None:
+        query = (
+            f"SELECT {level}, project_id FROM {{s}}.consolidation_changes WHERE {level} IS NOT NULL "
+            "GROUP BY 1, 2 ORDER BY max(seq) DESC"
+        )
+        found = self.pipeline.rows(query)
+        if found:
+            target, project_id = found[place % len(found)]
+            self._undo(next(slug for slug, id_ in self.ids.items() if id_ == project_id), [target], cascade=cascade)
+
+    def _undo(self, slug: str, targets: Sequence[UUID], *, cascade: bool = False) -> bool:
+        return all(self._undo_one(slug, target, cascade=cascade) for target in reversed(targets))
+
+    def _undo_one(self, slug: str, target: UUID, *, cascade: bool) -> bool:
+        standing, everything = of_project(self.state, self.ids[slug]), checksums(self.pipeline)
+        known = next((step for step in self.steps if list(step.targets) == [target]), None)
+        try:
+            done = self.pipeline.roll_back(target, cascade=cascade)
+        except ConflictError as error:
+            event("refused to undo", " ".join(str(error).split()[1:6]))
+            assert checksums(self.pipeline) == everything
+            return False
+        event("undone", f"{done.scope}, {'redone' if done.redone else 'undone'}, {'cascade' if cascade else 'alone'}")
+        expected = {**standing, **self._before_what_was_undone(done.rollback_id)}
+        step = self.done(slug, [done.rollback_id])
+        _agree(step.after, with_summaries({key: row for key, row in expected.items() if row}))
+        if known is not None and _stands_in(known.after, standing):
+            came = known.after.keys() - known.before.keys()
+            _agree({key: step.after[key] for key in step.after.keys() & (known.before.keys() | came)}, known.before)
+        return True
+
+    def _before_what_was_undone(self, rollback_id: UUID) -> dict[Any, Any]:
+        """The rows that a rollback touched, as they stood before the oldest change of each that it undid."""
+        query = (
+            "SELECT c.entity_type, c.entity_id::text, min(c.seq) FROM {s}.consolidation_changes r "
+            "JOIN {s}.consolidation_changes c ON c.id = r.reverts_change_id WHERE r.group_id = :rollback GROUP BY 1, 2"
+        )
+        undone = self.pipeline.rows(query, rollback=rollback_id)
+        return {(table, id_): self.ledger.before((table, id_), seq) for table, id_, seq in undone}
+
+    # --- looking -------------------------------------------------------------------------------------------------
+
+    def done(self, slug: str, targets: Sequence[UUID], *, after_run: bool = False) -> Step:
+        """Note a step that was taken; one that changed nothing cannot be undone."""
+        before = of_project(self.state, self.ids[slug])
+        changed = self.look(slug, after_run=after_run)
+        step = Step(slug, targets, before, of_project(self.state, self.ids[slug]))
+        event("done", f"{sys._getframe(1).f_code.co_name} {'changed' if changed else 'nothing'}")
+        if changed:
+            self.steps.append(step)
+            self.newest[slug] = step
+        return step
+
+    def look(self, slug: str, *, after_run: bool = False) -> int:
+        """Check everything after a step in one project; returns how many changes it left in the ledger."""
+        before, seq = self.state, self.ledger.seq
+        self.state = photograph(self.pipeline)
+        self.ledger.take_in(self.state)
+        self.ledger.catch_up(self.pipeline)
+        _agree(self.state, self.ledger.state)
+        project = str(self.ids[slug])
+        moved = differing(self.state, before)
+        strangers = [key for key in moved if (self.state.get(key) or before[key]).get("project_id") != project]
+        assert not strangers, strangers
+        finders = [*(AT_ANY_TIME.values() if moved else ()), *(AFTER_A_RUN.values() if after_run else ())]
+        with self.pipeline.engine.connect() as connection:
+            broken = list_broken(connection, self.ids[slug], finders)
+        assert not broken, broken
+        return self.ledger.seq - seq
+
+    def _plan(self, slug: str) -> Plan:
+        return make_plan(self.pipeline.engine, slug, settings=self.pipeline.settings)
+
+    def _unless_refused(self, slug: str, act: Callable[[], Any]) -> None:
+        everything = checksums(self.pipeline)
+        try:
+            groups = list(act())
+        except ConflictError:
+            assert checksums(self.pipeline) == everything
+            return
+        self.done(slug, groups)
+
+
+def done_by(pipeline: Pipeline, job: UUID) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
+    """What the ledger says of a job: merged memories with text and sources, archived ones with the policy."""
+    query = (
+        "SELECT operation, entity_id, new_state FROM {s}.consolidation_changes WHERE job_id = :job "
+        "AND (operation = 'archive' OR operation = 'merge' AND new_state ? 'content')"
+    )
+    changes = pipeline.rows(query, job=job)
+    merged = {
+        id_: (new["content"], frozenset(map(UUID, new["source_memory_ids"])))
+        for operation, id_, new in changes
+        if operation == "merge"
+    }
+    return merged, {id_: new["archive_reason"] for operation, id_, new in changes if operation == "archive"}
+
+
+def _settled(options: dict[str, Any]) -> dict[str, Any]:
+    """Options in which the tiers do not cross, and that let a few memories be a pattern."""
+    return {
+        "t_pattern": 0.5,
+        "min_pattern_size": 2,
+        **options,
+        **({"t_suggest": 0.75} if options.get("t_merge", "auto") != "auto" else {}),
+    }
+
+
+def _is_active(key: Key, row: Row) -> bool:
+    if key[0] == "task_memories":
+        return row["archived_at"] is None and row["consolidated_into_id"] is None
+    return row["retired_at"] is None
+
+
+def _is_meant(act: str, key: Key, row: Row) -> bool:
+    """Whether it is a row of the kind that something is done to."""
+    if act in ("confirmed", "rejected"):
+        return key[0] == "memory_relations"
+    if act in ("approve", "dismiss"):
+        return key[0] == "playbook_entries" or row.get("kind") in ("pattern", "principle")
+    return key[0] in ("task_memories", "consolidated_memories")
+
+
+def _waits(key: Key, row: Row) -> bool:
+    return bool(
+        row["status"] == "review" if key[0] == "playbook_entries" else row["needs_review"] and _is_active(key, row)
+    )
+
+
+# What is done by hand, and to which rows it can be.
+_FIT: Mapping[str, Callable[[Key, Row], bool]] = {
+    "pin": lambda key, row: _is_active(key, row) and not row["pinned"],
+    "unpin": lambda key, row: _is_active(key, row) and row["pinned"],
+    "archive": lambda key, row: _is_active(key, row) and not row["pinned"],
+    "restore": lambda _, row: row["archive_reason"] is not None,
+    "approve": _waits,
+    "dismiss": _waits,
+    "confirmed": lambda _, row: row["status"] != "confirmed",
+    "rejected": lambda _, row: row["status"] != "rejected",
+}
+
+
+def _agree(found: State, expected: State) -> None:
+    wrong = differing(found, expected)
+    assert not wrong, wrong
+
+
+def _stands_in(rows: State, state: State) -> bool:
+    """Whether all of ``rows`` stand in ``state`` as they are."""
+    return all(state.get(key) == row for key, row in rows.items())

@@ -1,0 +1,87 @@
+"""What the tables hold, in a form that two states, of two databases even, can be compared in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from consolidation_pipeline.store.database.schema import SCHEMA, metadata
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+
+TABLES = tuple(table.name for table in metadata.sorted_tables)
+
+# Rows about runs and people, not about knowledge.
+BOOKKEEPING = {"projects", "consolidation_jobs", "consolidation_events", "llm_calls", "api_keys"}
+# What a run computes anew from the memories at any time.
+CACHES = {"memory_neighbors", "memory_clusters", "similarity_calibrations", "grouping_embeddings"}
+CACHED_COLUMNS = {"embedding", "embedding_model", "embedding_dim", "graph_version", "relevance_score", "relevance_at"}
+# Different in every run, whatever it does.
+ACCIDENTAL = {
+    "project_id",
+    "job_id",
+    "group_id",
+    "seq",
+    "created_at",
+    "updated_at",
+    "changed_at",
+    "relevance_at",
+    "relevance_score",
+}
+
+
+def dump(
+    pipeline: Pipeline, *, tables: Collection[str] = TABLES, without: Mapping[str, Collection[str]] | None = None
+) -> dict[str, list[str]]:
+    """Every row of the tables as JSON, sorted; ``without``: columns left out, by table."""
+    hidden = without or {}
+    found = {}
+    for table in tables:
+        rows = pipeline.rows(f"SELECT to_jsonb(t) FROM {SCHEMA}.{table} t")
+        left_out = set(hidden.get(table, ()))
+        found[table] = sorted(_canonical({k: v for k, v in row[0].items() if k not in left_out}) for row in rows)
+    return found
+
+
+def checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
+    """Rows and a checksum of every table: equal = nothing at all has changed."""
+    counted = "count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)"
+    query = " UNION ALL ".join(f"SELECT '{name}', {counted} FROM {SCHEMA}.{name} t" for name in TABLES)
+    return [tuple(row) for row in pipeline.rows(query)]
+
+
+def knowledge(pipeline: Pipeline) -> dict[str, list[str]]:
+    """All that a rollback must restore to the byte: everything but bookkeeping, the ledger and caches."""
+    tables = [name for name in TABLES if name not in BOOKKEEPING | CACHES | {"consolidation_changes"}]
+    return dump(pipeline, tables=tables, without={"task_memories": CACHED_COLUMNS, "consolidated_memories": _SCORES})
+
+
+_SCORES = {"graph_version", "relevance_score", "relevance_at"}
+
+
+def essence(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]]:
+    """All that two databases share after the same input: one project's rows, ids included, without accidents."""
+    project = pipeline.project(slug).id
+    found = {}
+    for table in TABLES:
+        if table not in BOOKKEEPING:
+            rows = pipeline.rows(f"SELECT to_jsonb(t) FROM {SCHEMA}.{table} t WHERE project_id = :p", p=project)
+            accidental = {"id"} if table == "consolidation_changes" else set()
+            found[table] = sorted(_canonical(_stripped(row[0], ACCIDENTAL | accidental)) for row in rows)
+    return found
+
+
+def counts(pipeline: Pipeline) -> dict[str, int]:
+    """Rows per table, jobs and events left out."""
+    names = [name for name in TABLES if name not in {"consolidation_jobs", "consolidation_events"}]
+    return {name: pipeline.value(f"SELECT count(*) FROM {SCHEMA}.{name}") for name in names}
+
+
+def _stripped(value: Any, names: Collection[str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(item, names) for key, item in value.items() if key not in names}
+    return [_stripped(item, names) for item in value] if isinstance(value, list) else value
+
+
+def _canonical(row: Mapping[str, Any]) -> str:
+    return json.dumps(row, sort_keys=True)

@@ -1,0 +1,34 @@
+"""Whatever happens to a project, in whatever order: nothing is lost, and whatever was done can be undone.
+
+``CONSOLIDATION_LIFE_EXAMPLES=1000 pytest <this file>`` takes so many random sequences of steps instead of a few. What
+fails is printed as the steps that lead there, with a line that makes the same happen again.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.state_machine import Life
+
+EXAMPLES = int(os.environ.get("CONSOLIDATION_LIFE_EXAMPLES", "10"))
+STEPS = 12
+
+
+@pytest.mark.timeout(300 + 10 * EXAMPLES)
+def test_a_project_survives_whatever_happens_to_it(shared: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Life, "pipeline", shared, raising=False)
+    run_state_machine_as_test(
+        Life,
+        settings=settings(
+            deadline=None,
+            max_examples=EXAMPLES,
+            stateful_step_count=STEPS,
+            print_blob=True,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )

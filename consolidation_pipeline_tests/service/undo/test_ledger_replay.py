@@ -1,0 +1,119 @@
+"""The ledger alone tells what every ledgered table holds, now and at any earlier time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from consolidation_pipeline.service.lifecycle.associations import associate_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline.service.runs.phases import JOB_PHASES
+from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, TODAY, near_misses, note, reworded
+from consolidation_pipeline_tests.service.ledger_replay import Replay, State, differing, photograph
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
+
+STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
+
+
+class Album:
+    """Photographs of the tables: after an import, and after everything else with the ledger's last seq."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.pipeline = pipeline
+        self.imported: State = {}
+        self.taken: list[tuple[int, State]] = []
+
+    def add(self, *rows: dict[str, object]) -> None:
+        self.pipeline.add(rows)
+        self.imported = {**photograph(self.pipeline), **self.imported}
+
+    def take(self) -> None:
+        seq = self.pipeline.value("SELECT coalesce(max(seq), 0) FROM {s}.consolidation_changes")
+        self.taken.append((seq, photograph(self.pipeline)))
+
+
+def live(album: Album) -> None:
+    """Everything that can happen to memories, one after the other, with a photograph after each."""
+    pipeline, engine = album.pipeline, album.pipeline.engine
+    old = [note(f"old-{n}", text, **STALE) for n, text in enumerate(ALONE)]
+    album.add(*reworded(LESSONS[:4]), *near_misses(), *old)
+    album.take()
+    first = pipeline.run()
+    album.take()
+    with pipeline.open(job="summarize", planned=JOB_PHASES["summarize"]) as summarizing:
+        run_phases(summarizing, summarizing.planned)
+    album.take()
+    with pipeline.open(job="associate", planned=("associations",)) as run, run.phase("associations"):
+        associate_memories(run)
+    album.take()
+    relations = [row.id for row in pipeline.rows("SELECT id FROM {s}.memory_relations ORDER BY id LIMIT 3")]
+    decide_relations(engine, relations, "rejected", changed_by="tester")
+    album.take()
+    merged = [row.id for row in pipeline.rows("SELECT id FROM {s}.consolidated_memories ORDER BY id")]
+    pin_memories(engine, merged[:1], pinned=True, changed_by="tester")
+    archive_by_hand(engine, merged[1:3], changed_by="tester")
+    album.take()
+    restore_memories(engine, merged[1:2], changed_by="tester")
+    album.take()
+    album.add(*(note(f"late-{n}", f"{LESSONS[n]} Seen by the night shift too.") for n in range(4)))
+    pipeline.configure(t_merge=0.8, t_suggest=0.7, t_pattern=0.6)
+    second = pipeline.run()
+    album.take()
+    undone = [
+        pipeline.roll_back(job, cascade=True).rollback_id for job in (second.job_id, summarizing.job_id, first.job_id)
+    ]
+    album.take()
+    for rollback_id in reversed(undone):
+        pipeline.roll_back(rollback_id)
+    album.take()
+
+
+def test_the_ledger_alone_can_rebuild_every_ledgered_table_as_it_was_at_any_time(pipeline: Pipeline) -> None:
+    album = Album(pipeline)
+    live(album)
+    kinds = {row[0] for row in pipeline.rows("SELECT DISTINCT operation FROM {s}.consolidation_changes")}
+    assert kinds == {"merge", "summarize", "archive", "restore", "edit", "associate", "review", "rollback"}
+    assert len({seq for seq, _ in album.taken}) == len(album.taken)
+    for seq, state in album.taken:
+        replay = Replay()
+        replay.take_in({key: row for key, row in album.imported.items() if key in state})
+        replay.catch_up(pipeline, until=seq)
+        assert differing(state, replay.state) == {}
+
+
+def test_what_was_changed_past_the_ledger_is_told_apart(pipeline: Pipeline) -> None:
+    album = Album(pipeline)
+    album.add(*reworded(LESSONS[:1]))
+    pipeline.run()
+    merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
+    pipeline.write("UPDATE {s}.consolidated_memories SET importance = importance + 1")
+    pipeline.write("DELETE FROM {s}.memory_files WHERE owner_id = :id", id=merged)
+    replay = Replay()
+    replay.take_in(album.imported)
+    replay.catch_up(pipeline)
+    [(key, columns)] = differing(photograph(pipeline), replay.state).items()
+    assert key == ("consolidated_memories", str(merged))
+    assert set(columns[0]) == {"importance", "files"}
+
+
+def merge_groups(pipeline: Pipeline) -> list[UUID]:
+    query = "SELECT DISTINCT group_id FROM {s}.consolidation_changes WHERE operation = 'merge' ORDER BY 1"
+    return [row.group_id for row in pipeline.rows(query)]
+
+
+def test_a_past_row_is_found_by_the_change_that_came_after(pipeline: Pipeline) -> None:
+    album = Album(pipeline)
+    album.add(*reworded(LESSONS[:1]))
+    pipeline.run()
+    [group] = merge_groups(pipeline)
+    pipeline.roll_back(group)
+    replay = Replay()
+    replay.take_in(album.imported)
+    replay.catch_up(pipeline)
+    changes = pipeline.rows("SELECT seq, entity_type, entity_id::text AS id, operation FROM {s}.consolidation_changes")
+    for change in changes:
+        before = replay.before((change.entity_type, change.id), change.seq)
+        raw = change.entity_type == "task_memories"
+        assert (before is None) == (not raw and change.operation == "merge")
+        assert before is None or (before["version"] == 1) == (not raw or change.operation == "merge")

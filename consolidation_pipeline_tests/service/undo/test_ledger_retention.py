@@ -1,0 +1,276 @@
+"""Audit retention: whole jobs that are old go, what went is recorded, and nothing else is touched."""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+
+from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.service.undo.history import list_groups, list_ledger
+from consolidation_pipeline.service.undo.ledger_retention import Retention, remove_expired_changes
+from consolidation_pipeline.store.admin.invariants import find_unbalanced_ledger
+from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
+from consolidation_pipeline.store.jobs.jobs import project_lock
+from consolidation_pipeline.store.ledger.cannot_link import load_kept_apart
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline.store.projects import delete_project
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import counts, knowledge
+from consolidation_pipeline_tests.service.undo.test_rollback import age_changes
+from consolidation_pipeline_tests.store.sample_rows import merged_values
+
+LEDGER = "SELECT seq FROM {s}.consolidation_changes WHERE operation <> 'retention' ORDER BY seq"
+
+
+class Audit:
+    """A project with four memories, edited, merged, undone and grown old."""
+
+    def __init__(self, pipeline: Pipeline, slug: str = SLUG) -> None:
+        self.pipeline, self.slug = pipeline, slug
+        pipeline.add([note(name, LESSONS[at]) for at, name in enumerate("abcd")], slug)
+        self.project = pipeline.project(slug)
+        query = "SELECT id FROM {s}.task_memories WHERE project_id = :p ORDER BY id"
+        self.raw = [row.id for row in pipeline.rows(query, p=self.project.id)]
+
+    def edit(self, *at: int, job: UUID | None = None) -> UUID:
+        """Edit memories in one group; the group."""
+        group = uuid4()
+        versions = dict(self.pipeline.rows("SELECT id, version FROM {s}.task_memories"))
+        changes = [Change(self.raw[n], group, {"tags": [str(group)]}, versions[self.raw[n]]) for n in at]
+        with self.pipeline.engine.begin() as connection:
+            author = Author(self.project.id, job, "tester")
+            update_rows(connection, author, task_memories, changes, operation="edit")
+        return group
+
+    def merge(self, *at: int, job: UUID | None = None) -> UUID:
+        """A merged memory whose sources stay visible; the group."""
+        change = Change(uuid4(), uuid4(), merged_values(f"merged of {at}", [self.raw[n] for n in at]))
+        with self.pipeline.engine.begin() as connection:
+            author = Author(self.project.id, job, "tester")
+            insert_rows(connection, author, consolidated_memories, [change], operation="merge")
+        return change.group_id
+
+    def age(self, days: float) -> None:
+        """Everything so far was done so much earlier."""
+        age_changes(self.pipeline, timedelta(days=days))
+
+    def kept(self) -> int:
+        """Changes of the project in the ledger, records of removals left out."""
+        query = "SELECT count(*) FROM {s}.consolidation_changes WHERE project_id = :p AND operation <> 'retention'"
+        return int(self.pipeline.value(query, p=self.project.id))
+
+    def records(self) -> list[Any]:
+        query = "SELECT * FROM {s}.consolidation_changes WHERE project_id = :p AND operation = 'retention' ORDER BY seq"
+        return self.pipeline.rows(query, p=self.project.id)
+
+
+@pytest.fixture
+def audit(pipeline: Pipeline) -> Audit:
+    return Audit(pipeline)
+
+
+def expire(pipeline: Pipeline) -> Retention:
+    return remove_expired_changes(pipeline.engine, settings=pipeline.settings, now=datetime.now(UTC), changed_by="me")
+
+
+def test_what_is_older_than_its_days_goes_and_the_younger_stays(pipeline: Pipeline, audit: Audit) -> None:
+    audit.edit(0)
+    audit.edit(1, 2)
+    audit.age(2)
+    audit.edit(3)
+    audit.age(89)
+    before = knowledge(pipeline)
+    assert expire(pipeline).changes == 3
+    assert audit.kept() == 1
+    assert knowledge(pipeline) == before
+    again = expire(pipeline)
+    assert (again.changes, list(again.removals), len(audit.records())) == (0, [], 1)
+
+
+@pytest.mark.parametrize(("shift", "gone"), [(timedelta(minutes=-1), 0), (timedelta(seconds=1), 1)])
+def test_ninety_days_are_counted_to_the_moment(pipeline: Pipeline, audit: Audit, shift: timedelta, gone: int) -> None:
+    audit.edit(0)
+    age_changes(pipeline, timedelta(days=90) + shift)
+    assert expire(pipeline).changes == gone
+
+
+def test_a_clock_that_is_ahead_removes_nothing_younger_than_ninety_days(pipeline: Pipeline, audit: Audit) -> None:
+    audit.edit(0)
+    audit.age(89)
+    ahead = datetime.now(UTC) + timedelta(days=30)
+    assert remove_expired_changes(pipeline.engine, settings=pipeline.settings, now=ahead).changes == 0
+
+
+@pytest.mark.parametrize("options", [{"audit_days": 200}, {"rollback_days": 200}])
+def test_each_project_is_kept_as_long_as_its_options_say(pipeline: Pipeline, options: dict[str, int]) -> None:
+    long, short = Audit(pipeline, "long"), Audit(pipeline, "short")
+    pipeline.configure("long", **options)
+    long.edit(0)
+    short.edit(0)
+    short.age(150)
+    assert [removal.project for removal in expire(pipeline).removals] == ["short"]
+    long.age(51)
+    assert [removal.project for removal in expire(pipeline).removals] == ["long"]
+    assert "older than 200 days" in long.records()[0].reason
+
+
+@pytest.mark.breaks_rules
+def test_the_record_says_what_went_and_proves_it(pipeline: Pipeline, audit: Audit) -> None:
+    group = audit.edit(0, 1)
+    audit.merge(2, 3)
+    pipeline.roll_back(group)
+    audit.age(100)
+    rows = pipeline.rows(
+        "SELECT seq, changed_at, to_jsonb(c)::text AS image FROM {s}.consolidation_changes c ORDER BY seq"
+    )
+    digests = (hashlib.sha256(row.image.encode()).digest() for row in rows)
+    (removal,) = expire(pipeline).removals
+    (record,) = audit.records()
+    assert (removal.project, removal.record, removal.summary) == (SLUG, record.id, record.previous_state)
+    assert (record.entity_type, record.entity_id) == ("consolidation_changes", audit.project.id)
+    assert (record.new_state, record.changed_by, record.job_id) == (None, "me", None)
+    said = record.previous_state
+    instants = [datetime.fromisoformat(said.pop(name)) for name in ("from", "until")]
+    assert instants == [rows[0].changed_at, rows[-1].changed_at]
+    assert said == {
+        "changes": 5,
+        "first_seq": rows[0].seq,
+        "last_seq": rows[-1].seq,
+        "operations": {"edit": 2, "merge": 1, "rollback": 2},
+        "sha256": hashlib.sha256(b"".join(digests)).hexdigest(),
+    }
+    day = f"{rows[0].changed_at:%Y-%m-%d}"
+    assert record.reason == f"removed 5 changes of {day} to {day}, older than 90 days"
+
+
+def test_records_of_removals_are_kept_for_ever(pipeline: Pipeline, audit: Audit) -> None:
+    for _ in range(3):
+        audit.edit(0)
+        audit.age(100)
+        expire(pipeline)
+    assert [record.previous_state["changes"] for record in audit.records()] == [1, 1, 1]
+
+
+def test_a_job_goes_as_a_whole_or_not_at_all(pipeline: Pipeline, audit: Audit) -> None:
+    job = uuid4()
+    audit.edit(0, job=job)
+    audit.age(50)
+    audit.edit(1, job=job)
+    audit.age(50)
+    assert expire(pipeline).changes == 0
+    audit.age(50)
+    assert expire(pipeline).changes == 2
+
+
+def test_nothing_goes_while_what_undoes_or_redoes_it_is_young(pipeline: Pipeline, audit: Audit) -> None:
+    pipeline.configure(rollback_days=80)
+    job, other = uuid4(), uuid4()
+    first = audit.edit(0, job=job)
+    audit.edit(1, job=job)
+    second = audit.edit(2, job=other)
+    audit.edit(3)
+    audit.age(50)
+    undone = pipeline.roll_back(first)
+    pipeline.roll_back(second)
+    audit.age(30)
+    pipeline.roll_back(undone.rollback_id)
+    audit.age(70)
+    # Of the first job all is held by the redo; the second and the edit by hand are old, whatever undid them is too.
+    assert expire(pipeline).changes == 3
+    assert audit.kept() == 4
+    groups = list_groups(pipeline.engine, SLUG, limit=9)
+    assert {row["group_id"]: row["rolled_back"] for row in groups}[first] is False
+    audit.age(30)
+    assert expire(pipeline).changes == 4
+
+
+def test_an_undone_merge_stays_for_it_keeps_its_sources_apart(pipeline: Pipeline, audit: Audit) -> None:
+    job = uuid4()
+    undone = audit.merge(0, 1, job=job)
+    audit.edit(2, job=job)
+    forgotten = uuid4()
+    audit.merge(2, 3, job=forgotten)
+    pipeline.roll_back(pipeline.roll_back(pipeline.roll_back(undone).rollback_id).rollback_id)
+    pipeline.roll_back(forgotten)
+    audit.age(400)
+    with pipeline.engine.connect() as connection:
+        before = load_kept_apart(connection, audit.project.id)
+    assert len(before) == 2
+    assert expire(pipeline).changes == 3
+    with pipeline.engine.connect() as connection:
+        after = load_kept_apart(connection, audit.project.id)
+    assert after.ids.tolist() == before.ids.tolist()
+
+
+def test_a_busy_project_is_skipped_and_named(pipeline: Pipeline) -> None:
+    busy, free = Audit(pipeline, "busy"), Audit(pipeline, "free")
+    busy.edit(0)
+    free.edit(0)
+    free.age(100)
+    with project_lock(pipeline.engine, busy.project.id, "busy", wait_seconds=0):
+        done = expire(pipeline)
+    assert ([removal.project for removal in done.removals], list(done.busy)) == (["free"], ["busy"])
+    assert (busy.kept(), free.kept()) == (1, 0)
+    assert [removal.project for removal in expire(pipeline).removals] == ["busy"]
+
+
+def test_the_ledger_of_a_deleted_project_expires_by_the_defaults(pipeline: Pipeline, audit: Audit) -> None:
+    pipeline.configure(audit_days=365)
+    pipeline.roll_back(audit.merge(0, 1))
+    with pipeline.engine.begin() as connection:
+        delete_project(connection, audit.project)
+    assert audit.kept() == 2
+    assert expire(pipeline).changes == 0
+    audit.age(91)
+    (removal,) = expire(pipeline).removals
+    assert removal.project == f"deleted project {audit.project.id}"
+    assert (audit.kept(), len(audit.records())) == (0, 1)
+    assert expire(pipeline).removals == []
+
+
+def test_a_removal_cannot_be_rolled_back(pipeline: Pipeline, audit: Audit) -> None:
+    group = audit.edit(0)
+    audit.age(100)
+    expire(pipeline)
+    (record,) = audit.records()
+    before = counts(pipeline)
+    for target in (record.id, record.group_id):
+        with pytest.raises(ConflictError, match=f"{target} records what audit retention removed"):
+            pipeline.roll_back(target)
+    with pytest.raises(NotFoundError, match=str(group)):
+        pipeline.roll_back(group)
+    assert counts(pipeline) == before
+
+
+def test_history_tells_a_removal(pipeline: Pipeline, audit: Audit) -> None:
+    audit.edit(0, 1)
+    audit.age(100)
+    expire(pipeline)
+    (group,) = list_groups(pipeline.engine, SLUG, limit=9)
+    assert (group["operation"], group["changes"], group["rolled_back"]) == ("retention", 1, False)
+    assert group["reason"].startswith("removed 2 changes of ")
+    told = list_ledger(pipeline.engine, SLUG, limit=9, operation="retention")
+    assert (told["total"], told["changes"][0]["previous_state"]["operations"]) == (1, {"edit": 2})
+
+
+def test_no_false_alarm_about_the_ledger_after_a_removal(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}")])
+    pipeline.run()
+    age = "UPDATE {s}.consolidated_memories SET updated_at = updated_at - interval '91 days'"
+    pipeline.write(age)
+    age_changes(pipeline, timedelta(days=91))
+    assert expire(pipeline).changes == 3
+    with pipeline.engine.connect() as connection:
+        assert find_unbalanced_ledger(connection, pipeline.project().id) == []
+    # A changed memory goes on from the version it has, although the ledger knows of none.
+    pipeline.add([note("c", f"{LESSONS[0]} Seen again today.")])
+    done = pipeline.run()
+    assert done.merging.extended == 1
+    assert pipeline.value("SELECT version FROM {s}.consolidated_memories") == 2
+    pipeline.roll_back(done.job_id)
+    assert pipeline.value("SELECT version FROM {s}.consolidated_memories") == 1

@@ -1,0 +1,301 @@
+"""Undo: an exact inverse, by change, group or job; refused when it would destroy something; itself undoable."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.errors import ConflictError, NotFoundError
+from consolidation_pipeline.service.undo import rollback
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.ledger.ledger_reader import Scope
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import counts, dump, knowledge
+
+LESSON = LESSONS[0]
+
+
+def merged_group(pipeline: Pipeline, job_id: UUID, at: int = 0) -> UUID:
+    """The id of one group of a job's changes."""
+    rows = pipeline.rows(
+        "SELECT group_id FROM {s}.consolidation_changes WHERE job_id = :job GROUP BY 1 ORDER BY min(seq)", job=job_id
+    )
+    return UUID(str(rows[at][0]))
+
+
+def ledger(pipeline: Pipeline) -> list[str]:
+    return dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
+
+
+def age_changes(pipeline: Pipeline, by: timedelta, condition: str = "true") -> None:
+    """As if what ``condition`` selects had been done earlier; the ledger refuses updates, hence without triggers."""
+    update = f"UPDATE {SCHEMA}.consolidation_changes SET changed_at = changed_at - :by WHERE {condition}"
+    with pipeline.engine.begin() as connection:
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(update), {"by": by})
+
+
+def extended(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
+    """Two runs, the second of which extends what the first merged."""
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("other", LESSONS[1])])
+    first = pipeline.run()
+    pipeline.add([note("c", f"{LESSON} Seen again today.")])
+    second = pipeline.run()
+    assert (first.merging.created, second.merging.extended) == (1, 1)
+    return first, second
+
+
+def test_rolling_a_job_back_restores_everything_to_the_byte(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    before, rows_before = knowledge(pipeline), counts(pipeline)
+    done = pipeline.run()
+    assert knowledge(pipeline) != before
+    undone = pipeline.roll_back(done.job_id)
+    assert knowledge(pipeline) == before
+    assert (undone.scope, undone.changes) == ("job", 12 + 40 + 2)
+    assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, 12 + 2, 0)
+    grown = {"consolidation_changes", "similarity_calibrations", "memory_neighbors", "memory_clusters"}
+    assert {name for name, rows in counts(pipeline).items() if rows != rows_before[name]} == grown
+    assert broken_rules(pipeline) == []
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'consolidation.rolled_back'") == 1
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'playbook.changed'") == 0
+
+
+def test_no_neighbour_of_a_merged_memory_outlives_it(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    pipeline.roll_back(pipeline.run().job_id)
+    dangling = """
+        SELECT count(*) FROM {s}.memory_neighbors n WHERE
+        NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = n.a)
+        OR NOT EXISTS (SELECT 1 FROM {s}.task_memories m WHERE m.id = n.b)
+    """
+    assert pipeline.value(dangling) == 0
+
+
+def test_rolling_one_group_back_leaves_the_others(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    done = pipeline.run()
+    group = merged_group(pipeline, done.job_id)
+    undone = pipeline.roll_back(group)
+    assert undone.scope == "group"
+    assert undone.memories_deleted == 1
+    assert undone.memories_restored == undone.changes - 1
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'merged'") == len(LESSONS) - 1
+    assert broken_rules(pipeline) == []
+    rest = pipeline.roll_back(done.job_id)
+    assert rest.memories_deleted == len(LESSONS) - 1 + 2  # with the summary and the profile
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
+
+
+def test_rolling_one_change_back_takes_its_whole_group(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), *reworded(LESSONS[1:2])])
+    before = knowledge(pipeline)
+    pipeline.run()
+    source = memory_id(SLUG, "test", "a")
+    change = pipeline.value("SELECT id FROM {s}.consolidation_changes WHERE entity_id = :id", id=source)
+    undone = pipeline.roll_back(change)
+    assert (undone.scope, undone.changes) == ("group", 3)
+    assert (undone.memories_restored, undone.memories_deleted) == (2, 1)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 4
+    assert broken_rules(pipeline) == []
+    pipeline.roll_back(
+        pipeline.value(
+            "SELECT max(group_id::text)::uuid FROM {s}.consolidation_changes JOIN "
+            "{s}.consolidated_memories m ON m.id = entity_id"
+        )
+    )
+    assert knowledge(pipeline) == before
+
+
+def test_rolling_a_rollback_back_restores_the_merged_state(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    done = pipeline.run()
+    merged = knowledge(pipeline)
+    undone = pipeline.roll_back(done.job_id)
+    redone = pipeline.roll_back(undone.rollback_id)
+    assert knowledge(pipeline) == merged
+    assert (redone.memories_recreated, redone.memories_restored) == (12 + 2, 40)
+    assert broken_rules(pipeline) == []
+    assert pipeline.run().merging.absorbed == 0
+
+
+def test_undo_and_redo_can_be_repeated(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
+    raw = knowledge(pipeline)
+    target = pipeline.run().job_id
+    merged = knowledge(pipeline)
+    for expected in (raw, merged, raw, merged):
+        target = pipeline.roll_back(target).rollback_id
+        assert knowledge(pipeline) == expected
+
+
+def test_a_second_rollback_of_a_job_is_a_conflict_and_changes_nothing(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    done = pipeline.run()
+    pipeline.roll_back(done.job_id)
+    before, changes = knowledge(pipeline), ledger(pipeline)
+    with pytest.raises(ConflictError, match="rolled back before"):
+        pipeline.roll_back(done.job_id)
+    assert (knowledge(pipeline), ledger(pipeline)) == (before, changes)
+
+
+def test_a_run_after_a_rollback_merges_again_under_the_same_ids(pipeline: Pipeline) -> None:
+    pipeline.add(corpus())
+    first = pipeline.run()
+    # Versions go on counting, so that nothing that was seen under the first merge fits the second.
+    times = {"created_at", "updated_at", "relevance_at", "relevance_score", "version"}
+    accidents = {"consolidated_memories": times, "memory_lineage": {"job_id"}}
+    tables = ["consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
+    merged = dump(pipeline, tables=tables, without=accidents)
+    pipeline.roll_back(first.job_id)
+    second = pipeline.run()
+    assert second.merging == first.merging
+    assert dump(pipeline, tables=tables, without=accidents) == merged
+    pipeline.roll_back(second.job_id)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
+
+
+def test_a_job_whose_merge_was_extended_later_is_refused_and_nothing_changes(pipeline: Pipeline) -> None:
+    first, second = extended(pipeline)
+    before, changes = knowledge(pipeline), ledger(pipeline)
+    with pytest.raises(ConflictError, match="--cascade") as refused:
+        pipeline.roll_back(first.job_id)
+    later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE job_id = :job", job=second.job_id)
+    assert set(refused.value.conflicts) == {str(row.id) for row in later}
+    assert (knowledge(pipeline), ledger(pipeline)) == (before, changes)
+
+
+def test_cascade_takes_the_extension_back_too(pipeline: Pipeline) -> None:
+    first, _ = extended(pipeline)
+    undone = pipeline.roll_back(first.job_id, cascade=True)
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated OR version <> 1") == 0
+    assert pipeline.value("SELECT count(*) FROM {s}.memory_lineage") == 0
+    assert broken_rules(pipeline) == []
+    pipeline.roll_back(undone.rollback_id)
+    assert pipeline.value("SELECT version FROM {s}.consolidated_memories") == 2
+    assert pipeline.run().merging.absorbed == 0
+
+
+def test_an_extension_alone_can_be_taken_back(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
+    pipeline.run()
+    before = knowledge(pipeline)
+    pipeline.add([note("c", f"{LESSON} Seen again today.")])
+    added = knowledge(pipeline)
+    pipeline.roll_back(pipeline.run().job_id)
+    assert knowledge(pipeline) == added
+    assert knowledge(pipeline)["consolidated_memories"] == before["consolidated_memories"]
+    assert broken_rules(pipeline) == []
+    assert pipeline.run().merging.extended == 1
+
+
+def test_after_the_rollback_days_it_is_too_late(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    done = pipeline.run()
+    age_changes(pipeline, timedelta(days=8))
+    before = knowledge(pipeline)
+    with pytest.raises(ConflictError, match="rollback_days"):
+        pipeline.roll_back(done.job_id)
+    assert knowledge(pipeline) == before
+    pipeline.configure(rollback_days=9)
+    assert pipeline.roll_back(done.job_id).memories_deleted == 1
+
+
+@pytest.mark.parametrize(
+    ("days", "moment", "allowed"),
+    [(7, timedelta(minutes=-1), True), (7, timedelta(seconds=1), False), (1, timedelta(seconds=1), True)],
+)
+def test_a_week_is_counted_to_the_moment(pipeline: Pipeline, days: int, moment: timedelta, allowed: bool) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    done = pipeline.run()
+    age_changes(pipeline, timedelta(days=days) + moment)
+    if allowed:
+        assert pipeline.roll_back(done.job_id).memories_deleted == 1
+        return
+    with pytest.raises(ConflictError, match=f"{done.job_id} is 7 days old: .* for 7 days"):
+        pipeline.roll_back(done.job_id)
+
+
+def test_what_is_exactly_as_old_as_the_rollback_days_may_be_undone(pipeline: Pipeline) -> None:
+    pipeline.configure_new()
+    project, target = pipeline.project(), uuid4()
+    rollback._check(Scope("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
+    with pytest.raises(ConflictError, match="rollback_days"):
+        rollback._check(Scope("job", project, ["merge"], [1], [], timedelta(days=7, microseconds=1)), target, 7)
+
+
+def test_a_rollback_without_a_reason_says_what_it_undid(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    done = pipeline.run()
+    undone = pipeline.roll_back(done.job_id)
+    redone = pipeline.roll_back(undone.rollback_id)
+    assert (undone.redone, redone.redone) == (False, True)
+    query = "SELECT DISTINCT reason FROM {s}.consolidation_changes WHERE group_id = :group"
+    assert pipeline.value(query, group=undone.rollback_id) == f"undoes job {done.job_id}"
+    assert pipeline.value(query, group=redone.rollback_id) == f"redoes what was undone by job {undone.rollback_id}"
+
+
+def test_an_id_that_changed_nothing_is_not_found(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON)])
+    idle = pipeline.run().job_id
+    for target in (uuid4(), idle, memory_id(SLUG, "test", "a")):
+        with pytest.raises(NotFoundError, match=str(target)):
+            pipeline.roll_back(target)
+
+
+# --- any history can be taken back ---------------------------------------------------------------------------------
+
+WORDINGS = st.sampled_from(
+    [f"{how}{LESSONS[which]}" for which in range(3) for how in ("", "Note to self: ", "Again: ")]
+)
+HISTORIES = st.lists(st.lists(WORDINGS, min_size=1, max_size=4), min_size=1, max_size=3)
+
+
+@settings(deadline=None, max_examples=6)
+@given(history=HISTORIES, data=st.data())
+def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
+    shared: Pipeline, history: list[list[str]], data: st.DataObject
+) -> None:
+    shared.clear()
+    states, done = [], []
+    for number, texts in enumerate(history):
+        shared.add([note(f"n{number}-{at}", text) for at, text in enumerate(texts)])
+    for threshold in (0.999, 0.9, 0.82)[: data.draw(st.integers(1, 3))]:
+        shared.configure(t_merge=threshold, t_suggest=0.7, t_pattern=0.5)
+        states.append(knowledge(shared))
+        done.append(shared.run())
+    for state, run in zip(reversed(states), reversed(done), strict=True):
+        if shared.value("SELECT count(*) FROM {s}.consolidation_changes WHERE job_id = :job", job=run.job_id):
+            shared.roll_back(run.job_id)
+        assert knowledge(shared) == state
+        assert broken_rules(shared) == []
+
+
+@settings(deadline=None, max_examples=6)
+@given(history=HISTORIES, data=st.data())
+def test_any_cascade_and_its_redo_leave_a_consistent_project(
+    shared: Pipeline, history: list[list[str]], data: st.DataObject
+) -> None:
+    shared.clear()
+    for number, texts in enumerate(history):
+        shared.add([note(f"n{number}-{at}", text) for at, text in enumerate(texts)])
+        shared.run()
+    groups = [row[0] for row in shared.rows("SELECT DISTINCT group_id FROM {s}.consolidation_changes ORDER BY 1")]
+    if not groups:
+        return
+    merged = knowledge(shared)
+    undone = shared.roll_back(data.draw(st.sampled_from(sorted(groups))), cascade=True)
+    assert broken_rules(shared) == []
+    shared.roll_back(undone.rollback_id)
+    assert knowledge(shared) == merged
+    assert broken_rules(shared) == []

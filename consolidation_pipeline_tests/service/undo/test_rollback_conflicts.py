@@ -1,0 +1,221 @@
+"""What stands in the way of a rollback: later work, another rollback, a run."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Table, create_engine
+
+from consolidation_pipeline.errors import ConflictError, ProjectBusyError
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.runs import run_lifecycle
+from consolidation_pipeline.service.undo import rollback
+from consolidation_pipeline.service.undo.rollback import roll_back
+from consolidation_pipeline.store.database.schema import memory_relations, playbook_entries
+from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
+from consolidation_pipeline_tests.service.corpus import LESSONS, note
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
+from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+
+LESSON = LESSONS[0]
+
+
+def pair(pipeline: Pipeline) -> UUID:
+    """A project in which two memories were merged; the job."""
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", LESSONS[1])])
+    return pipeline.run().job_id
+
+
+def insert(pipeline: Pipeline, table: Table, **values: Any) -> UUID:
+    """A row, made through the ledger in a group of its own; the group."""
+    change = Change(uuid4(), uuid4(), values)
+    with pipeline.engine.begin() as connection:
+        author = Author(pipeline.project().id, None, "tester")
+        insert_rows(connection, author, table, [change], operation="promote")
+    return change.group_id
+
+
+def build_on(pipeline: Pipeline) -> list[UUID]:
+    """A confirmed relation and a playbook entry that name the merged memory; their groups."""
+    merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
+    raw = pipeline.value("SELECT id FROM {s}.task_memories WHERE NOT is_consolidated")
+    kind = {"relation_type": "explains", "confidence": 0.7, "status": "confirmed"}
+    behind = [row.id for row in pipeline.rows("SELECT id FROM {s}.task_memories")]
+    entry = {"content": "Migrate first.", "content_hash": "h", "supporting_memory_ids": behind}
+    return [
+        insert(pipeline, memory_relations, a_id=raw, b_id=merged, **kind),
+        insert(pipeline, playbook_entries, source_id=merged, **entry),
+    ]
+
+
+def test_a_merge_that_later_work_names_is_refused_with_a_list_of_it(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    groups = build_on(pipeline)
+    before, changes = knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])
+    with pytest.raises(ConflictError, match=r"2 later changes stand on it: promote of .*--cascade") as refused:
+        pipeline.roll_back(job)
+    later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE operation = 'promote'")
+    assert set(refused.value.conflicts) == {str(row.id) for row in later}
+    assert all(str(group) in str(refused.value) for group in groups)
+    assert (knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])) == (before, changes)
+
+
+def test_cascade_undoes_it_too_newest_first_and_the_redo_brings_all_of_it_back(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    build_on(pipeline)
+    after = knowledge(pipeline)
+    undone = pipeline.roll_back(job, cascade=True)
+    assert (undone.changes, undone.memories_deleted) == (5, 3)
+    for table in ("consolidated_memories", "memory_relations", "playbook_entries"):
+        assert pipeline.value(f"SELECT count(*) FROM {{s}}.{table}") == 0
+    query = """
+        SELECT c.seq FROM {s}.consolidation_changes r JOIN {s}.consolidation_changes c ON c.id = r.reverts_change_id
+        WHERE r.group_id = :group ORDER BY r.seq
+    """
+    order = [row.seq for row in pipeline.rows(query, group=undone.rollback_id)]
+    assert order == sorted(order, reverse=True)
+    assert broken_rules(pipeline) == []
+    pipeline.roll_back(undone.rollback_id)
+    assert knowledge(pipeline) == after
+
+
+def test_groups_in_the_way_can_be_undone_one_by_one(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    for group in reversed(build_on(pipeline)):
+        pipeline.roll_back(group)
+    assert pipeline.roll_back(job).memories_deleted == 1
+
+
+def test_what_was_there_before_and_was_redone_later_does_not_stand_in_the_way(pipeline: Pipeline) -> None:
+    pair(pipeline)
+    (_, entry) = build_on(pipeline)
+    pipeline.add([note("d", f"{LESSON} Seen again today.")])
+    grown = pipeline.run().job_id
+    without_entry = pipeline.roll_back(entry)
+    undone = pipeline.roll_back(grown)
+    pipeline.roll_back(undone.rollback_id)
+    pipeline.roll_back(without_entry.rollback_id)
+    pipeline.roll_back(grown)
+    assert [row.version for row in pipeline.rows("SELECT version FROM {s}.consolidated_memories")] == [1]
+    assert pipeline.value("SELECT count(*) FROM {s}.playbook_entries") == 1
+
+
+def test_a_merged_memory_does_not_come_back_beside_one_that_says_the_same(pipeline: Pipeline) -> None:
+    pipeline.add([note("a", LESSON), note("b", LESSON)])
+    pipeline.run()
+    [archived] = archive_by_hand(pipeline.engine, [only_merged(pipeline)], changed_by="tester")
+    pipeline.add([note("c", LESSON), note("d", LESSON)])
+    job = pipeline.run().job_id
+    twin = only_merged(pipeline)
+    before = knowledge(pipeline)
+    with pytest.raises(ConflictError, match=f"row {twin} says the same") as refused:
+        pipeline.roll_back(archived.group_id)
+    assert refused.value.conflicts == (str(twin),)
+    assert knowledge(pipeline) == before
+    pipeline.roll_back(job)
+    pipeline.roll_back(archived.group_id)
+    assert only_merged(pipeline) == archived.id
+
+
+def only_merged(pipeline: Pipeline) -> UUID:
+    """The active merged memory."""
+    [row] = pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")
+    id_: UUID = row.id
+    return id_
+
+
+def test_a_second_rollback_names_the_first(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    first = pipeline.roll_back(job)
+    with pytest.raises(ConflictError, match=f"{job} was rolled back before, by {first.rollback_id}") as refused:
+        pipeline.roll_back(job)
+    assert refused.value.conflicts == (str(first.rollback_id),)
+
+
+def test_a_second_rollback_is_a_conflict_even_after_the_same_was_done_again(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    pipeline.roll_back(job)
+    assert pipeline.run().merging.created == 1
+    for cascade in (False, True):
+        with pytest.raises(ConflictError, match="rolled back before"):
+            pipeline.roll_back(job, cascade=cascade)
+
+
+def test_of_rollbacks_at_the_same_moment_exactly_one_wins(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    change = pipeline.value("SELECT min(id::text)::uuid FROM {s}.consolidation_changes")
+    targets = [job, change, job, change]
+    engines = [create_engine(pipeline.engine.url) for _ in targets]
+    start = threading.Barrier(len(targets))
+
+    def attempt(at: int) -> str:
+        start.wait()
+        try:
+            roll_back(engines[at], targets[at], settings=pipeline.settings, changed_by="tester")
+        except ConflictError as error:
+            return str(error)
+        return "won"
+
+    with ThreadPoolExecutor(len(targets)) as pool:
+        said = list(pool.map(attempt, range(len(targets))))
+    for engine in engines:
+        engine.dispose()
+    assert sorted(said)[-1] == "won"
+    assert [("rolled back before" in answer) for answer in sorted(said)] == [True, True, True, False]
+    assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes WHERE operation = 'rollback'") == 3
+    assert broken_rules(pipeline) == []
+
+
+def test_a_rollback_waits_for_a_run_and_is_refused_when_that_takes_too_long(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
+    job = pair(pipeline)
+    before = knowledge(pipeline)
+    with pipeline.open():
+        with pytest.raises(ProjectBusyError, match="busy"):
+            pipeline.roll_back(job)
+        assert knowledge(pipeline) == before
+    assert pipeline.roll_back(job).memories_deleted == 1
+
+
+def test_a_rollback_begins_when_the_run_under_way_is_done(pipeline: Pipeline) -> None:
+    job = pair(pipeline)
+    with ThreadPoolExecutor(1) as pool:
+        with pipeline.open() as run:
+            waiting = pool.submit(pipeline.roll_back, job)
+            time.sleep(0.3)
+            assert not waiting.done()
+            assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
+        assert waiting.result().memories_deleted == 1
+    ended = pipeline.value("SELECT completed_at FROM {s}.consolidation_jobs WHERE id = :id", id=run.job_id)
+    undone = pipeline.value("SELECT min(changed_at) FROM {s}.consolidation_changes WHERE operation = 'rollback'")
+    assert ended <= undone
+
+
+def test_a_run_does_not_begin_in_the_middle_of_a_rollback(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = pair(pipeline)
+    monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
+    entered, leave, real = threading.Event(), threading.Event(), rollback.revert_changes
+
+    def slowly(*arguments: Any, **named: Any) -> dict[str, int]:
+        entered.set()
+        assert leave.wait(30)
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(rollback, "revert_changes", slowly)
+    with ThreadPoolExecutor(1) as pool:
+        undoing = pool.submit(pipeline.roll_back, job)
+        assert entered.wait(30)
+        with pytest.raises(ProjectBusyError), pipeline.open():
+            pass
+        leave.set()
+        assert undoing.result().memories_deleted == 1
+    with pipeline.open():
+        pass

@@ -1,0 +1,201 @@
+"""What people and agents see after a rollback: all of it back at once, in whatever order groups are undone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consolidation_pipeline.core.memories.memories import memory_id
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.ledger.cannot_link import load_kept_apart
+from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+
+LESSON = LESSONS[0]
+
+# What is visible of the sources, as the reading interfaces ask for it.
+ACTIVE = "SELECT id FROM {s}.task_memories WHERE NOT is_archived AND NOT is_consolidated ORDER BY id"
+FULL_TEXT = """
+    SELECT id FROM {s}.task_memories WHERE content_tsv @@ to_tsquery('english', 'migration & orchestrator')
+        AND NOT is_archived AND NOT is_consolidated
+    UNION ALL SELECT id FROM {s}.consolidated_memories
+        WHERE content_tsv @@ to_tsquery('english', 'migration & orchestrator') AND retired_at IS NULL ORDER BY id
+"""
+VISIBLE: dict[str, str] = {
+    "active memories": ACTIVE,
+    "full text": FULL_TEXT,
+    "embeddings": "SELECT id, embedding::text, embedding_model, content_hash FROM {s}.task_memories ORDER BY id",
+    "files": "SELECT owner_id, path FROM {s}.memory_files ORDER BY 1, 2",
+    "tags": "SELECT id, tags FROM {s}.task_memories ORDER BY id",
+    "lineage": "SELECT child_id, parent_id, similarity FROM {s}.memory_lineage ORDER BY 1, 2",
+    "counters": "SELECT id, reused_count, last_accessed_at, importance, version FROM {s}.task_memories ORDER BY id",
+    "merged memories": "SELECT to_jsonb(m) - 'relevance_score' - 'relevance_at' FROM {s}.consolidated_memories m",
+}
+ROWS = [
+    note("a", LESSON, tags=["db"], files=["a.py"], reused_count=2),
+    note("b", f"Note to self: {LESSON}", tags=["deploy"], files=["b.py"], reused_count=5),
+    note("other", LESSONS[1]),
+]
+
+
+def seen(pipeline: Pipeline) -> dict[str, list[tuple[Any, ...]]]:
+    return {what: [tuple(row) for row in pipeline.rows(query)] for what, query in VISIBLE.items()}
+
+
+@pytest.fixture
+def embedded(pipeline: Pipeline) -> Pipeline:
+    """Memories that have their vectors, of which nothing was merged yet."""
+    pipeline.add(ROWS)
+    pipeline.configure(merge=False)
+    pipeline.run()
+    pipeline.configure()
+    return pipeline
+
+
+def group_of(pipeline: Pipeline, name: str) -> UUID:
+    """The newest group of changes of a raw memory."""
+    query = "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1"
+    return UUID(str(pipeline.value(query, id=memory_id(SLUG, "test", name))))
+
+
+def test_everything_that_is_visible_is_back(embedded: Pipeline) -> None:
+    before = seen(embedded)
+    merging = embedded.run().merging
+    assert merging.created == 1
+    merged = seen(embedded)
+    changed = {"active memories", "full text", "files", "lineage", "counters", "merged memories"}
+    assert {what for what in VISIBLE if merged[what] != before[what]} == changed
+    undone = embedded.roll_back(group_of(embedded, "a"))
+    assert seen(embedded) == before
+    embedded.roll_back(undone.rollback_id)
+    assert seen(embedded) == merged
+
+
+def test_the_extended_memory_is_back_with_its_vector_files_tags_lineage_and_counters(embedded: Pipeline) -> None:
+    embedded.run()
+    embedded.add([note("c", f"{LESSON} Seen again today.", tags=["new"], files=["c.py"], reused_count=9)])
+    embedded.configure(merge=False)
+    embedded.run()
+    embedded.configure()
+    before = seen(embedded)
+    assert embedded.run().merging.extended == 1
+    assert seen(embedded)["merged memories"] != before["merged memories"]
+    embedded.roll_back(group_of(embedded, "c"))
+    assert seen(embedded) == before
+
+
+def test_nobody_sees_a_fact_twice_or_not_at_all_while_it_is_undone(
+    embedded: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from consolidation_pipeline.service.undo import rollback
+
+    embedded.run()
+    looks: list[list[tuple[Any, ...]]] = []
+    real: Callable[..., Any] = rollback.revert_changes
+
+    def look_after(*arguments: Any, **named: Any) -> Any:
+        done = real(*arguments, **named)
+        looks.append([tuple(row) for row in embedded.rows(FULL_TEXT)])
+        return done
+
+    monkeypatch.setattr(rollback, "revert_changes", look_after)
+    merged = [tuple(row) for row in embedded.rows(FULL_TEXT)]
+    embedded.roll_back(group_of(embedded, "a"))
+    assert looks == [merged]
+    sources = sorted((memory_id(SLUG, "test", name),) for name in "ab")
+    assert [tuple(row) for row in embedded.rows(FULL_TEXT)] == sources
+
+
+def forbidden(pipeline: Pipeline, *names: str) -> bool:
+    a, b = (to_ids([memory_id(SLUG, "test", name)]) for name in names)
+    with pipeline.engine.connect() as connection:
+        return bool(np.any(load_kept_apart(connection, pipeline.project().id).forbids(a, b)))
+
+
+def test_an_undone_group_is_remembered_and_an_undone_job_is_not(pipeline: Pipeline) -> None:
+    pipeline.add(ROWS)
+    done = pipeline.run()
+    undone = pipeline.roll_back(done.job_id)
+    assert (undone.scope, undone.kept_apart, forbidden(pipeline, "a", "b")) == ("job", 0, False)
+    redone = pipeline.roll_back(undone.rollback_id)
+    assert (redone.redone, redone.kept_apart) == (True, 0)
+    undone = pipeline.roll_back(group_of(pipeline, "a"))
+    assert undone.scope == "job"  # the group of the redo, which brought a whole job back
+
+
+def test_a_group_that_was_undone_is_kept_apart_until_it_is_redone(pipeline: Pipeline) -> None:
+    pipeline.add(ROWS)
+    pipeline.run()
+    undone = pipeline.roll_back(group_of(pipeline, "a"))
+    assert (undone.scope, undone.kept_apart, forbidden(pipeline, "a", "b")) == ("group", 1, True)
+    assert not forbidden(pipeline, "a", "other")
+    redone = pipeline.roll_back(undone.rollback_id)
+    assert (redone.redone, redone.kept_apart, forbidden(pipeline, "a", "b")) == (True, 0, False)
+
+
+@pytest.fixture(scope="module")
+def four(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]]:
+    """Four merges of one job; their groups, the state with all of them, and the one with none."""
+    shared.clear()
+    shared.add(reworded(LESSONS[:4]))
+    raw = knowledge(shared)
+    shared.run()
+    rows = shared.rows("SELECT group_id FROM {s}.consolidation_changes GROUP BY 1 ORDER BY min(seq)")
+    assert len(rows) == 4
+    return shared, [row.group_id for row in rows], raw, [knowledge(shared)]
+
+
+@settings(deadline=None, max_examples=5)
+@given(data=st.data())
+def test_independent_groups_of_a_job_are_undone_in_any_order(
+    four: tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]], data: st.DataObject
+) -> None:
+    pipeline, groups, raw, (merged,) = four
+    chosen = data.draw(st.permutations(groups))
+    half = set(chosen[:2])
+    states = []
+    for order in (chosen[:2], chosen[1::-1]):
+        for group in order:
+            pipeline.roll_back(group)
+        states.append(knowledge(pipeline))
+        assert broken_rules(pipeline) == []
+        for group in data.draw(st.permutations(sorted(half))):
+            pipeline.roll_back(redo_of(pipeline, group))
+        assert knowledge(pipeline) == merged
+    assert states[0] == states[1]
+    for group in chosen:
+        pipeline.roll_back(group)
+    assert knowledge(pipeline) == raw
+    for group in data.draw(st.permutations(groups)):
+        pipeline.roll_back(redo_of(pipeline, group))
+    assert knowledge(pipeline) == merged
+
+
+def redo_of(pipeline: Pipeline, group: UUID) -> UUID:
+    """The newest rollback of a group."""
+    query = """
+        WITH RECURSIVE fate AS (
+            SELECT id, seq, group_id FROM {s}.consolidation_changes WHERE group_id = :group
+            UNION ALL
+            SELECT r.id, r.seq, r.group_id FROM fate f JOIN {s}.consolidation_changes r ON r.reverts_change_id = f.id)
+        SELECT group_id FROM fate ORDER BY seq DESC LIMIT 1
+    """
+    return UUID(str(pipeline.value(query, group=group)))
+
+
+def test_the_ledger_grows_by_what_was_undone_and_by_nothing_else(pipeline: Pipeline) -> None:
+    pipeline.add(ROWS)
+    pipeline.run()
+    before = dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
+    undone = pipeline.roll_back(group_of(pipeline, "a"))
+    after = dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
+    assert set(before) < set(after)
+    assert len(after) == len(before) + undone.changes

@@ -1,0 +1,340 @@
+"""Events on their way out: at least once, in order, shared among deliverers, tried again at growing intervals."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+import standardwebhooks
+from pydantic import SecretStr
+
+from consolidation_pipeline.errors import InvalidWebhookError
+from consolidation_pipeline.service.intake.importer import ensure_project
+from consolidation_pipeline.service.webhooks import event_delivery as delivering
+from consolidation_pipeline.service.webhooks.event_delivery import Delivery, deliver, list_events, remove_old_events
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import connect_engine
+from consolidation_pipeline.store.jobs.event_outbox import count_events, listen
+from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, receiving, status
+
+
+@pytest.fixture
+def outbox(shared: Pipeline) -> Pipeline:
+    """A project `notes` and an empty outbox."""
+    shared.clear()
+    shared.write("DELETE FROM {s}.consolidation_events")
+    ensure_project(shared.engine, SLUG)
+    return shared
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as found:
+        yield found
+
+
+@pytest.fixture
+def webhook(outbox: Pipeline, receiver: Receiver) -> Settings:
+    """Settings that name the receiver."""
+    return pointed(outbox, receiver.url)
+
+
+def pointed(outbox: Pipeline, url: str, *, private: bool = True) -> Settings:
+    update = {"webhook_url": SecretStr(url), "webhook_secret": SecretStr(SECRET), "webhook_allow_private": private}
+    return outbox.settings.model_copy(update=update)
+
+
+_moments = itertools.count()
+
+
+def happen(outbox: Pipeline, *payloads: int, slug: str = SLUG, age: str = "1 s") -> None:
+    """Events with these numbers, one after the other, so long ago."""
+    for number in payloads:
+        with outbox.engine.begin() as connection:
+            append_event(connection, outbox.project(slug).id, "test.happened", {"n": number})
+        outbox.write(
+            "UPDATE {s}.consolidation_events SET created_at = now() - CAST(:age AS interval) + :at * interval '1 us' "
+            "WHERE payload = jsonb_build_object('n', CAST(:n AS integer)) AND attempts = 0",
+            age=age,
+            at=next(_moments),
+            n=number,
+        )
+
+
+def grow_old(outbox: Pipeline, age: str) -> None:
+    """Every event came so much earlier."""
+    outbox.write("UPDATE {s}.consolidation_events SET created_at = created_at - CAST(:age AS interval)", age=age)
+
+
+def numbers(receiver: Receiver) -> list[int]:
+    return [message.body["data"]["n"] for message in receiver.messages]
+
+
+def row(outbox: Pipeline) -> Any:
+    (found,) = outbox.rows("SELECT * FROM {s}.consolidation_events")
+    return found
+
+
+def states(outbox: Pipeline) -> dict[str, int]:
+    with outbox.engine.connect() as connection:
+        counts = count_events(connection)
+    named = {name: getattr(counts, name) for name in ("delivered", "waiting", "given_up", "unsent")}
+    return {name: count for name, count in named.items() if count}
+
+
+def test_an_event_arrives_signed_and_says_what_happened_when_and_where(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    happen(outbox, 1)
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 0, 0)
+    (message,) = receiver.messages
+    body = standardwebhooks.Webhook(SECRET).verify(message.text, message.headers)
+    event = row(outbox)
+    assert (UUID(message.headers["webhook-id"]), body["type"]) == (event.id, "test.happened")
+    assert datetime.fromisoformat(body["timestamp"]) == event.created_at
+    assert body["data"] == {"project": SLUG, "n": 1}
+    assert (event.attempts, event.last_error, event.delivered_at is not None) == (1, None, True)
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+    assert len(receiver.messages) == 1
+
+
+def test_what_is_long_to_tell_is_cut(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+    with outbox.engine.begin() as connection:
+        append_event(connection, outbox.project().id, "consolidation.failed", {"error": "x" * 100_000})
+    deliver(outbox.engine, webhook, once=True)
+    assert receiver.messages[0].body["data"]["error"] == "x" * 2000 + "…"
+
+
+def test_a_failure_is_noted_and_tried_again_under_the_same_id(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    happen(outbox, 1)
+    receiver.then(status(500))
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 1, 1)
+    assert (row(outbox).attempts, row(outbox).last_error) == (1, "500 Internal Server Error")
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 1)  # not due yet
+    grow_old(outbox, "5 s")
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 0, 0)
+    assert (row(outbox).attempts, row(outbox).last_error) == (2, None)
+    assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
+
+
+def test_tries_come_at_four_times_the_age_of_the_one_before_for_a_week(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _, reply: reply(status(503))
+    happen(outbox, 1, age="0 s")
+    age, tried = 0, []
+    for seconds in (0, 1, 6, 15, 21, 79, 81, 319, 321, 400_000, 604_000, 604_900):
+        grow_old(outbox, f"{seconds - age} s")
+        age = seconds
+        if deliver(outbox.engine, webhook, once=True).failed:
+            tried.append(seconds)
+    assert tried == [0, 6, 21, 81, 321, 400_000, 604_000]
+    assert states(outbox) == {"given_up": 1}
+
+
+def test_tries_that_were_missed_are_made_up_for_one_each_round(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _, reply: reply(status(500))
+    happen(outbox, 1, age="1 min")
+    done = [deliver(outbox.engine, webhook, once=True).failed for _ in range(4)]
+    assert done == [1, 1, 1, 0]
+
+
+def test_after_410_an_event_is_given_up_and_the_next_is_tried(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    happen(outbox, 1, 2)
+    receiver.then(status(410))
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 1, 0)
+    grow_old(outbox, "1 day")
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+    assert numbers(receiver) == [1, 2]
+    assert states(outbox) == {"delivered": 1, "given_up": 1}
+
+
+def test_what_happened_long_before_a_webhook_was_configured_stays_untold(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    happen(outbox, 1, age="8 days")
+    happen(outbox, 2, age="6 days")
+    deliver(outbox.engine, webhook, once=True)
+    assert numbers(receiver) == [2]
+    assert states(outbox) == {"delivered": 1, "unsent": 1}
+
+
+def test_events_of_a_project_come_in_order_and_wait_for_the_first_for_a_while(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    ensure_project(outbox.engine, "other")
+    happen(outbox, 1, 2, 3)
+    happen(outbox, 4, slug="other")
+    receiver.answer = lambda message, reply: reply(status(500 if message.body["data"]["n"] == 1 else 200))
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 1, 3)
+    grow_old(outbox, "5 s")
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 1, 3)
+    grow_old(outbox, "20 s")
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(2, 1, 1)
+    assert numbers(receiver) == [1, 4, 1, 1, 2, 3]
+
+
+def test_a_receiver_that_is_down_is_left_alone_after_three_failures(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    receiver.answer = lambda _, reply: reply(status(502))
+    for number in range(5):
+        ensure_project(outbox.engine, f"p{number}")
+        happen(outbox, number, slug=f"p{number}")
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 3, 5)
+
+
+def test_no_more_tries_are_begun_when_the_time_is_over(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+    happen(outbox, 1, 2)
+    assert deliver(outbox.engine, webhook, once=True, within=0) == Delivery(1, 0, 1)
+    assert numbers(receiver) == [1]
+
+
+def test_two_deliverers_share_the_work_and_send_nothing_twice(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    ensure_project(outbox.engine, "other")
+    happen(outbox, *range(5))
+    happen(outbox, *range(10, 15), slug="other")
+    both = threading.Barrier(2)
+    first = itertools.count()
+
+    def answer(message: Message, reply: Reply) -> None:
+        del message
+        if next(first) < 2:
+            both.wait(10)  # neither of the first two is answered before the other has come
+        reply(status(200))
+
+    receiver.answer = answer
+    other = connect_engine(outbox.engine.url.render_as_string(hide_password=False))
+    with ThreadPoolExecutor() as pool:
+        done = list(pool.map(lambda engine: deliver(engine, webhook, once=True), [outbox.engine, other]))
+    other.dispose()
+    assert sum(one.delivered for one in done) == 10
+    assert sorted(numbers(receiver)) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    assert [n for n in numbers(receiver) if n < 10] == [0, 1, 2, 3, 4]
+    assert [n for n in numbers(receiver) if n >= 10] == [10, 11, 12, 13, 14]
+
+
+def test_a_deliverer_killed_after_it_sent_leaves_the_event_to_the_next(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    happen(outbox, 1)
+    environment = os.environ | {
+        "CONSOLIDATION_DATABASE_URL": outbox.engine.url.set(drivername="postgresql").render_as_string(False),
+        "CONSOLIDATION_WEBHOOK_URL": receiver.url,
+        "CONSOLIDATION_WEBHOOK_SECRET": SECRET,
+        "CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE": "1",
+    }
+    code = "from consolidation_pipeline.cli.app import main; main(['events', 'deliver', '--once'])"
+    child = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL)
+    receiver.answer = lambda _, __: child.kill()
+    assert child.wait() == -signal.SIGKILL
+    assert (row(outbox).attempts, row(outbox).delivered_at) == (0, None)
+    receiver.answer = lambda _, reply: reply(status(200))
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 0, 0)
+    assert len(receiver.messages) == 2
+    assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
+
+
+def test_a_refused_target_costs_no_event_a_try(outbox: Pipeline, receiver: Receiver) -> None:
+    happen(outbox, 1)
+    with pytest.raises(InvalidWebhookError, match="not a public address"):
+        deliver(outbox.engine, pointed(outbox, receiver.url, private=False), once=True)
+    assert (row(outbox).attempts, receiver.messages) == (0, [])
+
+
+def test_without_a_webhook_there_is_nothing_to_deliver_to(outbox: Pipeline) -> None:
+    with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL"):
+        deliver(outbox.engine, outbox.settings, once=True)
+
+
+def test_what_is_rolled_back_is_never_told(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+    with outbox.engine.connect() as connection:
+        append_event(connection, outbox.project().id, "test.happened", {"n": 1})
+        assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+        connection.rollback()
+    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+    assert receiver.messages == []
+
+
+class _EnoughError(Exception):
+    pass
+
+
+def test_a_new_event_wakes_a_waiting_deliverer(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delivering, "_POLL_SECONDS", 60.0)
+    told: list[UUID] = []
+
+    def write() -> None:
+        with outbox.engine.begin() as connection:
+            append_event(connection, outbox.project().id, "test.happened", {"n": len(told)})
+
+    def tell(attempt: delivering.Attempt) -> None:
+        told.append(attempt.id)
+        if len(told) == 3:
+            raise _EnoughError
+        # Written after the deliverer looked: only the notification can bring it back within the minute.
+        threading.Timer(0.1, write).start()
+
+    write()
+    with pytest.raises(_EnoughError):
+        deliver(outbox.engine, webhook, once=False, tell=tell)
+    assert numbers(receiver) == [0, 1, 2]
+    assert outbox.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+
+def test_what_was_written_before_the_wait_ends_it(outbox: Pipeline) -> None:
+    with listen(outbox.engine) as wait:
+        happen(outbox, 1)
+        wait(60)
+        wait(0)
+    assert outbox.value("SELECT count(*) FROM pg_listening_channels()") == 0
+
+
+def test_events_are_listed_newest_first_with_what_became_of_them(
+    outbox: Pipeline, webhook: Settings, receiver: Receiver
+) -> None:
+    happen(outbox, 1, 2)
+    receiver.then(status(200), status(500))
+    deliver(outbox.engine, webhook, once=True)
+    found = list_events(outbox.engine, SLUG, limit=1)
+    (event,) = found["events"]
+    assert (event["payload"], event["status"], event["attempts"]) == ({"n": 2}, "waiting", 1)
+    assert event["last_error"] == found["totals"]["last_error"] == "500 Internal Server Error"
+    assert (found["totals"]["delivered"], found["totals"]["waiting"]) == (1, 1)
+
+
+def test_the_project_of_an_event_may_be_gone(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+    happen(outbox, 1)
+    outbox.clear()
+    deliver(outbox.engine, webhook, once=True)
+    assert receiver.messages[0].body["data"] == {"project": None, "n": 1}
+
+
+def test_what_is_a_month_old_is_removed_delivered_or_not(outbox: Pipeline) -> None:
+    happen(outbox, 1, 2, age="31 days")
+    outbox.write("UPDATE {s}.consolidation_events SET delivered_at = now() WHERE payload ->> 'n' = '1'")
+    happen(outbox, 3, age="29 days")
+    assert remove_old_events(outbox.engine, now=datetime.now(UTC)) == 2
+    assert [event["payload"] for event in list_events(outbox.engine, SLUG, limit=9)["events"]] == [{"n": 3}]

@@ -1,0 +1,239 @@
+"""The webhook: what may be configured, what is sent, how it is signed, and what a receiver can do to the sender."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+import standardwebhooks
+from pydantic import SecretStr
+
+from consolidation_pipeline.errors import InvalidWebhookError
+from consolidation_pipeline.service.webhooks import webhook_client
+from consolidation_pipeline.service.webhooks.webhook_client import send
+from consolidation_pipeline.service.webhooks.webhook_config import Webhook, read_webhook
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, receiving, status
+
+ID = UUID("0f3c9a2e-1111-4222-8333-444455556666")
+BODY = json.dumps({"type": "consolidation.completed", "data": {"text": "übers Netz"}}, ensure_ascii=False)
+
+
+@pytest.fixture(scope="module")
+def shared_receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def receiver(shared_receiver: Receiver) -> Receiver:
+    shared_receiver.messages.clear()
+    shared_receiver.answer = lambda _, reply: reply(status(200))
+    return shared_receiver
+
+
+def webhook(url: str, *, private: bool = True, secret: str | None = SECRET) -> Webhook:
+    found = read_webhook(
+        Settings(
+            webhook_url=SecretStr(url),
+            webhook_secret=None if secret is None else SecretStr(secret),
+            webhook_allow_private=private,
+        )
+    )
+    assert found is not None
+    return found
+
+
+def test_without_a_url_there_is_no_webhook() -> None:
+    assert read_webhook(Settings(webhook_url=None)) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.com/hunter2",
+        "example.com/hunter2",
+        "https:///hunter2",
+        "https://me:hunter2@example.com/",
+        "https://example.com:99999/hunter2",
+        "https://example.com:0/hunter2",
+        "https://[::1/hunter2",
+        "https://example.com/hunter2 x",
+        "https://example.com/hunter2\r\nX-Evil: 1",
+        "https://exämple.com/hunter2",
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_without_being_shown(url: str) -> None:
+    with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL must be") as refused:
+        webhook(url)
+    assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("secret", [None, "whsec_", "correct horse hunter2", "whsec_a"])
+def test_nothing_is_sent_unsigned(secret: str | None) -> None:
+    with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_SECRET must be whsec_") as refused:
+        webhook("https://example.com/", secret=secret)
+    assert "hunter2" not in str(refused.value)
+
+
+def test_neither_path_nor_secret_is_shown() -> None:
+    found = webhook("https://example.com/hunter2?token=hunter2")
+    shown = f"{found} {found!r} {Settings(webhook_url=SecretStr('https://example.com/hunter2'))!r}"
+    assert "https://example.com" in shown
+    assert "hunter2" not in shown
+    assert SECRET not in shown
+
+
+def test_a_message_arrives_whole_and_its_signature_verifies(receiver: Receiver) -> None:
+    assert send(webhook(receiver.url), ID, BODY) is None
+    (message,) = receiver.messages
+    assert message.line == "POST /hooks/t0ken?room=1 HTTP/1.1"
+    assert message.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert message.headers["content-type"] == "application/json"
+    assert message.headers["webhook-id"] == str(ID)
+    assert standardwebhooks.Webhook(SECRET).verify(message.text, message.headers) == json.loads(BODY)
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(SECRET).verify(message.text + " ", message.headers)
+    sent = datetime.fromtimestamp(int(message.headers["webhook-timestamp"]), UTC)
+    assert abs(datetime.now(UTC) - sent) < timedelta(minutes=5)
+
+
+def test_the_signature_is_that_of_the_specification() -> None:
+    signer = standardwebhooks.Webhook(SECRET)
+    at = datetime.fromtimestamp(1614265330, UTC)
+    expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
+    assert signer.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", at, '{"test": 2432232314}') == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (status(204), None),
+        (status(500), "500 Internal Server Error"),
+        (status(410), "410 Gone"),
+        (status(599), "599 unknown status"),
+        (b"", "closed without an answer"),
+        (b"HTTP/1.1 200 OK\r\n", "closed without an answer"),
+        (b"220 smtp.example.com ESMTP\r\n\r\n", "does not speak HTTP"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", "headers are too long"),
+    ],
+)
+def test_only_a_success_is_one(receiver: Receiver, answer: bytes, told: str | None) -> None:
+    receiver.then(answer)
+    error = send(webhook(receiver.url), ID, BODY)
+    assert error == told or (error is not None and told is not None and told in error)
+
+
+def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+    receiver.then(status(307, Location=receiver.url))
+    assert send(webhook(receiver.url), ID, BODY) == "307 Temporary Redirect (redirects are not followed)"
+    assert len(receiver.messages) == 1
+
+
+def test_a_receiver_cannot_hold_the_sender(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_client, "TRY_SECONDS", 0.3)
+
+    def drip(_: Message, reply: Reply) -> None:
+        while not receiver.over.wait(0.05):
+            reply(b"H")
+
+    receiver.answer = drip
+    assert send(webhook(receiver.url), ID, BODY) == "no answer in time"
+
+
+def test_what_comes_after_the_headers_does_not_matter(receiver: Receiver) -> None:
+    receiver.then(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n" + b"x" * 10_000_000)
+    assert send(webhook(receiver.url), ID, BODY) is None
+
+
+def test_nobody_at_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, [])
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        error = send(webhook(f"http://127.0.0.1:{closed.getsockname()[1]}/hunter2"), ID, BODY)
+    assert error is not None
+    assert error.startswith("no connection: ")
+    assert "hunter2" not in error
+    assert send(webhook("http://receiver.example/"), ID, BODY) == "the host receiver.example is not found"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0"])
+def test_a_private_target_is_refused_however_it_is_written(receiver: Receiver, host: str) -> None:
+    with pytest.raises(InvalidWebhookError, match=r"not a public address; CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE"):
+        send(webhook(f"http://{host}:{receiver.port}/hunter2", private=False), ID, BODY)
+    assert receiver.messages == []
+
+
+def test_one_private_address_among_public_ones_is_one_too_many(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names(monkeypatch, [["8.8.8.8", "127.0.0.1"]])
+    with pytest.raises(InvalidWebhookError, match=r"127\.0\.0\.1 is not a public address"):
+        send(webhook(f"http://receiver.example:{receiver.port}/", private=False), ID, BODY)
+    assert receiver.messages == []
+
+
+def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_used(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names(monkeypatch, [["127.0.0.1"], ["192.0.2.1"]])
+    assert send(webhook(f"http://receiver.example:{receiver.port}/"), ID, BODY) is None
+    assert receiver.messages[0].headers["host"] == f"receiver.example:{receiver.port}"
+
+
+def names(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> None:
+    """What the name server says of receiver.example, first to last; then it knows nothing of it."""
+    real = socket.getaddrinfo
+
+    def look_up(host: Any, port: Any, *how: Any, **options: Any) -> Any:
+        if host != "receiver.example":
+            return real(host, port, *how, **options)
+        if not answers:
+            raise socket.gaierror("name or service not known")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers.pop(0)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+
+
+def test_the_certificate_must_be_that_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = self_signed(tmp_path, "receiver.example")
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    tls.load_cert_chain(certificate)
+    names(monkeypatch, [["127.0.0.1"], ["127.0.0.1"]])
+    with receiving(tls) as receiver:
+        url = f"https://receiver.example:{receiver.port}/"
+        assert "certificate verify failed" in str(send(webhook(url), ID, BODY))
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert send(webhook(url), ID, BODY) is None
+        assert "certificate verify failed" in str(send(webhook(receiver.url), ID, BODY))
+        assert len(receiver.messages) == 1
+
+
+def self_signed(folder: Path, host: str) -> Path:
+    """A certificate of ``host`` and its key, in one file."""
+    x509 = pytest.importorskip("cryptography.x509")
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key, name = ec.generate_private_key(ec.SECP256R1()), x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder(
+        issuer_name=name,
+        subject_name=name,
+        public_key=key.public_key(),
+        serial_number=x509.random_serial_number(),
+        not_valid_before=now - timedelta(hours=1),
+        not_valid_after=now + timedelta(hours=1),
+    ).add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    path = folder / "certificate.pem"
+    path.write_bytes(builder.sign(key, hashes.SHA256()).public_bytes(pem) + private)
+    return path

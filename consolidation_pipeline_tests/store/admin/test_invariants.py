@@ -1,0 +1,304 @@
+"""Each check finds what it is for, and nothing where all is well."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.jobs.jobs import append_job
+from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
+from consolidation_pipeline.store.memories.memories import save_embeddings, save_relevance
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration
+from consolidation_pipeline.store.similarity.clusters import Member, replace_clusters
+from consolidation_pipeline.store.similarity.similarity_graph import MERGE, Neighbors, append_neighbors
+from consolidation_pipeline_tests.store.sample_rows import (
+    MODEL,
+    author,
+    merged_values,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+    unit_vector,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
+
+# Check -> statements that break what it watches over, and text that stands in what it finds.
+RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
+NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
+ENTRIES = f"{SCHEMA}.playbook_entries"
+ENTRY = (
+    f"INSERT INTO {ENTRIES} (project_id, content, content_hash, status, confidence, priority, source_id, "
+    f"supporting_memory_ids) SELECT project_id, 'Do.', 'h', {{}} FROM {RAW} WHERE id = :a"
+)
+RELATIONS, RELATION = f"{SCHEMA}.memory_relations", "project_id, a_id, b_id, relation_type, confidence, status"
+FORGOTTEN = "archive_reason = 'forgotten' WHERE id = :o"
+SUGGESTION = (
+    f"INSERT INTO {SCHEMA}.consolidation_suggestions (project_id, group_id, suggested_content, original_memory_ids, "
+    f"original_versions, fingerprint, status, result_memory_id) SELECT project_id, 'g', 'Do.', ARRAY[id], '{{{{1}}}}', "
+    f"gen_random_uuid()::text, {{}} FROM {RAW}"
+)
+VIOLATIONS: list[tuple[str, str, str]] = [
+    (
+        "find_misheld_originals",
+        SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a",
+        "{a} 2",
+    ),
+    ("find_unfounded_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
+    ("find_unfounded_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
+    ("find_unfounded_approvals", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
+    ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
+    (
+        "find_unembedded",
+        f"UPDATE {RAW} SET embedding = NULL, embedding_model = NULL, embedding_dim = NULL WHERE id = :a",
+        "{a}",
+    ),
+    ("find_mixed_models", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
+    ("find_denormalized", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 1.5", "1.5"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 'NaN'", "nan"),
+    ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET b = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", "ffffffff"),
+    (
+        "find_foreign_evidence",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, "
+        "details = jsonb_build_object('evidence', jsonb_build_array(jsonb_build_object('unit', CAST(:c AS text)))) "
+        "WHERE id = :m",
+        "{m} {c}",
+    ),
+    (
+        "find_repeated_patterns",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, cluster_key = 'one', retired_at = NULL, "
+        "archive_reason = NULL",
+        "pattern one",
+    ),
+    ("find_chains", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
+    (
+        "find_shared_members",
+        f"INSERT INTO {CLUSTERS} (project_id, tier, cluster_key, member_id, member_kind, is_representative) "
+        f"SELECT project_id, 'merge', 'two', id, 'raw', true FROM {RAW} WHERE id = :a",
+        "{a} 2",
+    ),
+    ("find_abandoned", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :m", "{a}"),
+    ("find_abandoned", f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = id WHERE id = :m", "{a}"),
+    (
+        "find_abandoned",
+        f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = CASE id WHEN :m THEN CAST(:n AS uuid) END",
+        "{a}",
+    ),
+    ("find_abandoned", f"UPDATE {MERGED} SET archive_reason = NULL WHERE id = :o", "{e}"),
+    ("find_orphan_lineage", f"UPDATE {LINEAGE} SET parent_id = gen_random_uuid() WHERE parent_id = :a", "{m}"),
+    ("find_orphan_lineage", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
+    ("find_repeated_facts", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
+    ("find_lost_literals", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
+    ("find_lost_literals", f"UPDATE {RAW} SET execution_summary = 'Retry after 3' WHERE id = :a", "{m} number 3"),
+    ("find_unscored", f"UPDATE {RAW} SET relevance_score = NULL WHERE id = :c", "{c}"),
+    ("find_unscored", f"UPDATE {RAW} SET relevance_score = 'NaN' WHERE id = :c", "{c}"),
+    ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 0 WHERE id = :m", "{m}"),
+    ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 'Infinity' WHERE id = :m", "{m}"),
+    ("find_unbalanced_ledger", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
+    ("find_miscounted", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
+    ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'decision' WHERE id = :d", "{d} decision"),
+    ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'discovery' WHERE id = :d", "{d} discovery"),
+    ("find_forgotten_types", f"UPDATE {MERGED} SET memory_type = 'decision', {FORGOTTEN}", "{o}"),
+    ("find_forgotten_young", f"UPDATE {RAW} SET learned_at = learned_at + interval '1 second' WHERE id = :d", "{d}"),
+    ("find_forgotten_young", f"UPDATE {MERGED} SET learned_at = retired_at - interval '89 days', {FORGOTTEN}", "{o}"),
+    ("find_forgotten_important", f"UPDATE {RAW} SET importance = 0.7 WHERE id = :d", "{d} 0.7"),
+    ("find_forgotten_relevant", f"UPDATE {RAW} SET relevance_score = 0.01 WHERE id = :d", "{d} 0.01"),
+    ("find_archived_pinned", f"UPDATE {RAW} SET pinned = true WHERE id = :d", "{d} forgotten"),
+    ("find_archived_pinned", f"UPDATE {MERGED} SET pinned = true WHERE id = :o", "{o} staleness"),
+    ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = NULL WHERE id = :d", "{d}"),
+    ("find_unexplained_archives", f"UPDATE {RAW} SET archive_reason = 'staleness' WHERE id = :c", "{c}"),
+    ("find_unexplained_archives", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :n", "{n}"),
+    (
+        "find_unexplained_archives",
+        f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, retired_at = now() WHERE id = :n",
+        "{n}",
+    ),
+    (
+        "find_dangling_relations",
+        f"INSERT INTO {RELATIONS} ({RELATION}) SELECT project_id, id, 'ffffffff-ffff-ffff-ffff-ffffffffffff', "
+        f"'explains', 0.7, 'confirmed' FROM {RAW} WHERE id = :a",
+        "ffffffff",
+    ),
+    (
+        "find_dangling_relations",
+        f"DO $$ BEGIN ALTER TABLE {RELATIONS} DROP CONSTRAINT memory_relations_distinct_check; INSERT INTO {RELATIONS} "
+        f"({RELATION}) SELECT project_id, id, id, 'explains', 0.7, 'confirmed' FROM {RAW}; END $$",
+        "{a}",
+    ),
+    (
+        "find_unreviewed_relations",
+        f"INSERT INTO {RELATIONS} ({RELATION}) "
+        f"SELECT project_id, id, :c, 'contradicts', 0.6, 'confirmed' FROM {RAW} WHERE id = :a",
+        "contradicts",
+    ),
+    ("find_misplaced_episodes", f"UPDATE {RAW} SET summarized_into_id = :m WHERE id = :c", "{c} {m}"),
+    (
+        "find_misplaced_episodes",
+        f"UPDATE {MERGED} SET kind = 'summary', abstraction_level = 2 WHERE id = :m",
+        "{a} {m}",
+    ),
+    (
+        "find_unfounded_profiles",
+        f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m",
+        "{m}",
+    ),
+    ("find_unsupported_entries", ENTRY.format("'active', 0.9, 95, NULL, ARRAY[:a, :b, :a]::uuid[]"), "-"),
+    (
+        "find_foreign_support",
+        ENTRY.format("'review', NULL, 50, NULL, ARRAY[:a, 'ffffffff-ffff-ffff-ffff-ffffffffffff']::uuid[]"),
+        "ffffffff",
+    ),
+    ("find_low_priorities", ENTRY.format("'review', 0.9, 95, NULL, ARRAY[:a, :b, :c, :m]::uuid[]"), "95"),
+    ("find_low_priorities", ENTRY.format("'retired', NULL, 49, NULL, '{}'"), "49"),
+    (
+        "find_repeated_entries",
+        ENTRY.format("'active', 0.9, 95, :m, ARRAY[:a, :b, :c]::uuid[]") + " OR id = :b",
+        "{m} 2",
+    ),
+]
+
+
+@pytest.fixture
+def ids(connection: Connection, project: Project) -> dict[str, UUID]:
+    """A healthy project: ``a`` and ``b`` stand behind ``m``, ``c`` is active, ``n`` holds nothing.
+
+    ``d`` is forgotten, just old enough; ``e`` stands behind ``o``, which is stale.
+    """
+    bodies = {
+        "a": "Retry after 30 seconds.",
+        "b": "Retry after 30 seconds!",
+        "c": "Use v2.",
+        "d": "Old.",
+        "e": "Unused.",
+    }
+    times = {"d": {"learned_at": NOW - timedelta(days=90)}}
+    rows = [new_memory(key, execution_summary=body, **times.get(key, {})) for key, body in bodies.items()]
+    raw = plant_memories(connection, project, rows)
+    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(5)]), MODEL)
+    m = plant_merged(connection, project, "Retry after 30 seconds.", raw[:2], seed=4)
+    n = plant_merged(connection, project, "Alone.", [], seed=5)
+    o = plant_merged(connection, project, "Unused.", [raw[4]], seed=6)
+    behind = {raw[0]: m, raw[1]: m, raw[4]: o}
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": into}, 1) for id_, into in behind.items()]
+    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    job = append_job(
+        connection, project.id, trigger_type="manual", triggered_by="test", options={"forget_threshold": 0.01}
+    )
+    by = author(project, job)
+    forgotten = {"archived_at": NOW, "archive_reason": "forgotten"}
+    update_rows(connection, by, task_memories, [Change(raw[3], uuid4(), forgotten, 1)], operation="archive")
+    stale = {"retired_at": NOW, "archive_reason": "staleness"}
+    update_rows(connection, by, consolidated_memories, [Change(o, uuid4(), stale, 1)], operation="archive")
+    save_relevance(connection, "task_memories", to_ids(raw[2:4]), np.array([0.5, 0.005]), NOW)
+    save_relevance(connection, "consolidated_memories", to_ids([m, n]), np.array([0.5, 2.0]), NOW)
+    low, high = sorted(raw[:2])
+    pair = Neighbors(to_ids([low]), to_ids([high]), np.array([0.97], np.float32), np.array([MERGE], np.int16))
+    append_neighbors(connection, project.id, MODEL, [pair])
+    append_calibration(connection, project.id, MODEL, Calibration(1, None, {"t_merge": 0.95}, 3))
+    details = {"weakest_new_pair": 0.95}
+    members = [Member("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]
+    replace_clusters(connection, project.id, None, members)
+    return dict(zip("abcde", raw, strict=True)) | {"m": m, "n": n, "o": o}
+
+
+@pytest.mark.usefixtures("ids")
+@pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
+def test_nothing_is_found_where_all_is_well(
+    connection: Connection, project: Project, finder: Callable[[Connection, UUID], list[str]]
+) -> None:
+    assert finder(connection, project.id) == []
+
+
+def test_every_check_has_a_violation_to_find() -> None:
+    assert {name for name, _, _ in VIOLATIONS} == FINDERS.keys()
+
+
+@pytest.mark.parametrize(("name", "statement", "expected"), VIOLATIONS)
+def test_a_violation_is_found_in_its_project_alone(
+    connection: Connection, project: Project, ids: dict[str, UUID], name: str, statement: str, expected: str
+) -> None:
+    other = plant_project(connection, "other")
+    named = {key: value for key, value in ids.items() if f":{key}" in statement}
+    connection.execute(text(statement), named)
+    found = FINDERS[name](connection, project.id)
+    assert found
+    assert expected.format(**ids) in "\n".join(found)
+    assert FINDERS[name](connection, other.id) == []
+
+
+def test_an_empty_project_is_healthy(connection: Connection) -> None:
+    empty = plant_project(connection, "empty")
+    assert [finder(connection, empty.id) for finder in FINDERS.values()] == [[]] * len(FINDERS)
+
+
+def test_a_literal_that_did_not_fit_is_not_lost(connection: Connection, project: Project) -> None:
+    (raw,) = plant_memories(connection, project, [new_memory("a", execution_summary="Retry. Wait 30 seconds.")])
+    values = merged_values("Retry.", [raw], details={"dropped": ["Wait 30 seconds."]})
+    merged = plant_merged(connection, project, "Retry.", [raw], details=values["details"])
+    update = [Change(raw, uuid4(), {"consolidated_into_id": merged}, 1)]
+    update_rows(connection, author(project), task_memories, update, operation="merge")
+    assert FINDERS["find_lost_literals"](connection, project.id) == []
+
+
+def test_a_superseded_memory_with_an_active_successor_is_not_abandoned(
+    connection: Connection, project: Project, ids: dict[str, UUID]
+) -> None:
+    statement = f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = :by WHERE id = :id"
+    third = plant_merged(connection, project, "third", [])
+    connection.execute(text(statement), {"id": ids["m"], "by": ids["n"]})
+    assert FINDERS["find_abandoned"](connection, project.id) == []
+    connection.execute(text(statement), {"id": ids["n"], "by": third})
+    assert FINDERS["find_abandoned"](connection, project.id) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "statement"),
+    [
+        ("find_forgotten_important", {"importance": 0.9}, f"UPDATE {RAW} SET importance = 0.9 WHERE id = :d"),
+        ("find_archived_pinned", {"pinned": True}, f"UPDATE {RAW} SET pinned = true WHERE id = :d"),
+    ],
+)
+def test_what_a_person_changed_on_an_archived_memory_is_no_fault_of_the_policy(
+    connection: Connection, project: Project, ids: dict[str, UUID], name: str, values: dict[str, object], statement: str
+) -> None:
+    """Nor is it one when the ledger of then is gone."""
+    find = FINDERS[name]
+    with connection.begin_nested() as unedited:
+        connection.execute(text(statement), {"d": ids["d"]})
+        assert find(connection, project.id) != []
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(text(f"DELETE FROM {SCHEMA}.consolidation_changes"))
+        assert find(connection, project.id) == []
+        unedited.rollback()
+    update_rows(connection, author(project), task_memories, [Change(ids["d"], uuid4(), values, 2)], operation="edit")
+    assert find(connection, project.id) == []
+
+
+def test_a_relevance_of_later_than_the_archiving_tells_nothing_about_it(
+    connection: Connection, project: Project, ids: dict[str, UUID]
+) -> None:
+    for later, found in ((timedelta(0), 1), (timedelta(seconds=1), 0)):
+        save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.5]), NOW + later)
+        assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == found
+
+
+def test_the_threshold_is_that_of_the_job_that_forgot(
+    connection: Connection, project: Project, ids: dict[str, UUID]
+) -> None:
+    save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.3]), NOW)
+    assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == 1
+    connection.execute(text(f"UPDATE {SCHEMA}.consolidation_jobs SET options = '{{\"forget_threshold\": 0.31}}'"))
+    assert FINDERS["find_forgotten_relevant"](connection, project.id) == []

@@ -1,0 +1,303 @@
+"""Migrations and connecting: the schema comes, goes and comes again, and what is wrong is said without the password."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import CheckConstraint, Connection, event, text
+
+from consolidation_pipeline.errors import SchemaOutOfDateError, StoreError
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import (
+    Engine,
+    check_schema,
+    connect_engine,
+    dagster_url,
+    database_url,
+    downgrade,
+    open_engine,
+    upgrade,
+    with_driver,
+)
+from consolidation_pipeline.store.database.schema import SCHEMA, metadata
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
+from consolidation_pipeline.store.similarity.similarity_graph import load_neighbors, load_nodes
+from consolidation_pipeline_tests.store.sample_rows import (
+    MODEL,
+    contents,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+    unit_vector,
+)
+
+UPGRADE = """
+import sys
+from consolidation_pipeline.store.engine import connect_engine, upgrade, with_driver
+upgrade(connect_engine(with_driver(sys.argv[1], "psycopg")))
+"""
+# Everything that lives in schema public without belonging to an extension.
+STRAYS = """
+    SELECT o.class::regclass::text, o.oid FROM (
+        SELECT 'pg_class'::regclass AS class, oid FROM pg_class WHERE relnamespace = 'public'::regnamespace
+        UNION ALL SELECT 'pg_proc'::regclass, oid FROM pg_proc WHERE pronamespace = 'public'::regnamespace
+        UNION ALL SELECT 'pg_type'::regclass, oid FROM pg_type WHERE typnamespace = 'public'::regnamespace) o
+    WHERE NOT EXISTS (SELECT 1 FROM pg_depend d
+        WHERE d.classid = o.class AND d.objid = o.oid AND d.deptype IN ('e', 'i'))
+"""
+PASSWORD = "hunter2secret"
+
+
+@pytest.fixture
+def empty(empty_database_url: str) -> Engine:
+    return connect_engine(with_driver(empty_database_url, "psycopg"))
+
+
+def _relations(engine: Engine) -> set[str]:
+    with engine.connect() as connection:
+        query = f"SELECT relname FROM pg_class WHERE relnamespace = '{SCHEMA}'::regnamespace AND relkind IN ('r', 'v')"
+        return set(connection.execute(text(query)).scalars())
+
+
+def test_upgrade_creates_every_table_and_says_so(empty: Engine) -> None:
+    upgrade(empty)
+    check_schema(empty)
+    assert _relations(empty) == {t.name for t in metadata.sorted_tables} | {"alembic_version", "playbook_changes"}
+
+
+def test_upgrade_twice_changes_nothing(engine: Engine) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(f"INSERT INTO {SCHEMA}.projects (slug) VALUES ('kept')"))
+    upgrade(engine)
+    upgrade(engine, "0001")
+    with engine.connect() as connection:
+        assert connection.execute(text(f"SELECT slug FROM {SCHEMA}.projects")).scalar_one() == "kept"
+
+
+def test_two_processes_upgrade_at_once(empty: Engine, empty_database_url: str) -> None:
+    command = [sys.executable, "-c", UPGRADE, empty_database_url]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    errors = [process.communicate(timeout=60)[1] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], errors
+    check_schema(empty)
+
+
+def test_downgrade_to_base_leaves_nothing_and_upgrade_brings_it_back(engine: Engine) -> None:
+    before = _relations(engine)
+    downgrade(engine)
+    assert _relations(engine) == {"alembic_version"}
+    with engine.connect() as connection:
+        functions = "SELECT count(*) FROM pg_proc WHERE pronamespace = CAST(:schema AS regnamespace)"
+        assert connection.execute(text(functions), {"schema": SCHEMA}).scalar_one() == 0
+    with pytest.raises(SchemaOutOfDateError):
+        check_schema(engine)
+    upgrade(engine)
+    assert _relations(engine) == before
+
+
+PAIR = (
+    f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity{{}}) "
+    f"SELECT project_id, embedding_model, min(id::text)::uuid, max(id::text)::uuid, 0.9{{}} "
+    f"FROM {SCHEMA}.task_memories WHERE embedding_model IS NOT NULL GROUP BY 1, 2"
+)
+
+
+def _plant_garden(connection: Connection) -> None:
+    """Two embedded memories that were compared, the memory they were merged to, and a calibration."""
+    project = plant_project(connection)
+    raw = plant_memories(connection, project, [new_memory(key) for key in "ab"])
+    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(2)]), MODEL)
+    plant_merged(connection, project, "ab", raw)
+    append_calibration(connection, project.id, MODEL, Calibration(1, unit_vector(1), {"t_merge": 0.9}, 2))
+    connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET graph_version = 1"))
+    connection.execute(text(PAIR.format(", verdict", ", 2")))
+
+
+def test_the_graph_of_an_older_schema_is_forgotten_and_nothing_else(engine: Engine) -> None:
+    with engine.begin() as connection:
+        _plant_garden(connection)
+        before = contents(connection)
+    downgrade(engine, "0001")
+    with engine.begin() as connection:
+        assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_neighbors")).scalar_one() == 0
+        compared = "SELECT count(*) FROM {}.{} WHERE graph_version IS NOT NULL"
+        for table in ("task_memories", "consolidated_memories"):
+            assert connection.execute(text(compared.format(SCHEMA, table))).scalar_one() == 0
+            connection.execute(text(f"UPDATE {SCHEMA}.{table} SET graph_version = 1"))
+        connection.execute(text(PAIR.format("", "")))
+    with pytest.raises(SchemaOutOfDateError):
+        check_schema(engine)
+    upgrade(engine)
+    check_schema(engine)
+    with engine.connect() as connection:
+        project = get_project(connection, "garden")
+        assert contents(connection) == before
+        assert len(load_neighbors(connection, project.id, MODEL, 0.0)) == 0
+        nodes = load_nodes(connection, project.id, MODEL)
+        held = load_calibration(connection, project.id, MODEL)
+    assert len(nodes) == 2
+    assert held is not None
+    # The next run takes a new one, as these are not its options, and with it everything counts as not compared.
+    assert (held.version, held.options, held.report) == (1, {}, {})
+
+
+def test_suggestions_that_overlap_before_the_rule_leave_the_oldest_pending(engine: Engine) -> None:
+    suggestion = f"""
+        INSERT INTO {SCHEMA}.consolidation_suggestions
+            (project_id, group_id, suggested_content, original_memory_ids, original_versions, fingerprint, created_at)
+        SELECT id, 'g', 'x', CAST(:ids AS uuid[]), ARRAY[1, 1], :name, now() + :later * interval '1 second'
+        FROM {SCHEMA}.projects
+    """
+    a, b, c = (uuid.uuid4() for _ in range(3))
+    downgrade(engine, "0004")
+    with engine.begin() as connection:
+        plant_project(connection)
+        for later, ids in enumerate(([a, b], [b, c])):
+            connection.execute(text(suggestion), {"ids": ids, "name": str(later), "later": later})
+    upgrade(engine)
+    with engine.begin() as connection:
+        query = f"SELECT status FROM {SCHEMA}.consolidation_suggestions ORDER BY created_at"
+        assert list(connection.scalars(text(query))) == ["pending", "superseded"]
+        held = connection.scalars(text(f"SELECT memory_id FROM {SCHEMA}.suggestion_originals")).all()
+        assert set(held) == {a, b}
+        # One question, superseded and asked again, which the older key does not allow.
+        superseded = f"UPDATE {SCHEMA}.consolidation_suggestions SET status = 'superseded' WHERE fingerprint = '0'"
+        connection.execute(text(superseded))
+        connection.execute(text(suggestion), {"ids": [a, b], "name": "0", "later": 9})
+    downgrade(engine, "0004")
+    upgrade(engine)
+    with engine.connect() as connection:
+        assert sorted(connection.scalars(text(query))) == ["pending", "superseded", "superseded"]
+
+
+def test_deleting_a_project_by_cascade_works_again_after_a_downgrade(engine: Engine) -> None:
+    with engine.begin() as connection:
+        _plant_garden(connection)
+    downgrade(engine, "0001")
+    with engine.begin() as connection:
+        connection.execute(text(PAIR.format("", "")))
+        connection.execute(text(f"DELETE FROM {SCHEMA}.projects"))
+        assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_neighbors")).scalar_one() == 0
+
+
+def test_the_migrated_schema_is_the_one_that_code_queries(engine: Engine) -> None:
+    options = {
+        "include_schemas": True,
+        "include_name": lambda name, kind, _: kind != "schema" or name == SCHEMA,
+        "version_table_schema": SCHEMA,
+        "compare_type": True,
+        "compare_server_default": True,
+    }
+    with engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    assert differences == []
+
+
+def test_check_constraints_are_those_of_the_schema(engine: Engine) -> None:
+    declared = {
+        str(constraint.name)
+        for table in metadata.sorted_tables
+        for constraint in table.constraints
+        if isinstance(constraint, CheckConstraint)
+    }
+    query = f"SELECT conname FROM pg_constraint WHERE contype = 'c' AND connamespace = '{SCHEMA}'::regnamespace"
+    with engine.connect() as connection:
+        assert set(connection.execute(text(query)).scalars()) == declared
+
+
+def test_every_table_and_column_has_a_comment(engine: Engine) -> None:
+    query = f"""
+        SELECT c.relname, a.attname FROM pg_class c
+        JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped AND a.attnum > 0
+        WHERE c.relnamespace = '{SCHEMA}'::regnamespace AND c.relkind = 'r' AND c.relname <> 'alembic_version'
+            AND (col_description(c.oid, a.attnum) IS NULL OR obj_description(c.oid, 'pg_class') IS NULL)
+    """
+    with engine.connect() as connection:
+        assert connection.execute(text(query)).all() == []
+
+
+def test_nothing_but_the_extension_lives_in_public(engine: Engine) -> None:
+    with engine.connect() as connection:
+        assert connection.execute(text(STRAYS)).all() == []
+        assert connection.execute(text("SELECT '[1,2]'::vector::text")).scalar_one() == "[1,2]"
+
+
+def test_an_external_database_without_the_schema_is_refused(
+    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
+    with pytest.raises(SchemaOutOfDateError, match="consolidation init"):
+        open_engine(Settings())
+
+
+def test_an_external_database_that_is_ready_is_opened(settings: Settings) -> None:
+    with open_engine(settings).connect() as connection:
+        assert connection.execute(text("SHOW timezone")).scalar_one() == "UTC"
+
+
+@pytest.fixture
+def powerless(empty: Engine) -> Iterator[Engine]:
+    """An engine whose user may connect and nothing else."""
+    role = f"powerless_{uuid.uuid4().hex[:8]}"
+    with empty.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {role}"))
+    empty.dispose()
+
+    def take_role(connection: object, _: object) -> None:
+        connection.cursor().execute(f"SET ROLE {role}")  # type: ignore[attr-defined]
+        connection.commit()  # type: ignore[attr-defined]
+
+    event.listen(empty, "connect", take_role)
+    yield empty
+    event.remove(empty, "connect", take_role)
+    empty.dispose()
+    with empty.begin() as connection:
+        connection.execute(text(f"DROP ROLE {role}"))
+
+
+def test_a_user_who_may_not_create_the_schema_is_told_so(powerless: Engine) -> None:
+    with pytest.raises(StoreError, match="may not create schema `consolidation`"):
+        upgrade(powerless)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        f"postgresql://agent:{PASSWORD}@127.0.0.1:1/memories",
+        f"postgresql:///memories?host=/nowhere&user=agent&password={PASSWORD}",
+        f"postgresql://agent:{PASSWORD}@no-such-host.invalid/memories",
+        f"postgresql://agent:{PASSWORD}@127.0.0.1:port/memories",
+        f"postgresql://agent:{PASSWORD}@127.0.0.1/memories?no_such_option=1",
+        f"mysql://agent:{PASSWORD}@127.0.0.1/memories",
+    ],
+    ids=["refused", "password in the query", "unknown host", "bad port", "unknown option", "not Postgres"],
+)
+def test_an_unusable_database_is_named_without_its_password(url: str) -> None:
+    with pytest.raises(StoreError) as caught:
+        upgrade(connect_engine(with_driver(url, "psycopg")))
+    assert PASSWORD not in str(caught.value)
+    assert "database" in str(caught.value)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "postgresql+asyncpg"])
+def test_the_driver_is_written_out_whatever_the_url_says(scheme: str) -> None:
+    url = f"{scheme}://u:p%40@h:5/d?sslmode=require"
+    assert with_driver(url, "psycopg2") == "postgresql+psycopg2://u:p%40@h:5/d?sslmode=require"
+
+
+def test_memories_and_dagster_take_their_urls_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgres://h/memories")
+    monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://h/runs")
+    assert database_url(Settings()) == "postgresql+psycopg://h/memories"
+    assert dagster_url(Settings()) == "postgresql+psycopg2://h/runs"

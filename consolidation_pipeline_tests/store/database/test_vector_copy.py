@@ -1,0 +1,156 @@
+"""Vectors and columns travel between NumPy and Postgres bit by bit, and what no similarity can use does not travel."""
+
+from __future__ import annotations
+
+import uuid
+from uuid import UUID
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from pgvector import Vector
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline.store.database.raw_connections import fetch
+from consolidation_pipeline.store.database.vector_copy import (
+    Ids,
+    Vectors,
+    copy_columns,
+    copy_vectors,
+    load_columns,
+    load_vectors,
+    to_ids,
+    to_uuids,
+    vector_text,
+)
+
+TRAILING_ZEROS = [UUID(int=0), UUID(int=1 << 64), UUID("ffffffff-ffff-4fff-bfff-ffffffffff00"), UUID(int=1)]
+
+
+@pytest.fixture
+def tables(connection: Connection) -> Connection:
+    """A connection with a table of vectors."""
+    connection.execute(text("CREATE TEMP TABLE v (n serial, id uuid, embedding vector) ON COMMIT DROP"))
+    return connection
+
+
+def _load(connection: Connection, dimension: int) -> tuple[Ids, Vectors]:
+    return load_vectors(connection, "SELECT id, embedding FROM v ORDER BY n", {}, dimension=dimension)
+
+
+def _ids(n: int) -> Ids:
+    return to_ids([uuid.UUID(int=i << 8) for i in range(n)])
+
+
+def test_uuids_that_end_in_zero_bytes_survive_as_ids() -> None:
+    assert to_uuids(to_ids(TRAILING_ZEROS)) == TRAILING_ZEROS
+    assert to_uuids(to_ids(TRAILING_ZEROS)[::2]) == TRAILING_ZEROS[::2]
+    assert to_uuids(to_ids([])) == []
+
+
+def test_ids_sort_as_postgres_sorts_them(tables: Connection) -> None:
+    ids = to_ids([*TRAILING_ZEROS, *(uuid.uuid4() for _ in range(200))])
+    copy_vectors(tables, "v (id, embedding)", ids, np.ones((len(ids), 1), np.float32))
+    loaded, _ = load_vectors(tables, "SELECT id, embedding FROM v ORDER BY id", {}, dimension=1)
+    assert to_uuids(loaded) == to_uuids(np.sort(ids))
+
+
+@pytest.mark.parametrize("n", [0, 1, 4])
+def test_ids_and_vectors_come_back_as_they_went(tables: Connection, n: int) -> None:
+    ids = to_ids(TRAILING_ZEROS[:n])
+    vectors = np.random.default_rng(1).standard_normal((n, 7)).astype(np.float32)
+    copy_vectors(tables, "v (id, embedding)", ids, vectors)
+    loaded_ids, loaded = _load(tables, 7)
+    assert to_uuids(loaded_ids) == TRAILING_ZEROS[:n]
+    assert loaded.shape == (n, 7)
+    assert loaded.dtype == np.float32
+    assert loaded.tobytes() == vectors.tobytes()
+
+
+def test_more_rows_than_one_chunk_come_back_as_they_went(tables: Connection) -> None:
+    vectors = np.random.default_rng(2).standard_normal((70_000, 3)).astype(np.float32)
+    ids = _ids(len(vectors))
+    copy_vectors(tables, "v (id, embedding)", ids, vectors)
+    loaded_ids, loaded = _load(tables, 3)
+    assert np.array_equal(loaded_ids, ids)
+    assert loaded.tobytes() == vectors.tobytes()
+
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(vector=arrays(np.float32, 5, elements=finite).filter(np.any))
+def test_every_float32_survives_copying_text_and_binding(tables: Connection, vector: Vectors) -> None:
+    tables.execute(text("TRUNCATE v"))
+    copy_vectors(tables, "v (id, embedding)", to_ids(TRAILING_ZEROS[:1]), vector[None, :])
+    written = tables.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": vector_text(vector)})
+    assert written.scalar_one() is True
+    bound = fetch(tables, "SELECT CAST(%(v)s AS vector) = embedding FROM v", {"v": Vector(vector)})
+    assert bound == [(True,)]
+    assert _load(tables, 5)[1].tobytes() == vector.tobytes()
+
+
+@pytest.mark.parametrize("lengths", [[3], [4, 3], [3, 4, 4], [3, 5], [1] * 38, [None, 4], [4, None], [2, 6, 4]])
+def test_vectors_of_other_lengths_are_refused(tables: Connection, lengths: list[int | None]) -> None:
+    for length in lengths:
+        vector = None if length is None else vector_text(np.ones(length, np.float32))
+        tables.execute(
+            text("INSERT INTO v (id, embedding) VALUES (gen_random_uuid(), CAST(:v AS vector))"), {"v": vector}
+        )
+    with pytest.raises(EmbeddingError, match="4 dimensions"):
+        _load(tables, 4)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
+def test_a_vector_that_no_similarity_can_use_is_refused_and_nothing_is_written(
+    tables: Connection, value: float
+) -> None:
+    vectors = np.ones((3, 2), np.float32)
+    vectors[1] = value
+    with pytest.raises(EmbeddingError, match=str(to_uuids(_ids(3))[1])):
+        copy_vectors(tables, "v (id, embedding)", _ids(3), vectors)
+    assert tables.execute(text("SELECT count(*) FROM v")).scalar_one() == 0
+
+
+def test_a_query_takes_its_parameters(tables: Connection) -> None:
+    copy_vectors(tables, "v (id, embedding)", _ids(5), np.ones((5, 2), np.float32))
+    wanted = to_uuids(_ids(5))[1:3]
+    ids, _ = load_vectors(tables, "SELECT id, embedding FROM v WHERE id = ANY(%(ids)s)", {"ids": wanted}, dimension=2)
+    assert sorted(to_uuids(ids)) == sorted(wanted)
+
+
+def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
+    copy_vectors(tables, "v (id, embedding)", _ids(2), np.ones((2, 2), np.float32))
+    ids, vectors = _load(tables, 2)
+    vectors[0] = 5
+    ids[0] = b"x"
+    assert vectors.flags.c_contiguous
+
+
+@pytest.mark.parametrize("n", [0, 1, 5, 70_000])
+def test_columns_of_every_kind_come_back_as_they_went(tables: Connection, n: int) -> None:
+    tables.execute(text("CREATE TEMP TABLE c (id uuid, r real, d float8, s int2, i int4, b bigint) ON COMMIT DROP"))
+    values = np.resize([0.1, -1e30, np.nan, np.inf, 3.0], n)
+    given = {
+        "id": _ids(n),
+        "r": values.astype(np.float32),
+        "d": values,
+        "s": (np.arange(n) % 7 - 3).astype(np.int16),
+        "i": np.arange(n, dtype=np.int32) - 2,
+        "b": np.arange(n, dtype=np.int64) << 40,
+    }
+    copy_columns(tables, "c (id, r, d, s, i, b)", given)
+    kinds = {"id": "S16", "r": ">f4", "d": ">f8", "s": ">i2", "i": ">i4", "b": ">i8"}
+    loaded = load_columns(tables, "SELECT id, r, d, s, i, b FROM c ORDER BY id", {}, kinds)
+    for name, column in zip(given, loaded, strict=True):
+        assert column.dtype == given[name].dtype
+        assert column.tobytes() == given[name].tobytes()
+
+
+def test_a_null_among_columns_is_refused(tables: Connection) -> None:
+    with pytest.raises(EmbeddingError, match="rows of id, n"):
+        load_columns(tables, "SELECT gen_random_uuid(), CAST(NULL AS bigint)", {}, {"id": "S16", "n": ">i8"})

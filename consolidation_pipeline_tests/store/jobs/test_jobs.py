@@ -1,0 +1,300 @@
+"""Jobs: one at a time per project, whoever asks and whoever dies; events are heard when they are true."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID, uuid4
+
+import psycopg
+import pytest
+from sqlalchemy import Connection, event, text
+from sqlalchemy.exc import OperationalError
+
+from consolidation_pipeline.errors import ConflictError, ProjectBusyError
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.jobs.jobs import (
+    append_event,
+    append_job,
+    find_job_of_run,
+    find_live_job,
+    finish_job,
+    get_job,
+    is_project_busy,
+    list_jobs,
+    list_live_jobs,
+    project_lock,
+    record_failed_phase,
+    record_phase,
+    start_job,
+)
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.store.sample_rows import plant_project
+
+HOLD = """
+import sys
+from uuid import UUID
+from consolidation_pipeline.store.engine import connect_engine, with_driver
+from consolidation_pipeline.store.jobs import project_lock
+with project_lock(connect_engine(with_driver(sys.argv[1], "psycopg")), UUID(sys.argv[2]), "garden", wait_seconds=0):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def project(engine: Engine) -> Project:
+    with engine.begin() as connection:
+        return plant_project(connection)
+
+
+@pytest.fixture
+def connection(engine: Engine, project: Project) -> Iterator[Connection]:
+    del project  # it must be committed before anything is read
+    with engine.connect() as connection:
+        yield connection
+
+
+@pytest.fixture
+def other_process(database_url: str, project: Project) -> Iterator[subprocess.Popen[str]]:
+    """A process that holds the project."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", HOLD, database_url, str(project.id)]
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        yield process
+        process.kill()
+
+
+def _append(connection: Connection, project: Project, **values: Any) -> UUID:
+    given = {"trigger_type": "manual", "triggered_by": "test", "options": {}} | values
+    return append_job(connection, project.id, **given)
+
+
+def _at_once(count: int, work: Callable[[], Any]) -> list[Any]:
+    """Results of ``work`` in as many threads, all started at the same moment; an error is a result."""
+    barrier = threading.Barrier(count)
+
+    def start() -> Any:
+        barrier.wait()
+        try:
+            return work()
+        except ConflictError as error:
+            return error
+
+    with ThreadPoolExecutor(count) as pool:
+        return [future.result() for future in [pool.submit(start) for _ in range(count)]]
+
+
+def _busy(engine: Engine, project: Project) -> bool:
+    with engine.connect() as connection:
+        return is_project_busy(connection, project.id)
+
+
+def test_of_many_who_ask_at_once_one_gets_the_job_and_the_others_its_id(engine: Engine, project: Project) -> None:
+    def ask() -> UUID:
+        with engine.begin() as connection:
+            return _append(connection, project)
+
+    results = _at_once(8, ask)
+    made = [result for result in results if isinstance(result, UUID)]
+    assert len(made) == 1
+    assert {error.conflicts for error in results if isinstance(error, ConflictError)} == {(str(made[0]),)}
+
+
+def test_a_refused_job_leaves_the_transaction_usable(connection: Connection, project: Project) -> None:
+    job = _append(connection, project)
+    with pytest.raises(ConflictError, match=str(job)):
+        _append(connection, project)
+    assert [row.id for row in list_live_jobs(connection)] == [job]
+
+
+@pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
+def test_a_job_that_ended_makes_room_for_the_next(connection: Connection, project: Project, status: str) -> None:
+    first = _append(connection, project)
+    finish_job(connection, first, status)
+    assert find_live_job(connection, project.id) is None
+    assert _append(connection, project) != first
+
+
+def test_each_project_has_its_own_job(connection: Connection, project: Project) -> None:
+    jobs = {_append(connection, project), _append(connection, plant_project(connection, "other"))}
+    assert {row.id for row in list_live_jobs(connection)} == jobs
+
+
+def test_a_job_runs_once(connection: Connection, project: Project) -> None:
+    job = _append(connection, project, scope={"phases": ["clusters"]})
+    assert start_job(connection, job, run_id="run-1", options={"merge": True})
+    assert not start_job(connection, job, run_id="run-2", options={})
+    row = find_job_of_run(connection, "run-1")
+    assert row is not None
+    assert (row.id, row.status, row.options, row.scope) == (job, "running", {"merge": True}, {"phases": ["clusters"]})
+    assert find_job_of_run(connection, "run-2") is None
+
+
+def test_progress_is_the_share_of_the_planned_phases(connection: Connection, project: Project) -> None:
+    job = _append(connection, project)
+
+    def record(phase: str, **counters: int) -> tuple[float, list[str]]:
+        record_phase(connection, job, phase, planned=4, metrics={"n": len(phase)}, counters=counters)
+        row = get_job(connection, job)
+        assert row is not None
+        return row.progress, row.phases_completed
+
+    assert record("embed") == (0.25, ["embed"])
+    assert record("graph", memories_merged=2) == (0.5, ["embed", "graph"])
+    assert record("embed") == (0.5, ["graph", "embed"])
+    assert record("merge", memories_merged=3, clusters_merged=1) == (0.75, ["graph", "embed", "merge"])
+    assert record("decay")[0] == 1.0
+    assert record("extra")[0] == 1.0
+    row = get_job(connection, job)
+    assert row is not None
+    assert (row.memories_merged, row.clusters_merged) == (5, 1)
+    assert row.metrics == {phase: {"n": 5} for phase in ("embed", "graph", "merge", "decay", "extra")}
+
+
+def test_a_run_that_plans_nothing_is_done_with_its_first_phase(connection: Connection, project: Project) -> None:
+    job = _append(connection, project)
+    record_phase(connection, job, "embed", planned=0, metrics={}, counters={})
+    row = get_job(connection, job)
+    assert row is not None
+    assert row.progress == 1.0
+
+
+def test_failed_phases_are_listed_once_with_every_reason(connection: Connection, project: Project) -> None:
+    job = _append(connection, project)
+    for phase, error in (("graph", "no memory"), ("merge", "it's 100% broken: %s :x"), ("graph", "again")):
+        record_failed_phase(connection, job, phase, error)
+    finish_job(connection, job, "failed", error="given up")
+    row = get_job(connection, job)
+    assert row is not None
+    assert row.phases_failed == ["merge", "graph"]
+    assert row.error_message == "graph: no memory\nmerge: it's 100% broken: %s :x\ngraph: again"
+
+
+def test_a_job_ends_once_however_many_end_it(engine: Engine, project: Project) -> None:
+    with engine.begin() as connection:
+        job = _append(connection, project)
+
+    def end() -> bool:
+        with engine.begin() as connection:
+            return finish_job(connection, job, "completed", metrics={"reduction": 0.5})
+
+    assert sorted(_at_once(4, end)) == [False, False, False, True]
+    with engine.begin() as connection:
+        assert not finish_job(connection, job, "failed", error="too late")
+        events = connection.execute(text(f"SELECT type, payload FROM {SCHEMA}.consolidation_events")).all()
+        assert [tuple(row) for row in events] == [("consolidation.completed", {"job_id": str(job), "error": None})]
+        row = get_job(connection, job)
+        assert row is not None
+        assert (row.status, row.progress, row.error_message) == ("completed", 1, None)
+        assert row.metrics == {"reduction": 0.5, "cost_usd": 0, "tokens": 0, "calls": 0}
+        assert row.slug == project.slug
+
+
+def test_a_job_cancelled_before_it_began_took_no_time(connection: Connection, project: Project) -> None:
+    job = _append(connection, project)
+    assert finish_job(connection, job, "cancelled")
+    assert not start_job(connection, job, run_id=None, options={})
+    row = get_job(connection, job)
+    assert row is not None
+    assert (row.started_at, row.duration_seconds, row.progress) == (None, 0, 0)
+
+
+def test_jobs_are_listed_newest_first_page_by_page(connection: Connection, project: Project) -> None:
+    made = []
+    for number in range(5):
+        made.append(_append(connection, project))
+        finish_job(connection, made[-1], "completed" if number < 4 else "failed")
+        for column in ("created_at", "completed_at"):
+            shift = (
+                f"UPDATE {SCHEMA}.consolidation_jobs SET {column} = now() + make_interval(secs => :n) WHERE id = :id"
+            )
+            connection.execute(text(shift), {"n": number, "id": made[-1]})
+    pages = [list_jobs(connection, project.id, limit=2, offset=offset) for offset in (0, 2, 4, 6)]
+    assert [row.id for page in pages for row in page] == made[::-1]
+    assert get_job(connection, uuid4()) is None
+
+
+def test_the_lock_keeps_a_second_process_out(
+    engine: Engine, project: Project, other_process: subprocess.Popen[str]
+) -> None:
+    assert _busy(engine, project)
+    with pytest.raises(ProjectBusyError, match="garden"), project_lock(engine, project.id, "garden", wait_seconds=0.2):
+        pytest.fail("two hold the project")
+    other_process.communicate("")
+    assert other_process.returncode == 0
+    assert not _busy(engine, project)
+
+
+def test_the_lock_of_a_killed_process_is_free(
+    engine: Engine, project: Project, other_process: subprocess.Popen[str]
+) -> None:
+    other_process.kill()
+    with project_lock(engine, project.id, "garden", wait_seconds=30):
+        assert _busy(engine, project)
+    assert not _busy(engine, project)
+
+
+def test_the_lock_holds_within_a_process_and_for_one_project(engine: Engine, project: Project) -> None:
+    with engine.begin() as connection:
+        others = [plant_project(connection, f"other{n}") for n in range(20)]  # keys of either sign
+    for held in [project, *others]:
+        with project_lock(engine, held.id, held.slug, wait_seconds=0):
+            assert [_busy(engine, p) for p in [project, *others]] == [p is held for p in [project, *others]]
+            with pytest.raises(ProjectBusyError), project_lock(engine, held.id, held.slug, wait_seconds=0):
+                pytest.fail("two hold the project")
+    assert not _busy(engine, project)
+
+
+def test_who_is_cut_off_while_asking_for_the_lock_is_told_so(engine: Engine, project: Project) -> None:
+    def cut(connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
+        if "pg_try_advisory_lock" in statement:
+            with engine.connect() as other:
+                pid = connection.connection.driver_connection.info.backend_pid  # type: ignore[union-attr]
+                other.execute(text("SELECT pg_terminate_backend(:pid)"), {"pid": pid})
+
+    event.listen(engine, "before_cursor_execute", cut)
+    with pytest.raises(OperationalError), project_lock(engine, project.id, "garden", wait_seconds=0):
+        pass
+    event.remove(engine, "before_cursor_execute", cut)
+    assert not _busy(engine, project)
+
+
+def test_the_lock_is_given_back_when_its_holder_fails(engine: Engine, project: Project) -> None:
+    with pytest.raises(RuntimeError), project_lock(engine, project.id, "garden", wait_seconds=0):
+        raise RuntimeError
+    with project_lock(engine, project.id, "garden", wait_seconds=0):
+        pass
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
+
+
+def test_a_lock_whose_connection_was_cut_ends_quietly(engine: Engine, project: Project) -> None:
+    cut = """
+        SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
+            AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    """
+    with project_lock(engine, project.id, "garden", wait_seconds=0), engine.connect() as connection:
+        connection.execute(text(cut))
+    with project_lock(engine, project.id, "garden", wait_seconds=10):
+        pass
+
+
+def test_an_event_is_heard_at_commit_and_not_before(engine: Engine, database_url: str, project: Project) -> None:
+    with psycopg.connect(database_url, autocommit=True) as listener:
+        listener.execute("LISTEN consolidation")
+        with engine.connect() as connection:
+            append_event(connection, project.id, "test.lost", {})
+            connection.rollback()
+            append_event(connection, project.id, "test.kept", {"text": "it's %s :x"})
+            assert list(listener.notifies(timeout=0.3)) == []
+            connection.commit()
+            heard = list(listener.notifies(timeout=10, stop_after=1))
+            rows = connection.execute(text(f"SELECT id, type, payload FROM {SCHEMA}.consolidation_events")).all()
+    assert [(UUID(note.payload), "test.kept", {"text": "it's %s :x"}) for note in heard] == [tuple(row) for row in rows]

@@ -1,0 +1,58 @@
+"""Merging reads what it has to do, and nothing else."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from sqlalchemy import Connection
+
+from consolidation_pipeline.store.database.schema import task_memories
+from consolidation_pipeline.store.knowledge.merged_memories import load_open_groups
+from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.clusters import Member, replace_clusters
+from consolidation_pipeline_tests.store.sample_rows import (
+    author,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+)
+
+
+def _group(key: str, members: list[UUID], *, tier: str = "merge") -> list[Member]:
+    """A group whose last member is the representative."""
+    return [Member(tier, key, id_, "raw", 1.0, id_ == members[-1], {}) for id_ in members]
+
+
+def _hide(connection: Connection, project: Project, ids: list[UUID], behind: UUID) -> None:
+    changes = [Change(id_, uuid4(), {"consolidated_into_id": behind}, 1) for id_ in ids]
+    update_rows(connection, author(project), task_memories, changes, operation="merge")
+
+
+def test_groups_that_are_one_merged_memory_already_are_not_loaded(connection: Connection, project: Project) -> None:
+    ids = plant_memories(connection, project, [new_memory(key) for key in "abcdefghi"])
+    one, other = plant_merged(connection, project, "one", ids[:2]), plant_merged(connection, project, "two", ids[6:7])
+    _hide(connection, project, ids[:3], one)
+    _hide(connection, project, [ids[4], ids[6]], one)
+    _hide(connection, project, [ids[7]], other)
+    groups = {"done": ids[:2], "grown": [ids[3], ids[2]], "new": [ids[5], ids[8]], "joined": [ids[7], ids[6]]}
+    members = [member for key, chosen in groups.items() for member in _group(key, chosen)]
+    asked = _group("asked", [ids[3], ids[5]], tier="suggest")
+    replace_clusters(connection, project.id, None, [*members, *asked])
+    loaded = load_open_groups(connection, project.id)
+    assert list(loaded) == ["grown", "joined", "new"]
+    assert all(loaded[key] == [groups[key][1], groups[key][0]] for key in loaded)
+    assert load_open_groups(connection, plant_project(connection, "other").id) == {}
+
+
+def test_a_group_that_lost_a_member_is_loaded_whole(connection: Connection, project: Project) -> None:
+    ids = plant_memories(connection, project, [new_memory(key) for key in "abc"])
+    _hide(connection, project, ids[:2], plant_merged(connection, project, "one", ids[:2]))
+    archived = [Change(ids[2], uuid4(), {"archive_reason": "test", "archived_at": "2026-01-01"}, 1)]
+    update_rows(connection, author(project), task_memories, archived, operation="archive")
+    gone = uuid4()
+    members = [*_group("archived", [ids[0], ids[2]]), *_group("gone", [ids[1], gone])]
+    replace_clusters(connection, project.id, None, members)
+    loaded = load_open_groups(connection, project.id)
+    assert loaded == {"archived": [ids[2], ids[0]], "gone": [gone, ids[1]]}

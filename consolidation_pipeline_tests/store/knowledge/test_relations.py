@@ -1,0 +1,192 @@
+"""Relations: what may be related, what is related already, and how relations are written and decided on."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, RELATION_TYPES, SHARES_THEME, describe
+from consolidation_pipeline.core.memories.memories import relation_id
+from consolidation_pipeline.errors import ConflictError, EmbeddingError
+from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
+from consolidation_pipeline.store.knowledge.relations import (
+    NewRelation,
+    append_relations,
+    count_relations,
+    decide_relations,
+    list_relations,
+    load_end_vectors,
+    load_ends,
+    load_related,
+    load_relations,
+)
+from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
+from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.store.sample_rows import (
+    MODEL,
+    author,
+    counted_statements,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+    unit_vector,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+def new_relation(
+    a: UUID, b: UUID, rule: int = SHARES_THEME, *, similarity: float = 0.8, status: str = "confirmed"
+) -> NewRelation:
+    found = describe(rule, similarity)
+    return NewRelation(relation_id("garden", found.relation_type, a, b), a, b, found, similarity, status)
+
+
+def relate(connection: Connection, project: Project, *relations: NewRelation) -> int:
+    return append_relations(connection, author(project), relations, now=NOW)
+
+
+def hide(connection: Connection, project: Project, sources: list[UUID], into: UUID) -> None:
+    changes = [Change(id_, uuid4(), {"consolidated_into_id": into}, 1) for id_ in sources]
+    update_rows(connection, author(project), task_memories, changes, operation="merge")
+
+
+def related(connection: Connection, project: Project) -> set[tuple[UUID, UUID, str]]:
+    found = load_related(connection, project.id)
+    types = [RELATION_TYPES[at] for at in found.relation_type]
+    return set(zip(to_uuids(found.a), to_uuids(found.b), types, strict=True))
+
+
+def test_the_newest_ends_are_active_raw_and_merged_memories(connection: Connection, project: Project) -> None:
+    memories = [new_memory(str(n), memory_type="decision", learned_at=NOW - timedelta(hours=n)) for n in range(6)]
+    ids = plant_memories(connection, project, memories)
+    merged = plant_merged(connection, project, "merged", ids[1:3], learned_at=NOW - timedelta(hours=2))
+    plant_merged(connection, project, "pattern", ids, kind="pattern", abstraction_level=2, learned_at=NOW)
+    plant_merged(connection, project, "retired", [], learned_at=NOW, retired_at=NOW)
+    hide(connection, project, ids[1:3], merged)
+    archive = [Change(ids[3], uuid4(), {"archived_at": NOW}, 1)]
+    update_rows(connection, author(project), task_memories, archive, operation="archive")
+    save_embeddings(connection, "task_memories", to_ids(ids[:1]), unit_vector(1)[None], MODEL)
+    save_embeddings(connection, "task_memories", to_ids(ids[4:5]), unit_vector(1, 5)[None], "other")
+    plant_memories(connection, plant_project(connection, "other"), [new_memory("x")])
+
+    ends = load_ends(connection, project.id, MODEL)
+    assert to_uuids(ends.ids) == sorted([ids[0], merged, ids[4], ids[5]])
+    at = {id_: n for n, id_ in enumerate(to_uuids(ends.ids))}
+    assert [ends.dimension[at[id_]] for id_ in (ids[0], merged, ids[4], ids[5])] == [3, 3, 0, 0]
+    assert (ends.memory_type[at[ids[0]]], ends.memory_type[at[merged]]) == ("decision", "learning")
+    assert ends.learned_at[at[merged]] == int((NOW - timedelta(hours=2)).timestamp()) * 1_000_000
+    newest = load_ends(connection, project.id, MODEL, newest=2)
+    assert to_uuids(newest.ids) == sorted([ids[0], merged])
+
+    found, vectors = load_end_vectors(connection, project.id, MODEL, 3)
+    assert to_uuids(found) == sorted([ids[0], merged])
+    assert vectors.shape == (2, 3)
+    chosen, vector = load_end_vectors(connection, project.id, MODEL, 3, ids=to_ids([ids[0], ids[5]]))
+    assert to_uuids(chosen) == [ids[0]]
+    assert np.array_equal(vector, unit_vector(1)[None])
+    with pytest.raises(EmbeddingError):
+        load_end_vectors(connection, project.id, MODEL, 4)
+
+
+def test_of_equal_times_the_smallest_ids_are_the_newest(connection: Connection, project: Project) -> None:
+    ids = plant_memories(connection, project, [new_memory(key, learned_at=NOW) for key in "abcdef"])
+    assert to_uuids(load_ends(connection, project.id, MODEL, newest=4).ids) == sorted(ids)[:4]
+
+
+def test_an_empty_project_has_no_ends(connection: Connection, project: Project) -> None:
+    assert len(load_ends(connection, project.id, MODEL)) == 0
+    assert load_end_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
+    assert related(connection, project) == set()
+
+
+def test_a_relation_is_written_with_its_reason(connection: Connection, project: Project) -> None:
+    a, b = plant_memories(connection, project, [new_memory("a"), new_memory("b")])
+    assert relate(connection, project, new_relation(b, a, EXPLAINS)) == 1
+    assert relate(connection, project) == 0
+    (row,) = connection.execute(text(f"SELECT * FROM {SCHEMA}.memory_relations")).all()
+    assert (row.a_id, row.b_id, row.relation_type, row.status, row.confidence) == (b, a, "explains", "confirmed", 0.7)
+    assert (row.created_at, row.version, row.similarity) == (NOW, 1, pytest.approx(0.8))
+    (change,) = connection.execute(
+        text(f"SELECT * FROM {SCHEMA}.consolidation_changes WHERE entity_type = 'memory_relations'")
+    ).all()
+    assert (change.operation, change.entity_id, change.confidence) == ("associate", row.id, 0.7)
+    assert change.reason == f"explains: {row.reason}"
+    with pytest.raises(ConflictError, match="exists already"), connection.begin_nested():
+        relate(connection, project, new_relation(b, a, EXPLAINS))
+
+
+def test_many_relations_take_few_statements(connection: Connection, project: Project) -> None:
+    ids = sorted(plant_memories(connection, project, [new_memory(str(n)) for n in range(60)]))
+    many = [new_relation(a, b) for at, a in enumerate(ids) for b in ids[at + 1 :]]
+    with counted_statements(connection) as statements:
+        assert relate(connection, project, *many) == 1770
+    assert len(statements) < 10
+    query = f"SELECT count(DISTINCT group_id) FROM {SCHEMA}.consolidation_changes WHERE operation = 'associate'"
+    assert connection.execute(text(query)).scalar_one() == 1770
+
+
+def test_the_id_of_a_relation_has_a_direction_where_the_relation_has() -> None:
+    a, b = uuid4(), uuid4()
+    assert relation_id("garden", "shares_theme", a, b) == relation_id("garden", "shares_theme", b, a)
+    assert relation_id("garden", "explains", a, b) != relation_id("garden", "explains", b, a)
+    ids = {relation_id(slug, kind, a, b) for slug in ("garden", "shop") for kind in RELATION_TYPES}
+    assert len(ids) == 8
+
+
+def test_what_is_related_is_told_of_the_units_that_stand_there_now(connection: Connection, project: Project) -> None:
+    a, b, c, d, e = plant_memories(connection, project, [new_memory(key) for key in "abcde"])
+    first, last = (plant_merged(connection, project, name, [a, b]) for name in ("first", "last"))
+    relate(connection, project, new_relation(a, c, EXPLAINS), new_relation(d, e, status="rejected"))
+    relate(connection, project, new_relation(a, b), new_relation(first, e))
+    assert related(connection, project) == {
+        (a, c, "explains"), (d, e, "shares_theme"), (a, b, "shares_theme"), (first, e, "shares_theme")
+    }  # fmt: skip
+    hide(connection, project, [a, b], first)
+    gone = [Change(first, uuid4(), {"superseded_by_id": last, "retired_at": NOW}, 1)]
+    update_rows(connection, author(project), consolidated_memories, gone, operation="merge")
+    archive = [Change(d, uuid4(), {"archived_at": NOW}, 1)]
+    update_rows(connection, author(project), task_memories, archive, operation="archive")
+    assert related(connection, project) == {
+        (last, c, "explains"), (last, last, "shares_theme"), (last, e, "shares_theme")
+    }  # fmt: skip
+
+
+def test_a_decision_is_one_statement_for_all_and_a_group_for_each(connection: Connection, project: Project) -> None:
+    ids = plant_memories(connection, project, [new_memory(key) for key in "abcd"])
+    relations = [new_relation(ids[0], other, status="candidate") for other in ids[1:]]
+    relate(connection, project, *relations)
+    rows = load_relations(connection, [relation.id for relation in relations] + [uuid4()])
+    assert {(row.status, row.version, row.project_id) for row in rows.values()} == {("candidate", 1, project.id)}
+    groups = decide_relations(connection, author(project), list(rows.values()), "confirmed", reason="seen")
+    assert len(set(groups.values())) == len(groups) == 3
+    query = f"SELECT entity_id, group_id, reason FROM {SCHEMA}.consolidation_changes WHERE operation = 'review'"
+    assert {tuple(row) for row in connection.execute(text(query))} == {(id_, g, "seen") for id_, g in groups.items()}
+    assert count_relations(connection, project.id) == {"confirmed": 3}
+    with pytest.raises(ConflictError, match="changed meanwhile"), connection.begin_nested():
+        decide_relations(connection, author(project), list(rows.values()), "rejected", reason=None)
+
+
+def test_relations_are_listed_newest_first_with_their_texts(connection: Connection, project: Project) -> None:
+    a, b = plant_memories(connection, project, [new_memory("a", goal="Goal.", feedback="Good."), new_memory("b")])
+    merged = plant_merged(connection, project, "merged text", [])
+    append_relations(connection, author(project), [new_relation(a, b)], now=NOW - timedelta(days=1))
+    relate(connection, project, new_relation(merged, a, EXPLAINS, status="rejected"), new_relation(a, uuid4()))
+    rows = list_relations(connection, project.id, limit=10)
+    assert [(row.a_text, row.b_text) for row in rows] == [
+        ("Goal.\na\nGood.", None),
+        ("merged text", "Goal.\na\nGood."),
+        ("Goal.\na\nGood.", "b"),
+    ]
+    assert (rows[1].a_type, rows[1].relation_type, rows[1].status) == ("learning", "explains", "rejected")
+    assert [row.id for row in list_relations(connection, project.id, limit=2)] == [rows[0].id, rows[1].id]
+    assert [row.id for row in list_relations(connection, project.id, limit=9, status="rejected")] == [rows[1].id]
+    assert count_relations(connection, project.id) == {"confirmed": 2, "rejected": 1}
+    assert list_relations(connection, plant_project(connection, "other").id, limit=9) == []

@@ -1,0 +1,124 @@
+"""Undone merges keep their sources apart, until they are redone; those undone with their job do not."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection
+
+from consolidation_pipeline.store.database.schema import consolidated_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.ledger.cannot_link import count_kept_apart, load_kept_apart
+from consolidation_pipeline.store.ledger.ledger_reader import find_scope, list_dependents
+from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
+from consolidation_pipeline.store.ledger.revert import revert_changes
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.store.sample_rows import (
+    author,
+    merged_values,
+    new_memory,
+    plant_memories,
+    plant_project,
+)
+
+
+class Merges:
+    """Merges of a few memories, made, extended and undone."""
+
+    def __init__(self, connection: Connection, project: Project) -> None:
+        self.connection, self.project = connection, project
+        self.raw = sorted(plant_memories(connection, project, [new_memory(key) for key in "abcdef"]))
+
+    def merge(self, *sources: int, kind: str = "merged", job: UUID | None = None) -> Change:
+        level = {"kind": kind, "abstraction_level": 1 if kind == "merged" else 2}
+        values = merged_values("text", [self.raw[at] for at in sources], **level)
+        change = Change(uuid4(), uuid4(), values)
+        insert_rows(self.connection, author(self.project, job), consolidated_memories, [change], operation="merge")
+        return change
+
+    def extend(self, merged: Change, *sources: int) -> Change:
+        values = merged_values("more text", [self.raw[at] for at in sources])
+        change = Change(merged.entity_id, uuid4(), values, 1)
+        update_rows(self.connection, author(self.project), consolidated_memories, [change], operation="merge")
+        return change
+
+    def roll_back(self, target: UUID) -> UUID:
+        scope = find_scope(self.connection, target)
+        assert scope is not None
+        changes = [*scope.changes, *(row.seq for row in list_dependents(self.connection, scope.changes))]
+        group = uuid4()
+        revert_changes(self.connection, author(self.project), changes, group_id=group, reason=None, scope=scope.kind)
+        return group
+
+    def apart(self) -> list[tuple[int, int]]:
+        """The pairs that must not be merged, by number."""
+        pairs = list(combinations(range(len(self.raw)), 2))
+        a, b = (to_ids([self.raw[pair[side]] for pair in pairs]) for side in (0, 1))
+        forbidden = load_kept_apart(self.connection, self.project.id).forbids(a, b)
+        return [pairs[at] for at in np.flatnonzero(forbidden)]
+
+
+@pytest.fixture
+def merges(connection: Connection, project: Project) -> Merges:
+    return Merges(connection, project)
+
+
+def test_an_undone_merge_keeps_all_of_its_sources_apart(merges: Merges) -> None:
+    merges.merge(3, 4)
+    undone = merges.merge(0, 1, 2)
+    assert merges.apart() == []
+    rollback = merges.roll_back(undone.group_id)
+    assert merges.apart() == [(0, 1), (0, 2), (1, 2)]
+    assert count_kept_apart(merges.connection, merges.project.id, rollback) == 1
+    assert len(load_kept_apart(merges.connection, plant_project(merges.connection, "other").id)) == 0
+
+
+def test_an_undone_extension_keeps_what_was_added_from_what_was_there(merges: Merges) -> None:
+    grown = merges.extend(merges.merge(0, 1), 0, 1, 2, 3)
+    merges.roll_back(grown.group_id)
+    assert merges.apart() == [(0, 2), (0, 3), (1, 2), (1, 3)]
+
+
+def test_a_redo_lets_them_merge_again_and_another_undo_does_not(merges: Merges) -> None:
+    target = merges.merge(0, 1).group_id
+    for expected in ([(0, 1)], [], [(0, 1)], []):
+        target = merges.roll_back(target)
+        assert merges.apart() == expected
+
+
+def test_a_merge_that_was_undone_with_its_job_is_not_remembered(merges: Merges) -> None:
+    job = uuid4()
+    group = merges.merge(0, 1, job=job).group_id
+    rollback = merges.roll_back(job)
+    assert merges.apart() == []
+    assert count_kept_apart(merges.connection, merges.project.id, rollback) == 0
+    redo = merges.roll_back(rollback)
+    undone_again = merges.roll_back(redo)
+    assert merges.apart() == []
+    merges.roll_back(undone_again)
+    merges.roll_back(group)
+    assert merges.apart() == [(0, 1)]
+
+
+def test_a_cascade_keeps_apart_what_it_undid_too(merges: Merges) -> None:
+    merged = merges.merge(0, 1)
+    merges.extend(merged, 0, 1, 2)
+    rollback = merges.roll_back(merged.group_id)
+    assert merges.apart() == [(0, 1), (0, 2), (1, 2)]
+    assert count_kept_apart(merges.connection, merges.project.id, rollback) == 2
+
+
+def test_an_undone_pattern_keeps_nothing_apart(merges: Merges) -> None:
+    merges.roll_back(merges.merge(0, 1, 2, kind="pattern").group_id)
+    assert merges.apart() == []
+
+
+def test_a_large_merge_is_a_row_per_source(merges: Merges) -> None:
+    merges.raw = plant_memories(merges.connection, merges.project, [new_memory(f"m{at}") for at in range(500)])
+    merges.roll_back(merges.merge(*range(500)).group_id)
+    kept = load_kept_apart(merges.connection, merges.project.id)
+    assert len(kept) == 500
+    assert len(set(kept.parts.tolist())) == 500

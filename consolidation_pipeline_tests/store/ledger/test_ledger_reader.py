@@ -1,0 +1,428 @@
+"""Reading the ledger: what an id names, what stands on it, and what was undone, however often."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection, Table
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.store.database.schema import (
+    consolidated_memories,
+    consolidation_suggestions,
+    memory_relations,
+    playbook_entries,
+    task_memories,
+)
+from consolidation_pipeline.store.ledger.ledger_reader import (
+    Chosen,
+    count_changes,
+    find_scope,
+    is_undoing,
+    list_changes,
+    list_dependents,
+    list_groups,
+    list_job_changes,
+)
+from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
+from consolidation_pipeline.store.ledger.revert import revert_changes
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.store.sample_rows import (
+    author,
+    contents,
+    counted_statements,
+    merged_values,
+    new_memory,
+    plant_memories,
+    plant_project,
+)
+
+
+class History:
+    """A project whose jobs change memories, undo and redo."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.project: Project = plant_project(connection)
+        self.raw = plant_memories(connection, self.project, [new_memory(key) for key in "abcd"])
+        self.versions = dict.fromkeys(self.raw, 1)
+
+    def edit(self, *ids: UUID, job: UUID | None = None) -> UUID:
+        """Edit memories in one group; the group."""
+        group = uuid4()
+        changes = [Change(id_, group, {"tags": [str(group)]}, self.versions[id_]) for id_ in ids]
+        update_rows(self.connection, author(self.project, job), task_memories, changes, operation="edit")
+        rows = list_changes(self.connection, self.project.id, limit=len(ids))
+        self.versions |= {row.entity_id: row.version_after for row in rows}
+        return group
+
+    def derive(self, kind: str, parents: list[UUID], job: UUID | None = None) -> tuple[UUID, UUID]:
+        """A merged memory of raw ones, or a pattern of merged ones: its id and its group."""
+        lineage = [{"parent_id": str(p), "parent_kind": "raw", "similarity": None, "job_id": None} for p in parents]
+        level: dict[str, Any] = {"kind": kind, "abstraction_level": 1 if kind == "merged" else 2, "lineage": lineage}
+        change = Change(uuid4(), uuid4(), merged_values(kind, **level))
+        insert_rows(self.connection, author(self.project, job), consolidated_memories, [change], operation="merge")
+        return change.entity_id, change.group_id
+
+    def roll_back(self, target: UUID, *, cascade: bool = False) -> UUID:
+        """Undo what an id names, as the rollback service does; the group of the undoing."""
+        scope = find_scope(self.connection, target)
+        assert scope is not None
+        if scope.undone_by:
+            raise ConflictError("rolled back before")
+        dependents = list_dependents(self.connection, scope.changes)
+        if dependents and not cascade:
+            raise ConflictError("stands in the way", tuple(str(row.id) for row in dependents))
+        group = uuid4()
+        changes = [*scope.changes, *(row.seq for row in dependents)]
+        revert_changes(self.connection, author(self.project), changes, group_id=group, reason=None, scope=scope.kind)
+        chosen = task_memories.select().with_only_columns(task_memories.c.id, task_memories.c.version)
+        self.versions = dict(self.connection.execute(chosen).tuples().all())
+        return group
+
+    def numbers(self, seqs: Iterable[int]) -> list[int]:
+        """The same changes counted from 1."""
+        every = sorted(row.seq for row in list_changes(self.connection, self.project.id, limit=1000))
+        return [every.index(seq) + 1 for seq in seqs]
+
+    def state(self) -> dict[str, list[tuple[str | None, ...]]]:
+        return contents(self.connection)
+
+    def value(self, table: Table, id_: UUID, column: str) -> Any:
+        return self.connection.execute(
+            table.select().with_only_columns(table.c[column]).where(table.c.id == id_)
+        ).scalar()
+
+    def undone(self) -> dict[UUID, bool]:
+        groups = list_groups(self.connection, self.project.id, limit=100)
+        return {row.group_id: row.rolled_back for row in groups}
+
+
+@pytest.fixture
+def history(connection: Connection) -> History:
+    return History(connection)
+
+
+def test_an_id_names_a_group_or_a_job_and_a_change_stands_for_its_group(history: History) -> None:
+    job = uuid4()
+    first, second = history.edit(*history.raw[:2], job=job), history.edit(history.raw[2], job=job)
+    history.edit(history.raw[3])
+    change = list_changes(history.connection, history.project.id, limit=9, chosen=Chosen(job_id=job))[-1].id
+    scopes = [find_scope(history.connection, target) for target in (change, first, second, job)]
+    found = [(scope.kind, history.numbers(scope.changes), scope.project) for scope in scopes if scope is not None]
+    project = history.project
+    assert found == [
+        ("group", [1, 2], project),
+        ("group", [1, 2], project),
+        ("group", [3], project),
+        ("job", [1, 2, 3], project),
+    ]
+    assert find_scope(history.connection, uuid4()) is None
+
+
+def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
+    job = uuid4()
+    first = history.edit(history.raw[0], job=job)
+    history.edit(history.raw[1], job=job)
+    history.roll_back(first)
+    scope = find_scope(history.connection, job)
+    assert scope is not None
+    assert history.numbers(scope.changes) == [2]
+
+
+def test_what_was_undone_altogether_names_what_undid_it(history: History) -> None:
+    group = history.edit(*history.raw[:2])
+    undoing = history.roll_back(group)
+    scope = find_scope(history.connection, group)
+    assert scope is not None
+    assert (scope.changes, scope.undone_by) == ([], [undoing])
+
+
+def test_a_change_that_was_undone_is_not_undone_again(history: History) -> None:
+    history.edit(*history.raw[:2])
+    rows = list_changes(history.connection, history.project.id, limit=9)
+    history.roll_back(rows[0].id)
+    with pytest.raises(ConflictError, match="rolled back before"):
+        revert_changes(
+            history.connection, author(history.project), [row.seq for row in rows], group_id=uuid4(), reason=None
+        )
+
+
+def test_a_rollback_is_of_the_kind_of_what_it_undid(history: History) -> None:
+    job = uuid4()
+    group = history.edit(history.raw[0], job=job)
+    for named, kind in ((group, "group"), (job, "job")):
+        target = named
+        for is_redo in (False, True, False, True):
+            scope = find_scope(history.connection, target)
+            assert scope is not None
+            assert scope.kind == kind
+            assert is_undoing(history.connection, scope.changes[0]) == is_redo
+            target = history.roll_back(target)
+
+
+def test_a_job_can_be_undone_redone_and_undone_again(history: History) -> None:
+    states = [history.state()]
+    job = uuid4()
+    part = history.edit(*history.raw[:2], job=job)
+    history.edit(*history.raw[2:], job=job)
+    states.append(history.state())
+    for _ in range(3):
+        undoing = history.roll_back(job)
+        assert history.state() == states[0]
+        assert history.undone()[part]
+        history.roll_back(undoing)
+        assert history.state() == states[1]
+        assert not history.undone()[part]
+    history.roll_back(history.roll_back(part))
+    history.roll_back(job)
+    assert history.state() == states[0]
+
+
+def test_jobs_are_undone_and_redone_like_the_steps_of_an_editor(history: History) -> None:
+    states, jobs = [history.state()], [uuid4() for _ in range(3)]
+    for job in jobs:
+        history.edit(*history.raw, job=job)
+        states.append(history.state())
+    undoings = []
+    for number in (2, 1, 0):
+        undoings.append(history.roll_back(jobs[number]))
+        assert history.state() == states[number]
+    for number in (1, 2, 3):
+        history.roll_back(undoings.pop())
+        assert history.state() == states[number]
+    history.roll_back(jobs[0], cascade=True)
+    assert history.state() == states[0]
+
+
+def test_later_changes_of_the_same_rows_stand_on_a_change_with_their_whole_group(history: History) -> None:
+    first = history.edit(history.raw[0])
+    second = history.edit(*history.raw[:2])
+    third = history.edit(*history.raw[1:3])
+    history.edit(history.raw[3])
+    before = history.state()
+    scope = find_scope(history.connection, first)
+    assert scope is not None
+    dependents = list_dependents(history.connection, scope.changes)
+    assert history.numbers(row.seq for row in dependents) == [2, 3, 4, 5]
+    with pytest.raises(ConflictError):
+        history.roll_back(first)
+    history.roll_back(history.roll_back(first, cascade=True))
+    assert history.state() == before
+    assert {group: undone for group, undone in history.undone().items() if group in {first, second, third}} == {
+        first: False,
+        second: False,
+        third: False,
+    }
+
+
+def test_what_was_undone_does_not_stand_in_the_way(history: History) -> None:
+    before = history.state()
+    first = history.edit(history.raw[0])
+    second = history.edit(history.raw[0])
+    for _ in range(2):  # undone, redone, undone
+        undoing = history.roll_back(second)
+        history.roll_back(undoing)
+    history.roll_back(second)
+    history.roll_back(first)
+    assert history.state() == before
+
+
+def test_a_change_between_two_of_a_job_stands_on_the_first(history: History) -> None:
+    job = uuid4()
+    history.edit(history.raw[0], job=job)
+    between = history.edit(history.raw[0])
+    history.edit(history.raw[0], job=job)
+    with pytest.raises(ConflictError):
+        history.roll_back(job)
+    before = history.state()
+    history.roll_back(history.roll_back(job, cascade=True))
+    assert history.state() == before
+    assert not history.undone()[between]
+
+
+def test_what_was_derived_stands_on_what_it_was_made_from(history: History) -> None:
+    before = history.state()
+    merged, merging = history.derive("merged", history.raw[:2])
+    pattern, _ = history.derive("pattern", [merged])
+    history.derive("pattern", [pattern])
+    history.edit(history.raw[3])
+    scope = find_scope(history.connection, merging)
+    assert scope is not None
+    dependents = list_dependents(history.connection, scope.changes)
+    assert history.numbers(row.seq for row in dependents) == [2, 3]
+    history.roll_back(merging, cascade=True)
+    history.roll_back(list_changes(history.connection, history.project.id, limit=100)[3].group_id)
+    assert history.state() == before
+
+
+def _inserted(history: History, table: Table, values: dict[str, Any]) -> tuple[UUID, UUID]:
+    """A new row in a group of its own: its id and its group."""
+    change = Change(uuid4(), uuid4(), values)
+    insert_rows(history.connection, author(history.project), table, [change], operation="edit")
+    return change.entity_id, change.group_id
+
+
+def _relation(a: UUID, b: UUID) -> dict[str, Any]:
+    return {"a_id": a, "b_id": b, "relation_type": "explains", "confidence": 0.7, "status": "confirmed"}
+
+
+def _entry(source: UUID | None, supporting: list[UUID]) -> dict[str, Any]:
+    return {"content": "Do.", "content_hash": "h", "source_id": source, "supporting_memory_ids": supporting}
+
+
+def _suggestion(originals: list[UUID], result: UUID | None) -> dict[str, Any]:
+    versions = {"original_memory_ids": originals, "original_versions": [1] * len(originals)}
+    return {"group_id": "g", "suggested_content": "s", "fingerprint": "f", "result_memory_id": result} | versions
+
+
+# Ways in which a row names a merged memory; the other id is that of a raw one.
+NAMING: list[tuple[Table, Callable[[UUID, UUID], dict[str, Any]]]] = [
+    (memory_relations, lambda merged, raw: _relation(merged, raw)),
+    (memory_relations, lambda merged, raw: _relation(raw, merged)),
+    (playbook_entries, lambda merged, raw: _entry(merged, [raw])),
+    (playbook_entries, lambda merged, raw: _entry(None, [raw, merged])),
+    (consolidation_suggestions, lambda merged, raw: _suggestion([raw, merged], None)),
+    (consolidation_suggestions, lambda merged, raw: _suggestion([raw], merged)),
+]
+
+
+@pytest.mark.parametrize(("table", "values"), NAMING)
+def test_what_names_a_derived_row_stands_on_it(
+    history: History, table: Table, values: Callable[[UUID, UUID], dict[str, Any]]
+) -> None:
+    before = history.state()
+    merged, merging = history.derive("merged", history.raw[:2])
+    row, _ = _inserted(history, table, values(merged, history.raw[3]))
+    update_rows(
+        history.connection,
+        author(history.project),
+        table,
+        [Change(row, uuid4(), {"status": history.value(table, row, "status")}, 1)],
+        operation="review",
+    )
+    after = history.state()
+    scope = find_scope(history.connection, merging)
+    assert scope is not None
+    dependents = list_dependents(history.connection, scope.changes)
+    assert history.numbers(row.seq for row in dependents) == [2, 3]
+    undoing = history.roll_back(merging, cascade=True)
+    assert history.state() == before
+    history.roll_back(undoing)
+    assert history.state() == after
+
+
+def test_a_superseded_row_stands_on_its_successor(history: History) -> None:
+    older, _ = history.derive("merged", history.raw[:2])
+    newer, merging = history.derive("merged", history.raw[2:])
+    retire = Change(older, uuid4(), {"superseded_by_id": newer, "retired_at": datetime(2026, 3, 1, tzinfo=UTC)}, 1)
+    update_rows(history.connection, author(history.project), consolidated_memories, [retire], operation="merge")
+    scope = find_scope(history.connection, merging)
+    assert scope is not None
+    assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [3]
+
+
+def test_what_named_a_memory_before_it_was_reworded_does_not_stand_on_its_new_words(history: History) -> None:
+    merged, _ = history.derive("merged", history.raw[:2])
+    _inserted(history, memory_relations, _relation(merged, history.raw[3]))
+    reword = Change(merged, uuid4(), {"content": "other words"}, 1)
+    update_rows(history.connection, author(history.project), consolidated_memories, [reword], operation="merge")
+    scope = find_scope(history.connection, reword.group_id)
+    assert scope is not None
+    assert list_dependents(history.connection, scope.changes) == []
+    _inserted(history, memory_relations, _relation(history.raw[3], merged))
+    assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [4]
+
+
+def test_what_named_a_memory_before_it_was_reworded_and_was_undone_and_redone_since_does_not_stand_on_it(
+    history: History,
+) -> None:
+    merged, _ = history.derive("merged", history.raw[:2])
+    _, related = _inserted(history, memory_relations, _relation(merged, history.raw[3]))
+    reword = Change(merged, uuid4(), {"content": "other words"}, 1)
+    update_rows(history.connection, author(history.project), consolidated_memories, [reword], operation="merge")
+    after = history.state()
+    undone = [history.roll_back(reword.group_id), history.roll_back(related)]
+    for rollback in reversed(undone):
+        history.roll_back(rollback)
+    assert history.state() == after
+    history.roll_back(reword.group_id)
+
+
+def test_what_names_a_memory_is_not_held_by_a_change_that_left_its_words_alone(history: History) -> None:
+    merged, _ = history.derive("merged", history.raw[:2])
+    tag = Change(merged, uuid4(), {"tags": ["x"]}, 1)
+    update_rows(history.connection, author(history.project), consolidated_memories, [tag], operation="edit")
+    _inserted(history, memory_relations, _relation(merged, history.raw[3]))
+    scope = find_scope(history.connection, tag.group_id)
+    assert scope is not None
+    assert list_dependents(history.connection, scope.changes) == []
+
+
+def test_nothing_comes_back_before_what_it_names(history: History) -> None:
+    merged, merging = history.derive("merged", history.raw[:2])
+    _, related = _inserted(history, memory_relations, _relation(merged, history.raw[3]))
+    _, pattern = history.derive("pattern", [merged])
+    redo_relation, redo_pattern = history.roll_back(related), history.roll_back(pattern)
+    redo_merging = history.roll_back(merging)
+    before = history.state()
+    for target in (redo_relation, redo_pattern):
+        with pytest.raises(ConflictError, match="names a memory that is gone"):
+            history.roll_back(target)
+        assert history.state() == before
+    for target in (redo_merging, redo_pattern, redo_relation):
+        history.roll_back(target)
+
+
+def test_dependents_of_many_rows_are_found_by_few_statements(history: History) -> None:
+    job = uuid4()
+    merged = [history.derive("merged", [history.raw[at % 4]], job=job)[0] for at in range(40)]
+    for id_ in merged:
+        _inserted(history, playbook_entries, _entry(id_, [id_]))
+    scope = find_scope(history.connection, job)
+    assert scope is not None
+    with counted_statements(history.connection) as sent:
+        assert len(list_dependents(history.connection, scope.changes)) == 40
+    assert len(sent) <= 6
+
+
+def test_an_archived_source_does_not_hold_what_was_not_made_from_it(history: History) -> None:
+    history.derive("merged", history.raw[:2])
+    edit = history.edit(history.raw[0])
+    history.derive("merged", history.raw[:2])
+    scope = find_scope(history.connection, edit)
+    assert scope is not None
+    assert list_dependents(history.connection, scope.changes) == []
+
+
+def test_changes_are_counted_and_narrowed(history: History) -> None:
+    job = uuid4()
+    history.edit(*history.raw, job=job)
+    group = history.edit(history.raw[0])
+    history.roll_back(group)
+    connection, project = history.connection, history.project.id
+    assert count_changes(connection, project) == (6, 3)
+    assert count_changes(connection, project, chosen=Chosen(operation="rollback")) == (1, 1)
+    assert count_changes(connection, project, chosen=Chosen(job_id=job)) == (4, 1)
+    (since,) = {row.changed_at for row in list_changes(connection, project, limit=1)}
+    assert count_changes(connection, project, chosen=Chosen(since=since))[0] >= 1
+    assert count_changes(connection, project, chosen=Chosen(since=since + timedelta(days=1))) == (0, 0)
+    assert count_changes(connection, project, chosen=Chosen(until=since + timedelta(days=1))) == (6, 3)
+    assert history.numbers(row.seq for row in list_changes(connection, project, limit=2)) == [6, 5]
+    assert history.numbers(row.seq for row in list_changes(connection, project, limit=2, offset=1)) == [5, 4]
+    newest = list_changes(connection, project, limit=1)[0].seq
+    older = list_changes(connection, project, limit=1, chosen=Chosen(before=newest))
+    assert history.numbers(row.seq for row in older) == [5]
+    ids, total = list_job_changes(connection, job, limit=3)
+    assert total == 4
+    assert (
+        ids == [row.id for row in reversed(list_changes(connection, project, limit=9, chosen=Chosen(job_id=job)))][:3]
+    )
+    assert [row.changes for row in list_groups(connection, project, limit=9)] == [1, 1, 4]
+    assert [row.operation for row in list_groups(connection, project, limit=1)] == ["rollback"]
+    assert [row.changes for row in list_groups(connection, project, limit=9, offset=2)] == [4]
+    assert count_changes(connection, plant_project(connection, "other").id) == (0, 0)

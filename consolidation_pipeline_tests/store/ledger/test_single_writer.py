@@ -1,0 +1,465 @@
+"""There is no second way to change knowledge: a trigger refuses, at commit, what the ledger does not tell exactly.
+
+It is armed for the whole walk over the store's public functions and for a pipeline run with its rollback. A function
+that is new to the walk is called too; where it takes an argument the walk does not know, the walk says so.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DBAPIError
+
+from consolidation_pipeline import store
+from consolidation_pipeline.core.jobs.spending import NOTHING, Budgets, Call
+from consolidation_pipeline.core.lifecycle.associations import CONTRADICTS, describe
+from consolidation_pipeline.core.memories.memories import LEVELS
+from consolidation_pipeline.service.intake.importer import import_memories
+from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
+from consolidation_pipeline.service.knowledge.patterns import form_patterns
+from consolidation_pipeline.service.knowledge.principles import form_principles
+from consolidation_pipeline.service.knowledge.profiles import form_profiles
+from consolidation_pipeline.service.knowledge.summaries import summarize_memories
+from consolidation_pipeline.service.lifecycle.decay import score_relevance
+from consolidation_pipeline.service.playbook.entries import update_playbook
+from consolidation_pipeline.service.runs.run_lifecycle import open_run
+from consolidation_pipeline.service.similarity.clusters import form_clusters
+from consolidation_pipeline.service.similarity.embedding import embed_memories
+from consolidation_pipeline.service.similarity.similarity_graph import update_similarity_graph
+from consolidation_pipeline.service.undo.rollback import roll_back
+from consolidation_pipeline.settings import PROJECT_ROOT, Settings
+from consolidation_pipeline.store.admin.project_browser import Shelf
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SCHEMA, playbook_entries, task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.jobs.jobs import NewJob, append_job
+from consolidation_pipeline.store.jobs.llm_calls import reserve_call
+from consolidation_pipeline.store.knowledge.abstractions import load_held
+from consolidation_pipeline.store.knowledge.merged_memories import (
+    DerivedMemory,
+    Edge,
+    MergedMemory,
+    load_sources,
+    write_derived,
+    write_merged,
+)
+from consolidation_pipeline.store.knowledge.playbook import EntryChange
+from consolidation_pipeline.store.knowledge.relations import NewRelation, append_relations, load_relations
+from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
+from consolidation_pipeline.store.memories.archive import Mark
+from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.review.review_queue import lock_reviewed
+from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
+from consolidation_pipeline.store.search.retrievers import Filters
+from consolidation_pipeline.store.similarity.calibrations import Calibration
+from consolidation_pipeline.store.similarity.clusters import Formed, Member
+from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors
+from consolidation_pipeline_tests.store.sample_rows import (
+    MODEL,
+    author,
+    merged_values,
+    new_memory,
+    newest_change,
+    plant_memories,
+    plant_project,
+    unit_vector,
+)
+
+# Columns that may change without the ledger, and those that follow from others.
+BOOKKEEPING = {
+    "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
+    "last_accessed_at is_consolidated is_archived content_tsv summarized_into_id",
+    "consolidated_memories": "embedding embedding_model embedding_dim relevance_score relevance_at "
+    "reuse_count last_accessed_at content_tsv",
+    "playbook_entries": "embedding embedding_model embedding_dim",
+    "memory_relations": "",
+    "consolidation_suggestions": "",
+}
+PROOF = f"""
+CREATE FUNCTION {SCHEMA}.prove_row() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    before jsonb := to_jsonb(OLD);
+    after jsonb := to_jsonb(NEW);
+    row_id uuid := coalesce(after, before) ->> 'id';
+    changed text[] := ARRAY(SELECT key FROM jsonb_object_keys(coalesce(after, before)) key
+        WHERE after -> key IS DISTINCT FROM before -> key AND key <> ALL (string_to_array(TG_ARGV[0], ' ')));
+BEGIN
+    IF changed = '{{}}' OR NOT EXISTS (SELECT 1 FROM {SCHEMA}.projects
+        WHERE id = (coalesce(after, before) ->> 'project_id')::uuid) THEN
+        RETURN NULL;  -- bookkeeping, or the project itself was deleted
+    END IF;
+    IF TG_OP = 'INSERT' AND TG_TABLE_NAME = 'task_memories' AND after ->> 'version' = '1' THEN
+        RETURN NULL;  -- an agent's memory comes in
+    END IF;
+    PERFORM FROM {SCHEMA}.consolidation_changes c
+        WHERE c.entity_type = TG_TABLE_NAME AND c.entity_id = row_id AND c.changed_at = transaction_timestamp()
+            AND c.version_before IS NOT DISTINCT FROM (before ->> 'version')::integer
+            AND c.version_after IS NOT DISTINCT FROM (after ->> 'version')::integer
+            AND NOT EXISTS (SELECT 1 FROM unnest(changed) AS k(name) WHERE name <> 'version' AND (
+                c.previous_state -> name IS DISTINCT FROM before -> name
+                OR c.new_state -> name IS DISTINCT FROM after -> name));
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'not in the ledger: % of % %: %', TG_OP, TG_TABLE_NAME, row_id, changed;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION {SCHEMA}.prove_part() RETURNS trigger LANGUAGE plpgsql AS $$
+DECLARE
+    part jsonb := coalesce(to_jsonb(NEW), to_jsonb(OLD));
+    owner uuid := part ->> TG_ARGV[0];
+BEGIN
+    PERFORM FROM {SCHEMA}.consolidation_changes WHERE entity_id = owner AND changed_at = transaction_timestamp()
+        UNION ALL SELECT FROM {SCHEMA}.task_memories WHERE id = owner AND created_at = transaction_timestamp();
+    IF NOT FOUND AND EXISTS (SELECT 1 FROM {SCHEMA}.projects WHERE id = (part ->> 'project_id')::uuid) THEN
+        RAISE EXCEPTION 'not in the ledger: % of % of %', TG_OP, TG_TABLE_NAME, owner;
+    END IF;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION {SCHEMA}.prove_summary() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.summarized_into_id IS DISTINCT FROM OLD.summarized_into_id AND NOT EXISTS (
+        SELECT FROM {SCHEMA}.consolidation_changes WHERE changed_at = transaction_timestamp()
+            AND entity_id IN (OLD.summarized_into_id, NEW.summarized_into_id)) THEN
+        RAISE EXCEPTION 'not in the ledger: % is in summary %', NEW.id, NEW.summarized_into_id;
+    END IF;
+    RETURN NULL;
+END $$;
+"""
+ARM = """
+CREATE CONSTRAINT TRIGGER proof AFTER INSERT OR UPDATE OR DELETE ON {} DEFERRABLE INITIALLY DEFERRED
+FOR EACH ROW EXECUTE FUNCTION {}
+"""
+SCRATCH = f"{SCHEMA}.scratch"
+JOB: dict[str, Any] = {"trigger_type": "manual", "triggered_by": "test", "options": {}}
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+NO_GROUPS = Formed("merge", (), (), *(np.empty(0, kind) for kind in (np.int64, "S16", np.bool_, np.float32, np.bool_)))
+CALL, BUDGETS = Call("test", "model", "hash", NOTHING), Budgets(0, 0, 0)
+
+
+@pytest.fixture
+def armed(engine: Engine) -> Engine:
+    with engine.begin() as connection:
+        cursor: Any = connection.connection.cursor()
+        cursor.execute(PROOF)
+        for name, ignored in BOOKKEEPING.items():
+            connection.execute(text(ARM.format(LEDGERED[name], f"{SCHEMA}.prove_row('{ignored}')")))
+        summarized = ARM.replace("proof", "proof_of_summary").replace("INSERT OR UPDATE OR DELETE", "UPDATE")
+        connection.execute(text(summarized.format(task_memories, f"{SCHEMA}.prove_summary()")))
+        for name, owner in (("memory_files", "owner_id"), ("memory_lineage", "child_id")):
+            connection.execute(text(ARM.format(f"{SCHEMA}.{name}", f"{SCHEMA}.prove_part('{owner}')")))
+    return engine
+
+
+class World:
+    """A project with a bit of everything, and what the store's functions are given: by parameter, or by function."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.project = plant_project(connection)
+        self.raw = plant_memories(connection, self.project, [new_memory(key, files=("a.py",)) for key in "abcdefgh"])
+        vectors = np.stack([unit_vector(n) for n in range(8)])
+        save_embeddings(connection, "task_memories", to_ids(self.raw), vectors, MODEL)
+        spare = plant_memories(connection, self.project, [new_memory(key) for key in "yz"])
+        proposed = [self.suggestion(spare), self.suggestion([uuid4()])]  # the second names what is gone
+        suggested = append_suggestions(connection, author(self.project), proposed, now=NOW)[0]
+        planted = self.relation(self.raw[3], self.raw[4])
+        append_relations(connection, author(self.project), [planted], now=NOW)
+        write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
+        patterns = [self.pattern(self.raw[3:6]) for _ in range(3)]
+        write_derived(connection, author(self.project), patterns, operation="pattern", now=NOW)
+        archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
+        update_rows(connection, author(self.project), task_memories, archive, operation="archive")
+        self.job = append_job(connection, self.project.id, **JOB)
+        connection.execute(text(f"CREATE TABLE {SCRATCH} (id uuid, embedding vector)"))
+        self.by_parameter: dict[str, Any] = JOB | {
+            "project": self.project,
+            "project_id": self.project.id,
+            "project_ids": [self.project.id],
+            "slug": self.project.slug,
+            "author": author(self.project),
+            "model": MODEL,
+            "dimension": 3,
+            "threshold": 0.1,
+            "tier": "merge",
+            "limit": 5,
+            "depth": 3,
+            "ids": self.raw,
+            "uses": dict.fromkeys(self.raw, 1),
+            "hashes": ["0" * 64],
+            "memory_id": self.raw[0],
+            "memory_type": None,
+            "least": None,
+            "suggestion_id": suggested,
+            "root": self.raw[0],
+            "version": 1,
+            "as_of": NOW,
+            "now": NOW,
+            "first": UUID(int=0),
+            "last": UUID(int=2**128 - 1),
+            "target": self.raw[0],
+            "changes": [1],
+            "job_id": self.job,
+            "run_id": "run",
+            "phase": "clusters",
+            "planned": 3,
+            "error": "broke",
+            "status": "completed",
+            "metrics": {"n": 1},
+            "counters": {"memories_merged": 1},
+            "kind": "event",
+            "purpose": "pattern",
+            "payload": {},
+            "wait_seconds": 0.0,
+            "config": {},
+            "consolidation_enabled": True,
+            "parameters": {},
+            "vectors": vectors,
+            "scores": np.ones(8),
+            "relevance": np.ones(8),
+            "table": "task_memories",
+            "group_id": uuid4(),
+            "reason": "test",
+            "operation": "edit",
+            "reference": self.project.slug,
+            "shelf": Shelf("raw"),
+            "job_ids": [self.job],
+            "group_ids": [uuid4()],
+        }
+        outgrown, successor, judged = (pattern.id for pattern in patterns)
+        held = {row.id: row for row in load_held(connection, self.project.id, "pattern")}
+        ends = to_ids([min(self.raw)]), to_ids([max(self.raw)])
+        pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
+        instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
+        self.by_function: dict[str, dict[str, Any]] = {
+            "archive_rows": {"marks": [Mark(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
+            "append_cached": {"prompt_hashes": ["hash"]},
+            "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
+            "hold": {"name": "a lock"},
+            "is_held": {"name": "a lock"},
+            "delete_delivered": {"older_than": timedelta(days=1)},
+            "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
+            "append_job": {"project_id": plant_project(connection, "other").id},
+            "append_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
+            "append_neighbors": {"found": [pair]},
+            "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
+            "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
+            "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
+            "checked_at_once": {"noun": "row"},
+            "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
+            "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
+            "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
+            "count_entities": {"entity_type": "playbook_entries"},
+            "count_kept_apart": {"rollback_id": uuid4()},
+            "create_project": {"slug": "new"},
+            "decide_relations": {
+                "relations": list(load_relations(connection, [planted.id]).values()),
+                "status": "confirmed",
+            },
+            "decide_suggestion": {
+                "suggestion": lock_suggestion(connection, suggested),
+                "decision": {"status": "rejected"},
+            },
+            "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
+            "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
+            "fetch": {"query": "SELECT 1", "bound": {}},
+            "find_changed_groups": {"tiers": [NO_GROUPS]},
+            "find_key": {"key_hash": "hash"},
+            "find_matching": {
+                "filters": Filters(LEVELS),
+                "words": {"english": ["merged"]},
+                "pool": 9,
+                "indexed": False,
+            },
+            "find_nearest": {"filters": Filters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},
+            "forget_comparisons": {"merged": f"SELECT id FROM {SCHEMA}.consolidated_memories"},
+            "is_undoing": {"seq": 1},
+            "get_key": {"key_id": uuid4()},
+            "load_words": {"query": "merged"},
+            "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
+            "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
+            "load_packed": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
+            "load_rows": {
+                "query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3",
+                "kinds": {"id": "S16"},
+            },
+            "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
+            "load_entry_vectors": {"candidates": self.raw},
+            "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
+            "list_ended_runs": {"runs": ["run"], "died": "died"},
+            "list_unopened": {"since": NOW},
+            "load_judged": {"kept_since": NOW},
+            "load_replies": {"prompt_hashes": ["hash"]},
+            "mark_compared": {"ids": to_ids(self.raw)},
+            "pin_rows": {"marks": [Mark(self.raw[7], 1, uuid4(), "test")], "pinned": True},
+            "restore_rows": {"marks": [Mark(self.raw[6], 2, uuid4(), "test")]},
+            "lock_rows": {"condition": "true"},
+            "mark_summarized": {"summaries": f"SELECT id FROM {SCHEMA}.consolidated_memories WHERE kind = 'summary'"},
+            "record_attempt": {"event_id": uuid4()},
+            "refuse_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
+            "remove_events": {"before": NOW},
+            "sum_up": {"bounds": [1.0]},
+            "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
+            "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
+            "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
+            "replace_details": {"tiers": [NO_GROUPS]},
+            "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
+            "revoke_key": {"key_id": uuid4()},
+            "reserve_call": {"call": CALL, "budgets": BUDGETS, "max_attempts": 9},
+            "revert_changes": {"changes": [newest_change(connection)]},
+            "save_embeddings": {"ids": to_ids(self.raw)},
+            "save_relevance": {"ids": to_ids(self.raw)},
+            "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
+            "supersede_rows": {"superseded": [(held[outgrown], successor)]},
+            "touch_key": {"key_id": uuid4()},
+            "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
+            "weigh_rows": {"marks": [Mark(self.raw[7], 2, uuid4(), "test")], "importance": 0.7},
+            "write_derived": {"rows": [self.pattern(self.raw[3:6])]},
+            "write_entries": {"changes": [EntryChange(uuid4(), None, uuid4(), instruction, "test", None)]},
+            "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
+        }
+
+    def call(self, connection: Connection) -> UUID | None:
+        """A reserved call to a model."""
+        return reserve_call(connection, self.project.id, self.job, call=CALL, budgets=BUDGETS, max_attempts=9)
+
+    def relation(self, a: UUID, b: UUID) -> NewRelation:
+        """A relation between two memories, ready to be written."""
+        return NewRelation(uuid4(), a, b, describe(CONTRADICTS, 0.1), 0.1, "candidate")
+
+    def suggestion(self, originals: list[UUID]) -> NewSuggestion:
+        """A suggestion to merge these memories, ready to be written."""
+        return NewSuggestion("key", [(id_, 1) for id_ in originals], str(uuid4()), "Text.", None, [], 0.9, "alike")
+
+    def pattern(self, sources: list[UUID]) -> DerivedMemory:
+        """A pattern of these memories, ready to be written."""
+        own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
+        values = merged_values("pattern", files=["a.py"], kind="pattern", abstraction_level=2, confidence_score=0.7)
+        return DerivedMemory(
+            id=uuid4(),
+            version=None,
+            group_id=uuid4(),
+            values={name: value for name, value in values.items() if name not in own},
+            vector=unit_vector(9),
+            model=MODEL,
+            source_ids=sources,
+            lineage=[Edge(id_, "raw", 0.9) for id_ in sources],
+            reason="one topic",
+        )
+
+    def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
+        """A merge of these memories, ready to be written."""
+        loaded = load_sources(connection, sources)
+        own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
+        return MergedMemory(
+            id=uuid4(),
+            version=None,
+            group_id=uuid4(),
+            values={k: v for k, v in merged_values(f"merged {uuid4()}", files=["a.py"]).items() if k not in own}
+            | {"confidence_score": 0.95},
+            vector=unit_vector(9),
+            model=MODEL,
+            source_ids=sources,
+            lineage=[Edge(id_, "raw", 0.9) for id_ in sources],
+            absorbed=[loaded[id_] for id_ in sources],
+            reason="alike",
+        )
+
+    def arguments(self, function: Callable[..., Any], **open_: object) -> dict[str, Any]:
+        """A value for every parameter that needs one."""
+        known = self.by_parameter | self.by_function.get(function.__name__, {}) | open_
+        needed = {p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty}
+        unknown = needed - known.keys()
+        where = f"{function.__module__}.{function.__name__}"
+        assert not unknown, f"the walk has no value for {unknown} of {where}: add it to World"
+        return {name: known[name] for name in needed}
+
+
+def _public_functions() -> list[Callable[..., Any]]:
+    """Every public function of the store that is given a connection or an engine, the deleting one last."""
+    found = []
+    for module in pkgutil.iter_modules(store.__path__):
+        if module.name in {"migrations", "engine", "embedded"}:
+            continue
+        members = vars(importlib.import_module(f"{store.__name__}.{module.name}")).values()
+        found += [f for f in members if inspect.isfunction(f) and f.__module__.endswith(f".{module.name}")]
+    public = [f for f in found if not f.__name__.startswith("_")]
+    open_ = [f for f in public if {"connection", "engine"} & inspect.signature(f).parameters.keys()]
+    return sorted(open_, key=lambda f: f.__name__ == "delete_project")
+
+
+def _finish(result: Any) -> None:
+    if isinstance(result, AbstractContextManager):
+        with result:
+            pass
+    elif isinstance(result, Iterator):
+        list(result)
+
+
+def test_no_public_function_of_the_store_changes_knowledge_past_the_ledger(armed: Engine) -> None:
+    with armed.begin() as connection:
+        world = World(connection)
+    walked = _public_functions()
+    assert len(walked) > 60
+    for function in walked:
+        with armed.begin() as connection:
+            _finish(function(**world.arguments(function, connection=connection, engine=armed)))
+
+
+def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, settings: Settings) -> None:
+    import_memories(armed, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
+    with open_run(armed, "garden", settings=settings, planned=()) as run:
+        embed_memories(run)
+        update_similarity_graph(run)
+        form_clusters(run)
+        assert merge_clusters(run).created > 0
+        assert form_patterns(run).created > 0
+        form_principles(run)
+        assert update_playbook(run).proposed > 0
+        assert summarize_memories(run).created > 0
+        assert form_profiles(run).created > 0
+        score_relevance(run)
+    undone = roll_back(armed, run.job_id, settings=settings, changed_by="test")
+    assert undone.memories_deleted > 0
+    redone = roll_back(armed, undone.rollback_id, settings=settings, changed_by="test")
+    assert redone.memories_recreated == undone.memories_deleted
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        f"UPDATE {SCHEMA}.task_memories SET pinned = true",
+        f"UPDATE {SCHEMA}.task_memories SET version = version + 1",
+        f"UPDATE {SCHEMA}.task_memories SET summarized_into_id = (SELECT min(id::text)::uuid "
+        f"FROM {SCHEMA}.consolidated_memories)",
+        f"DELETE FROM {SCHEMA}.task_memories WHERE consolidated_into_id IS NULL",
+        f"UPDATE {SCHEMA}.consolidated_memories SET content = 'other'",
+        f"UPDATE {SCHEMA}.memory_files SET path = 'other.py'",
+        f"DELETE FROM {SCHEMA}.memory_lineage",
+        f"INSERT INTO {SCHEMA}.playbook_entries (project_id, content, content_hash) "
+        f"SELECT id, 'x', 'h' FROM {SCHEMA}.projects",
+    ],
+)
+def test_the_trigger_sees_a_change_past_the_ledger(armed: Engine, statement: str) -> None:
+    with armed.begin() as connection:
+        World(connection)
+    with pytest.raises(DBAPIError, match="not in the ledger"), armed.begin() as connection:
+        connection.execute(text(statement))
+
+
+def test_the_trigger_sees_a_ledger_that_tells_something_else(armed: Engine) -> None:
+    with armed.begin() as connection:
+        world = World(connection)
+    with armed.connect() as connection:
+        update_rows(**world.arguments(update_rows, connection=connection))
+        connection.execute(text(f"UPDATE {task_memories} SET importance = 0.9 WHERE id = :id"), {"id": world.raw[3]})
+        with pytest.raises(DBAPIError, match="not in the ledger"):
+            connection.commit()

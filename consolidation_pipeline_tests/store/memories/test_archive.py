@@ -1,0 +1,165 @@
+"""What archiving loads and writes, and how raw memories are counted once it has."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.store.admin.project_counts import count_project, count_raw
+from consolidation_pipeline.store.database.schema import SCHEMA, task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
+from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
+from consolidation_pipeline.store.memories.archive import (
+    Judged,
+    Mark,
+    archive_rows,
+    load_judged,
+    pin_rows,
+    restore_rows,
+)
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.store.sample_rows import (
+    author,
+    contents,
+    counted_statements,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+def ago(days: float) -> datetime:
+    return NOW - timedelta(days=days)
+
+
+def load(connection: Connection, project: Project, table: str = "task_memories", **how: Any) -> Judged:
+    return load_judged(connection, project.id, table, **{"as_of": NOW, "kept_since": LONG_AGO} | how)
+
+
+def mark(id_: UUID, version: int = 1) -> Mark:
+    return Mark(id_, version, uuid4(), "in words", "staleness")
+
+
+@pytest.fixture
+def raw(connection: Connection, project: Project) -> list[UUID]:
+    """Five memories, of which ``c`` and ``d`` are merged."""
+    fields: dict[str, dict[str, Any]] = {
+        "a": {"learned_at": ago(100), "last_accessed_at": ago(90), "reused_count": 2, "pinned": True},
+        "b": {"learned_at": ago(-1), "importance": 0.9, "memory_type": "decision"},
+        "c": {"learned_at": ago(300), "last_accessed_at": ago(290)},
+        "d": {"learned_at": ago(200)},
+        "e": {"learned_at": ago(50)},
+    }
+    ids = plant_memories(connection, project, [new_memory(key, **values) for key, values in fields.items()])
+    merge(connection, project, ids[2:4], learned_at=ago(300), last_accessed_at=ago(290), reuse_count=4)
+    return ids
+
+
+def merge(connection: Connection, project: Project, sources: list[UUID], **fields: Any) -> UUID:
+    merged = plant_merged(connection, project, "merged", sources, **fields)
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in sources]
+    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    return merged
+
+
+def test_raw_memories_are_loaded_with_what_they_are_judged_by(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    found = load(connection, project)
+    rows = {id_: at for at, id_ in enumerate(to_uuids(found.ids))}
+    assert list(rows) == sorted([raw[0], raw[1], raw[4]])
+    units, (a, b, e) = found.units, (rows[raw[at]] for at in (0, 1, 4))
+    assert [units.idle_days[at] for at in (a, b, e)] == [90.0, 0.0, 50.0]
+    assert [units.age_days[at] for at in (a, b, e)] == [100.0, 0.0, 50.0]
+    assert [units.reused_count[at] for at in (a, b, e)] == [2, 0, 0]
+    assert [units.pinned[at] for at in (a, b, e)] == [True, False, False]
+    assert [units.importance[at] for at in (a, b, e)] == [0.5, 0.9, 0.5]
+    assert [units.memory_type[at] for at in (a, b, e)] == ["learning", "decision", "learning"]
+    assert set(units.relevance) == {math.inf}
+    assert found.versions.tolist() == [1, 1, 1]
+    assert found.sources.tolist() == [0, 0, 0]
+
+
+def test_merged_memories_count_their_newest_source_as_an_access(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    del raw
+    found = load(connection, project, "consolidated_memories")
+    assert (found.units.idle_days.tolist(), found.units.age_days.tolist()) == ([200.0], [300.0])
+    assert (found.units.reused_count.tolist(), found.sources.tolist()) == ([4], [2])
+
+
+def test_chosen_ids_and_other_projects_and_kinds_are_kept_apart(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    other = plant_project(connection, "other")
+    plant_merged(connection, project, "pattern", [], kind="pattern", abstraction_level=2)
+    assert len(load(connection, project, "consolidated_memories").ids) == 1
+    assert to_uuids(load(connection, project, ids=to_ids([raw[4], raw[2]])).ids) == [raw[4]]
+    assert len(load(connection, project, ids=to_ids([])).ids) == 0
+    assert len(load(connection, other).ids) == 0
+
+
+def test_what_was_brought_back_since_counts_as_pinned(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    def pinned(**how: Any) -> dict[UUID, bool]:
+        found = load(connection, project, **how)
+        return dict(zip(to_uuids(found.ids), found.units.pinned.tolist(), strict=True))
+
+    archive_rows(connection, author(project), "task_memories", [mark(raw[1]), mark(raw[4])], at=NOW)
+    restore_rows(connection, author(project), "task_memories", [mark(raw[1], 2)])
+    assert pinned() == {raw[0]: True, raw[1]: True}
+    back = connection.execute(text("SELECT now()")).scalar_one()
+    assert pinned(kept_since=back)[raw[1]] is False
+    assert pinned(kept_since=back - timedelta(microseconds=1))[raw[1]] is True
+
+
+@pytest.mark.parametrize("table", ["task_memories", "consolidated_memories"])
+def test_archived_and_restored_is_as_it_was_but_for_the_version(
+    connection: Connection, project: Project, raw: list[UUID], table: str
+) -> None:
+    merged = connection.execute(text(f"SELECT id FROM {SCHEMA}.consolidated_memories")).scalar_one()
+    id_ = raw[0] if table == "task_memories" else merged
+    version = f"UPDATE {SCHEMA}.{table} SET version = 1 WHERE id = :id"
+    before = contents(connection)
+    with counted_statements(connection) as sent:
+        archive_rows(connection, author(project), table, [mark(id_)], at=NOW)
+    assert len(sent) < 15
+    assert contents(connection) != before
+    restore_rows(connection, author(project), table, [mark(id_, 2)])
+    pin_rows(connection, author(project), table, [mark(id_, 3)], pinned=False)
+    pin_rows(connection, author(project), table, [mark(id_, 4)], pinned=id_ == raw[0])
+    connection.execute(text(version), {"id": id_})
+    assert contents(connection) == before
+
+
+def test_a_row_of_another_version_is_not_archived(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    with pytest.raises(ConflictError, match=str(raw[0])):
+        archive_rows(connection, author(project), "task_memories", [mark(raw[0], 2)], at=NOW)
+
+
+def test_sources_of_an_archived_merged_memory_count_as_archived(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    def counts() -> tuple[int, ...]:
+        return tuple(count_raw(connection, project.id))
+
+    assert counts() == (5, 3, 2, 0)
+    archive_rows(connection, author(project), "task_memories", [mark(raw[4])], at=NOW)
+    assert counts() == (5, 2, 2, 1)
+    merged = connection.execute(text(f"SELECT id FROM {SCHEMA}.consolidated_memories")).scalar_one()
+    archive_rows(connection, author(project), "consolidated_memories", [mark(merged)], at=NOW)
+    assert counts() == (5, 2, 0, 3)
+    found = count_project(connection, project.id)
+    assert (found.merged, found.units, found.reduction) == (0, 2, 0.0)

@@ -1,0 +1,78 @@
+"""What the database itself sees to: a memory waits in one suggestion at most, and one question is asked once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.schema import SCHEMA, consolidation_suggestions
+from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
+from consolidation_pipeline_tests.store.sample_rows import author, plant_project
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+A, B, C = (UUID(int=n) for n in (1, 2, 3))
+
+
+def suggestion(ids: Sequence[UUID], name: str) -> NewSuggestion:
+    return NewSuggestion("key", [(id_, 1) for id_ in ids], name, "Text.", None, [], 0.9, "alike")
+
+
+def append(connection: Connection, project: Project, ids: Sequence[UUID], name: str) -> UUID:
+    return append_suggestions(connection, author(project), [suggestion(ids, name)], now=NOW)[0]
+
+
+def set_status(connection: Connection, project: Project, id_: UUID, status: str, version: int = 1) -> None:
+    change = Change(id_, id_, {"status": status}, version)
+    update_rows(connection, author(project), consolidation_suggestions, [change], operation="review")
+
+
+def test_two_pending_suggestions_never_share_a_memory(connection: Connection) -> None:
+    project = plant_project(connection)
+    first = append(connection, project, [A, B], "one")
+    with pytest.raises(ConflictError, match="another suggestion stands in the way"):
+        append(connection, project, [B, C], "two")
+    set_status(connection, project, first, "rejected")
+    append(connection, project, [B, C], "two")
+    held = connection.scalars(text(f"SELECT memory_id FROM {SCHEMA}.suggestion_originals ORDER BY 1")).all()
+    assert list(held) == [B, C]
+
+
+def test_one_question_is_asked_once_unless_it_was_superseded(connection: Connection) -> None:
+    project = plant_project(connection)
+    first = append(connection, project, [A, B], "one")
+    set_status(connection, project, first, "rejected")
+    with pytest.raises(ConflictError, match="fingerprint"):
+        append(connection, project, [A, B], "one")
+    set_status(connection, project, first, "superseded", version=2)
+    append(connection, project, [A, B], "one")
+
+
+def test_of_two_that_propose_for_one_memory_at_the_same_time_one_wins(engine: Engine) -> None:
+    with engine.begin() as connection:
+        project = plant_project(connection)
+    barrier, outcomes = threading.Barrier(2), list[str]()
+
+    def propose(ids: Sequence[UUID], name: str) -> None:
+        try:
+            with engine.begin() as connection:
+                barrier.wait()
+                append(connection, project, ids, name)
+            outcomes.append("made")
+        except ConflictError:
+            outcomes.append("refused")
+
+    threads = [threading.Thread(target=propose, args=one) for one in (([A, B], "one"), ([B, C], "two"))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["made", "refused"]

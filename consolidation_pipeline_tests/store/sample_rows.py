@@ -1,0 +1,129 @@
+"""Rows that store tests begin from, and what the ledgered tables hold, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+from sqlalchemy import Connection, event, text
+
+from consolidation_pipeline.core.memories.memories import NewMemory, content_hash, normalized_hash
+from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, metadata
+from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, insert_rows
+from consolidation_pipeline.store.memories.memories import append_memories
+from consolidation_pipeline.store.projects import Project, create_project
+
+MODEL = "local:test"
+# What the next run computes anew; nothing else may differ after a rollback.
+CACHES = {"relevance_score", "relevance_at", "graph_version"}
+
+
+def plant_project(connection: Connection, slug: str = "garden") -> Project:
+    """A project without memories."""
+    return create_project(connection, slug)
+
+
+def new_memory(key: str, **fields: Any) -> NewMemory:
+    """A memory with as little in it as is legal."""
+    return NewMemory(
+        **{"source": "test", "external_id": key, "memory_type": "learning", "execution_summary": key} | fields
+    )
+
+
+def plant_memories(connection: Connection, project: Project, memories: Sequence[NewMemory]) -> list[UUID]:
+    """Store memories; their ids in the same order."""
+    append_memories(connection, project.id, project.slug, enumerate(memories, 1))
+    query = f"SELECT external_id, id FROM {SCHEMA}.task_memories WHERE project_id = :project"
+    ids = dict(connection.execute(text(query), {"project": project.id}).tuples().all())
+    return [ids[memory.external_id] for memory in memories]
+
+
+def author(project: Project, job_id: UUID | None = None) -> Author:
+    """Who stands in the ledger."""
+    return Author(project.id, job_id, "gardener")
+
+
+def unit_vector(seed: int, dimension: int = 3) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """A vector float32 (dimension,) of length 1."""
+    vector = np.random.default_rng(seed).standard_normal(dimension)
+    return (vector / np.linalg.norm(vector)).astype(np.float32)
+
+
+def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, **fields: Any) -> dict[str, Any]:
+    """All columns of a merged memory, its files and lineage included."""
+    vector = unit_vector(seed)
+    lineage = [{"parent_id": str(s), "parent_kind": "raw", "similarity": 0.9, "job_id": None} for s in sources]
+    return {
+        "kind": "merged",
+        "abstraction_level": 1,
+        "content": content,
+        "memory_type": "learning",
+        "content_hash": content_hash(content),
+        "normalized_hash": normalized_hash(content),
+        "details": {},
+        "tags": [],
+        "source_memory_ids": list(sources),
+        "source_count": len(sources),
+        "embedding": vector_text(vector),
+        "embedding_model": MODEL,
+        "embedding_dim": len(vector),
+        "retired_at": None,
+        "files": [],
+        "lineage": lineage,
+    } | fields
+
+
+def plant_merged(
+    connection: Connection, project: Project, content: str, sources: Sequence[UUID], **fields: Any
+) -> UUID:
+    """A merged memory whose sources are not hidden yet."""
+    change = Change(uuid4(), uuid4(), merged_values(content, sources, **fields))
+    insert_rows(connection, author(project), consolidated_memories, [change], operation="merge")
+    return change.entity_id
+
+
+def contents(connection: Connection) -> dict[str, list[tuple[str | None, ...]]]:
+    """Every ledgered table with files and lineage, each column as text, caches left out."""
+    held = {}
+    for name in [*LEDGERED, "memory_files", "memory_lineage"]:
+        table = metadata.tables[f"{SCHEMA}.{name}"]
+        columns = ", ".join(f"{column.name}::text" for column in table.c if column.name not in CACHES)
+        keys = ", ".join(column.name for column in table.primary_key)
+        rows = connection.execute(text(f"SELECT {columns} FROM {table} ORDER BY {keys}"))
+        held[name] = [tuple(row) for row in rows]
+    return held
+
+
+def newest_change(connection: Connection) -> int:
+    """``seq`` of the ledger's last row; 0 = none."""
+    query = f"SELECT coalesce(max(seq), 0) FROM {SCHEMA}.consolidation_changes"
+    return int(connection.execute(text(query)).scalar_one())
+
+
+def standing_since(connection: Connection, seq: int) -> list[int]:
+    """The changes after ``seq`` that are left when every one goes that was undone after it, with its undoing."""
+    query = f"SELECT seq, id, reverts_change_id FROM {SCHEMA}.consolidation_changes WHERE seq > :seq ORDER BY seq"
+    rows = connection.execute(text(query), {"seq": seq}).all()
+    undone_by = {row.reverts_change_id: row for row in rows}
+    gone: set[UUID] = set()
+    for row in rows:
+        if row.id not in gone and row.id in undone_by:
+            gone |= {row.id, undone_by[row.id].id}
+    return [row.seq for row in rows if row.id not in gone]
+
+
+@contextmanager
+def counted_statements(connection: Connection) -> Iterator[list[str]]:
+    """The statements that are sent inside the block, without the data of COPY."""
+    sent: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        sent.append(statement)
+
+    event.listen(connection.engine, "before_cursor_execute", note)
+    yield sent
+    event.remove(connection.engine, "before_cursor_execute", note)

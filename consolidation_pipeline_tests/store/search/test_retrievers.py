@@ -1,0 +1,261 @@
+"""The plans of both legs of search, the vector indexes, and that neither filters nor half precision change a result."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pytest
+from psycopg.errors import ReadOnlySqlTransaction
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import OperationalError
+
+from consolidation_pipeline.core.memories.memories import LEVELS
+from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.raw_connections import fetch
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.search import vector_indexes
+from consolidation_pipeline.store.search.retrievers import (
+    Filters,
+    find_matching,
+    find_nearest,
+    load_words,
+    matching_query,
+    nearest_query,
+    open_snapshot,
+)
+from consolidation_pipeline.store.search.vector_indexes import Index, build_indexes, drop_indexes, find_indexes
+from consolidation_pipeline_tests.store.sample_rows import plant_merged, plant_project, unit_vector
+
+ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
+RAW = Filters(["raw"])
+# Every hundredth memory is a decision; vectors point anywhere.
+PLANT = f"""
+    INSERT INTO {SCHEMA}.task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash,
+        normalized_hash, embedding, embedding_model, embedding_dim)
+    SELECT :project, 'test', n::text, CASE WHEN n % 100 = 0 THEN 'decision' ELSE 'learning' END,
+        'Memory about topic' || n || ' and everything else', n::text, n::text,
+        (SELECT array_agg(hashtext(n || ' ' || d) / 2147483648.0) FROM generate_series(1, {DIMENSION}) d)::vector,
+        :model, {DIMENSION}
+    FROM generate_series(1, :rows) n
+"""
+
+
+@pytest.fixture
+def planted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project that counts as large, and its memories."""
+    monkeypatch.setattr(vector_indexes, "INDEXED_FROM", ROWS)
+    with engine.begin() as connection:
+        project = plant_project(connection)
+        connection.execute(text(PLANT), {"project": project.id, "rows": ROWS, "model": MODEL})
+        connection.execute(text(f"ANALYZE {SCHEMA}.task_memories"))
+    return project
+
+
+def bound(project: Project, **more: Any) -> dict[str, Any]:
+    vector = vector_text(unit_vector(1, DIMENSION))
+    return {"project": project.id, "model": MODEL, "dimension": DIMENSION, "vector": vector, "limit": 20} | more
+
+
+def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -> str:
+    # Few rows as these are may be read without any index as fast; what is asked is whether one fits the query.
+    connection.execute(text("SET LOCAL enable_seqscan = off"))
+    connection.execute(text("SET LOCAL enable_sort = off"))
+    return "\n".join(line for (line,) in fetch(connection, f"EXPLAIN {query}", parameters))
+
+
+def nearest(connection: Connection, project: Project, filters: Filters, *, indexed: bool) -> list[tuple[UUID, float]]:
+    vector = unit_vector(1, DIMENSION)
+    used = find_indexes(connection, project.id, MODEL, DIMENSION) if indexed else {}
+    assert bool(used) == indexed
+    return find_nearest(connection, project.id, filters, model=MODEL, vector=vector, floor=0.3, limit=20, indexed=used)
+
+
+@pytest.mark.parametrize("archived", [False, True])
+def test_the_semantic_leg_reads_the_index_of_its_model(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
+) -> None:
+    monkeypatch.setattr(vector_indexes, "INDEXED_FROM", 0)
+    indexes = [Index(table, planted.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name for index in indexes]
+    filters = Filters(LEVELS, include_archived=archived)
+    with engine.begin() as connection:
+        used = find_indexes(connection, planted.id, MODEL, DIMENSION)
+        assert used == {index.table: index for index in indexes}
+        plan = explain(connection, nearest_query(filters, used), bound(planted, **filters.parameters))
+        for index in indexes:
+            assert f"Index Scan using {index.name}" in plan
+        assert f"(embedding)::halfvec({DIMENSION})" in plan
+        exact = explain(connection, nearest_query(RAW, {}), bound(planted))
+        assert "task_memories_active_idx" in exact
+        assert not {indexes[0].name, "task_memories_embedded_content_idx"} & set(exact.split())
+
+
+def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_place_of_another_models(
+    engine: Engine, planted: Project
+) -> None:
+    with engine.begin() as connection:
+        merged, other = plant_merged(connection, planted, "all of them", []), plant_project(connection, "other")
+        connection.execute(text(PLANT), {"project": other.id, "rows": 5, "model": MODEL})
+        connection.execute(
+            text(f"UPDATE {SCHEMA}.task_memories SET consolidated_into_id = :merged WHERE external_id::int > 10"),
+            {"merged": merged},
+        )
+    was, index = (Index("task_memories", planted.id, model, DIMENSION) for model in ("former", MODEL))
+    with engine.begin() as connection:
+        connection.execute(text(f'CREATE INDEX "{was.name}" ON {SCHEMA}.task_memories (id)'))
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name]
+    held = (
+        "SELECT relname, reltuples FROM pg_class WHERE relkind = 'i' AND relname ~ '_memories_embedding_[0-9a-f]{12}_'"
+    )
+    with engine.begin() as connection:
+        assert connection.execute(text(held)).all() == [(index.name, 10)]
+    drop_indexes(engine, planted.id)
+    with engine.begin() as connection:
+        assert connection.execute(text(held)).all() == []
+
+
+def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(engine: Engine, planted: Project) -> None:
+    words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
+    with engine.begin() as connection:
+        plan = explain(connection, matching_query(RAW, 1, indexed=True), bound(planted, **words))
+        assert "task_memories_content_tsv_idx" in plan
+        small = explain(connection, matching_query(RAW, 1, indexed=False), bound(planted, **words))
+        assert "task_memories_content_tsv_idx" not in small
+        assert "task_memories_active_idx" in small
+
+
+def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statement_once(
+    engine: Engine, planted: Project
+) -> None:
+    with open_snapshot(engine) as connection:
+        before = [nearest(connection, planted, RAW, indexed=False) for _ in range(9)]
+        with engine.begin() as other:
+            other.execute(text(f"DELETE FROM {SCHEMA}.task_memories"))
+        assert nearest(connection, planted, RAW, indexed=False) == before[0] != []
+        plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'held_in') > 0"
+        ((generic, custom),) = fetch(connection, plans, {})
+        assert generic > 0
+        assert custom == 0
+    with pytest.raises(ReadOnlySqlTransaction), open_snapshot(engine) as connection:
+        fetch(connection, f"DELETE FROM {SCHEMA}.projects RETURNING id", {})
+    with open_snapshot(engine) as connection:
+        assert nearest(connection, planted, RAW, indexed=False) == []
+
+
+def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> None:
+    with engine.begin() as connection:
+        connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
+        assert load_words(connection, planted.id, "The houses, die Häuser") == {
+            "english": ["die", "hous", "häuser"],
+            "german": ["haus", "hous", "the"],
+        }
+        assert load_words(connection, plant_project(connection, "empty").id, "houses") == {}
+
+
+def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Project) -> None:
+    build_indexes(engine, planted.id, MODEL, DIMENSION)
+    with engine.begin() as connection:
+        exact, approximate = (nearest(connection, planted, RAW, indexed=on) for on in (False, True))
+        assert len(exact) == 20
+        # Such an index is built by chance and may miss some.
+        assert len({near.id for near in exact} & {near.id for near in approximate}) >= 14
+        cosines = {near.id: near.similarity for near in exact}
+        for id_, similarity, _ in approximate:
+            assert similarity == pytest.approx(cosines.get(id_, similarity), abs=1e-12)
+
+
+def test_a_filter_does_not_starve_an_indexed_search(engine: Engine, planted: Project) -> None:
+    build_indexes(engine, planted.id, MODEL, DIMENSION)
+    with engine.begin() as connection:
+        connection.execute(text("SELECT set_config('hnsw.max_scan_tuples', '50', true)"))
+        for filters in (Filters(["raw"], types=["decision"]), Filters(LEVELS, types=["decision"])):
+            exact = nearest(connection, planted, filters, indexed=False)
+            assert nearest(connection, planted, filters, indexed=True) == exact
+
+
+def test_indexes_are_made_once_and_only_for_large_projects(engine: Engine, planted: Project) -> None:
+    with engine.begin() as connection:
+        small = plant_project(connection, "small")
+        connection.execute(text(PLANT), {"project": small.id, "rows": 5, "model": "other"})
+        assert find_indexes(connection, planted.id, MODEL, DIMENSION) == {}
+    assert build_indexes(engine, small.id, "other", DIMENSION) == []
+    assert build_indexes(engine, planted.id, MODEL, 4_001) == []
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+    assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
+    with engine.connect() as connection:
+        assert find_indexes(connection, small.id, MODEL, DIMENSION) == {}
+
+
+def test_an_index_is_built_where_there_is_little_shared_memory(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_indexes, "_BYTES_OF_LINKS", 2**30)
+    monkeypatch.setattr(vector_indexes, "_MOST_MEMORY", 2**40)
+    with engine.begin() as connection:
+        connection.execute(text(f"ALTER TABLE {SCHEMA}.task_memories SET (parallel_workers = 2)"))
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+    with engine.connect() as connection:
+        assert connection.execute(text("SHOW maintenance_work_mem")).scalar_one() == "64MB"
+
+
+def test_a_connection_that_is_lost_while_building_is_told_as_that(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lose(connection: Connection, _: Index) -> bool:
+        connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
+        return True
+
+    with monkeypatch.context() as patch:
+        patch.setattr(vector_indexes, "_build", lose)
+        with pytest.raises(OperationalError, match="terminating connection"):
+            build_indexes(engine, planted.id, MODEL, DIMENSION)
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+
+
+def test_an_older_transaction_does_not_hold_up_whoever_builds(
+    engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vector_indexes, "_PATIENCE", "50ms")
+    with engine.begin() as writer:
+        writer.execute(text(f"UPDATE {SCHEMA}.task_memories SET reused_count = 1 WHERE external_id = '1'"))
+        assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
+    with engine.connect() as connection:
+        assert find_indexes(connection, planted.id, MODEL, DIMENSION) == {}
+    assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
+
+
+def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, planted: Project) -> None:
+    with engine.begin() as connection:
+        other = {"project": planted.id, "vector": vector_text(np.ones(3, np.float32))}
+        connection.execute(
+            text(
+                f"UPDATE {SCHEMA}.task_memories SET embedding = CAST(:vector AS vector), embedding_dim = 3 "
+                "WHERE project_id = :project AND external_id::int <= 100"
+            ),
+            other,
+        )
+        assert len(nearest(connection, planted, RAW, indexed=False)) == 20
+
+
+@pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
+def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, planted: Project, times: int) -> None:
+    told = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
+    with engine.begin() as connection:
+        connection.execute(
+            text(f"UPDATE {SCHEMA}.task_memories SET execution_summary = :words WHERE external_id = '1'"),
+            {"words": told},
+        )
+        words = load_words(connection, planted.id, "gizmo widgets sprocket")
+        found, same = (
+            find_matching(connection, planted.id, RAW, words=words, pool=9, indexed=indexed)
+            for indexed in (False, True)
+        )
+        connection.rollback()
+    assert (found.ids, found.counts.tolist()) == (same.ids, same.counts.tolist())
+    assert found.kinds == ["raw"]
+    assert (found.lengths.tolist(), found.counts.tolist()) == ([len(told)], [[times, 0, 1]])

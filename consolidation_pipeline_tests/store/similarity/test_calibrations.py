@@ -1,0 +1,131 @@
+"""Snapshots come back as they were stored, and vectors for grouping stand in the plain ones' place."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
+from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.calibrations import (
+    Calibration,
+    append_calibration,
+    describe_versions,
+    find_disordered_thresholds,
+    load_calibration,
+    load_decisions,
+)
+from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes, replace_grouping_vectors
+from consolidation_pipeline.store.similarity.similarity_graph import load_nodes_with_vectors
+from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory, plant_memories, plant_project, unit_vector
+
+TIERS = {"t_merge": 0.9, "t_suggest": 0.8, "t_pattern": 0.6, "t_principle": 0.5}
+
+
+@pytest.fixture
+def raw(connection: Connection, project: Project) -> list[UUID]:
+    """Four embedded memories, by id."""
+    ids = sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
+    save_embeddings(connection, "task_memories", to_ids(ids), np.stack([unit_vector(n) for n in range(4)]), MODEL)
+    return ids
+
+
+def test_the_newest_calibration_counts_and_comes_back_as_it_was(connection: Connection, project: Project) -> None:
+    assert load_calibration(connection, project.id, MODEL) is None
+    center = unit_vector(3, 50)
+    given = Calibration(
+        3, center, {"t_merge": 0.1 + 0.2}, 7, ("nothing to add", '{a} \\ "b"'), {"center": True}, {"spread": None}
+    )
+    for snapshot in (Calibration(1, None, TIERS, 5), given, Calibration(2, None, TIERS, 6)):
+        append_calibration(connection, project.id, MODEL, snapshot)
+    held = load_calibration(connection, project.id, MODEL)
+    assert held is not None
+    assert (held.version, held.memories, held.thresholds) == (3, 7, given.thresholds)
+    assert (held.boilerplate, held.options, held.report) == (given.boilerplate, given.options, given.report)
+    assert held.center is not None
+    assert held.center.tobytes() == center.tobytes()
+    assert load_calibration(connection, project.id, "other") is None
+
+
+def test_the_versions_of_all_models_are_told(connection: Connection, project: Project) -> None:
+    assert describe_versions(connection, project.id) == ""
+    for model, version in (("b", 1), ("a", 1), ("a", 12), ("a", 3)):
+        append_calibration(connection, project.id, model, Calibration(version, None, TIERS, 1))
+    append_calibration(connection, plant_project(connection, "other").id, "a", Calibration(40, None, TIERS, 1))
+    assert describe_versions(connection, project.id) == "a 12, b 1"
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"t_suggest": 0.95}, {"t_pattern": 0.85}, {"t_merge": 1.2}, {"t_pattern": 0.0}, {"t_merge": None}]
+)
+def test_tiers_out_of_order_are_found_in_the_newest_snapshot(
+    connection: Connection, project: Project, wrong: dict[str, float]
+) -> None:
+    append_calibration(connection, project.id, MODEL, Calibration(1, None, TIERS, 5))
+    assert find_disordered_thresholds(connection, project.id) == []
+    append_calibration(connection, project.id, MODEL, Calibration(2, None, TIERS | wrong, 5))
+    (found,) = find_disordered_thresholds(connection, project.id)
+    assert found.startswith(f"{MODEL} version 2")
+    append_calibration(connection, project.id, MODEL, Calibration(3, None, TIERS, 5))
+    assert find_disordered_thresholds(connection, project.id) == []
+
+
+def test_decisions_are_those_of_suggestions_that_a_person_decided(connection: Connection, project: Project) -> None:
+    assert load_decisions(connection, project.id) == []
+    pairs = {status: [uuid4(), uuid4()] for status in ("pending", "validated", "rejected", "superseded")}
+    for status, ids in pairs.items():
+        connection.execute(
+            text(
+                f"INSERT INTO {SCHEMA}.consolidation_suggestions (project_id, group_id, status, suggested_content, "
+                "original_memory_ids, original_versions, fingerprint) "
+                "VALUES (:project, 'g', :status, 'x', :ids, '{1,1}', :status)"
+            ),
+            {"project": project.id, "status": status, "ids": ids},
+        )
+    found = load_decisions(connection, project.id)
+    assert sorted(found, key=lambda decision: decision[1]) == [(pairs["rejected"], False), (pairs["validated"], True)]
+
+
+def replace(
+    connection: Connection,
+    project: Project,
+    hashes: dict[UUID, str],
+    new: dict[str, Vectors],
+    checked: list[UUID] | None,
+) -> None:
+    vectors = np.stack(list(new.values())) if new else np.empty((0, 0), np.float32)
+    rows = {name: row for row, name in enumerate(new)}
+    replace_grouping_vectors(
+        connection, project.id, MODEL, text_hashes=hashes, computed=rows, vectors=vectors, checked=checked
+    )
+
+
+def test_vectors_for_grouping_take_the_place_of_plain_ones_unless_these_are_asked_for(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    replace(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    found = dict(zip(to_uuids(nodes.ids), vectors.tolist(), strict=True))
+    assert found[raw[0]] == unit_vector(0).tolist()
+    assert found[raw[1]] == found[raw[3]] == unit_vector(9).tolist()
+    _, plain = load_nodes_with_vectors(connection, project.id, MODEL, plain=True)
+    assert plain[to_uuids(nodes.ids).index(raw[1])].tolist() == unit_vector(1).tolist()
+
+
+def test_only_what_was_checked_is_forgotten_and_known_texts_need_no_new_vector(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    replace(connection, project, {raw[0]: "h1", raw[1]: "h2"}, {"h1": unit_vector(8), "h2": unit_vector(9)}, None)
+    replace(connection, project, {raw[2]: "h1"}, {}, [raw[1], raw[2]])
+    assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h1", raw[2]: "h1"}
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    assert vectors[to_uuids(nodes.ids).index(raw[2])].tolist() == unit_vector(8).tolist()
+    replace(connection, project, {raw[0]: "h3"}, {"h3": unit_vector(7)}, None)
+    assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h3"}
+    replace(connection, project, {}, {}, None)
+    assert load_text_hashes(connection, project.id, MODEL) == {}

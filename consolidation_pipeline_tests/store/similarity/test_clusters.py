@@ -1,0 +1,121 @@
+"""The groups as they are stored: others take the place of the last ones, and what is as it was is left alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.database.vector_copy import to_ids
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity.clusters import (
+    Formed,
+    Member,
+    find_changed_groups,
+    load_clusters,
+    replace_clusters,
+    replace_details,
+)
+from consolidation_pipeline_tests.store.sample_rows import new_memory, plant_memories, plant_project
+
+
+@pytest.fixture
+def raw(connection: Connection, project: Project) -> list[UUID]:
+    """Four memories, by id."""
+    return sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
+
+
+def _members(raw: list[UUID], **fields: Any) -> list[Member]:
+    given: dict[str, Any] = {
+        "similarity": 0.1 + 0.2,
+        "details": {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]},
+    } | fields
+    return [
+        Member("merge", "one", raw[0], "raw", 1.0, True, given["details"]),
+        Member("merge", "one", raw[1], "raw", given["similarity"], False, {}),
+        Member("pattern", "two", raw[2], "merged", None, True, {}),
+    ]
+
+
+def test_other_groups_take_their_place(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    other = plant_project(connection, "other")
+    replace_clusters(connection, other.id, None, _members(raw))
+    for changed in (_members(raw), _members(raw, similarity=0.5), _members(raw, details={}), _members(raw)[:2], []):
+        job = uuid4()
+        replace_clusters(connection, project.id, job, changed)
+        held = [
+            m
+            for tier in ("merge", "pattern")
+            for group in load_clusters(connection, project.id, tier).values()
+            for m in group
+        ]
+        assert [(m.tier, m.cluster_key, m.member_id, m.details) for m in held] == [
+            (m.tier, m.cluster_key, m.member_id, m.details) for m in changed
+        ]
+        jobs = f"SELECT count(*) FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND job_id = :job"
+        written = connection.execute(text(jobs), {"project": project.id, "job": job}).scalar_one()
+        assert bool(written) == bool(changed)
+    assert len(load_clusters(connection, other.id, "merge")["one"]) == 2
+
+
+def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> Formed:
+    """Two groups of two: the first two memories, and the others."""
+    given: dict[str, Any] = {
+        "keys": ["one", "two"],
+        "details": [{"cohesion_mean": 0.912345}, {"vetoes": [{"a": "it's"}]}],
+        "groups": np.array([0, 0, 1, 1]),
+        "ids": to_ids(raw),
+        "merged": np.array([False, True, False, False]),
+        "similarity": np.array([1.0, 0.1 + 0.2, 0.7, 1.0], np.float32),
+        "is_representative": np.array([True, False, False, True]),
+    }
+    return Formed(tier, **given | fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "changed"),
+    [
+        ({}, set()),
+        ({"similarity": np.array([1.0, 0.4, 0.7, 1.0], np.float32)}, {"one"}),
+        ({"merged": np.array([False, True, True, False])}, {"two"}),
+        ({"is_representative": np.array([True, False, True, False])}, {"two"}),
+        ({"details": [{"cohesion_mean": 0.912346}, {"vetoes": [{"a": "it's"}]}]}, {"one"}),
+        ({"keys": ["one", "three"]}, {"two", "three"}),
+        ({"ids": to_ids([UUID(int=9), UUID(int=8), UUID(int=7), UUID(int=6)])}, {"one", "two"}),
+        ({"tier": "pattern"}, {"one", "two"}),
+    ],
+)
+def test_groups_that_differ_are_found_and_written_alone(
+    connection: Connection, project: Project, raw: list[UUID], fields: dict[str, Any], changed: set[str]
+) -> None:
+    job = uuid4()
+    replace_clusters(connection, project.id, None, _formed(raw).members())
+    later = _formed(raw, **fields)
+    moved = set() if "details" in fields else changed
+    assert find_changed_groups(connection, project.id, [later]) == moved
+    replace_clusters(connection, project.id, job, later.members(moved), changed=moved)
+    assert replace_details(connection, project.id, job, [later]) == len(changed - moved)
+    written = f"SELECT DISTINCT cluster_key FROM {SCHEMA}.memory_clusters WHERE job_id = '{job}'"
+    assert set(connection.scalars(text(written))) == changed & set(later.keys)
+    held = [m for tier in ("merge", "pattern") for g in load_clusters(connection, project.id, tier).values() for m in g]
+    # The driver reads a real as the shortest decimal.
+    told = [
+        [replace(m, similarity=None) for m in sorted(rows, key=lambda m: m.member_id)]
+        for rows in (held, later.members())
+    ]
+    assert told[0] == told[1]
+    assert find_changed_groups(connection, project.id, [later]) == set()
+    assert replace_details(connection, project.id, job, [later]) == 0
+
+
+def test_the_representative_comes_first(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    members = [Member("merge", "key", id_, "raw", 0.9, id_ == raw[2], {}) for id_ in raw]
+    replace_clusters(connection, project.id, None, members)
+    (group,) = load_clusters(connection, project.id, "merge").values()
+    assert [member.member_id for member in group] == [raw[2], raw[0], raw[1], raw[3]]
+    assert load_clusters(connection, project.id, "suggest") == {}

@@ -1,0 +1,225 @@
+"""The similarity graph: complete for whoever is marked as compared, and untouched when nothing changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+import numpy as np
+import pytest
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
+from consolidation_pipeline.store.database.schema import task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
+from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
+from consolidation_pipeline.store.ledger.revert import revert_changes
+from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline.store.similarity import similarity_graph
+from consolidation_pipeline.store.similarity.similarity_graph import (
+    ACROSS,
+    ASK,
+    MERGE,
+    TOPIC,
+    Neighbors,
+    append_neighbors,
+    clear_neighbors,
+    count_active,
+    load_dimension,
+    load_neighbors,
+    load_nodes,
+    load_nodes_with_vectors,
+    load_uncompared,
+    mark_compared,
+    prune_neighbors,
+)
+from consolidation_pipeline_tests.store.sample_rows import (
+    MODEL,
+    author,
+    new_memory,
+    newest_change,
+    plant_memories,
+    plant_merged,
+    plant_project,
+    unit_vector,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def raw(connection: Connection, project: Project) -> list[UUID]:
+    """Four embedded memories, by id."""
+    ids = sorted(plant_memories(connection, project, [new_memory(key, reused_count=2) for key in "abcd"]))
+    save_embeddings(connection, "task_memories", to_ids(ids), np.stack([unit_vector(n) for n in range(4)]), MODEL)
+    return ids
+
+
+def _all_pairs(ids: list[UUID]) -> Neighbors:
+    """All pairs of ``ids``, from topic to merge."""
+    pairs = [(a, b) for n, a in enumerate(sorted(ids)) for b in sorted(ids)[n + 1 :]]
+    a, b = (to_ids(side) for side in zip(*pairs, strict=True))
+    verdict = np.linspace(TOPIC, MERGE, len(pairs)).astype(np.int16)
+    return Neighbors(a, b, np.linspace(0.6, 0.9, len(pairs), dtype=np.float32), verdict)
+
+
+def _connect(connection: Connection, project: Project, ids: list[UUID], model: str = MODEL) -> None:
+    append_neighbors(connection, project.id, model, [_all_pairs(ids)])
+
+
+def _part(pairs: Neighbors, part: slice) -> Neighbors:
+    return Neighbors(*(column[part] for column in vars(pairs).values()))
+
+
+def _rows(pairs: Neighbors) -> list[tuple[UUID, UUID, float, int]]:
+    columns = (to_uuids(pairs.a), to_uuids(pairs.b), pairs.similarity.tolist(), pairs.verdict.tolist())
+    return sorted(zip(*columns, strict=True))
+
+
+def _pairs(connection: Connection, project: Project, model: str = MODEL) -> set[tuple[UUID, UUID]]:
+    return {row[:2] for row in _rows(load_neighbors(connection, project.id, model, 0.0))}
+
+
+def _archive(connection: Connection, project: Project, id_: UUID) -> int:
+    change = Change(id_, uuid4(), {"archived_at": NOW}, 1)
+    update_rows(connection, author(project), task_memories, [change], operation="archive")
+    return newest_change(connection)
+
+
+def test_nodes_are_what_can_be_compared_and_their_vectors_stand_in_the_same_order(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    merged = plant_merged(connection, project, "ab", raw[:2], seed=5, reuse_count=9)
+    plant_merged(connection, project, "retired", [], seed=6, retired_at=NOW)
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw[:2]]
+    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    _archive(connection, project, raw[3])
+    plant_memories(connection, project, [new_memory("no vector")])
+    mark_compared(connection, to_ids(raw[:1]), 4)
+
+    nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
+    alone = load_nodes(connection, project.id, MODEL)
+    assert to_uuids(nodes.ids) == raw[:3]
+    assert all(np.array_equal(column, vars(alone)[name]) for name, column in vars(nodes).items())
+    assert sorted(to_uuids(load_uncompared(connection, project.id, MODEL, 4))) == raw[1:3]
+    assert count_active(connection, project.id, MODEL) == 2
+    assert nodes.graph_version.tolist() == [4, -1, -1]
+    assert to_uuids(nodes.merged_into[:2]) == [merged, merged]
+    assert nodes.merged_into[2] == b""
+    assert nodes.reused.tolist() == [2, 2, 2]
+    assert nodes.memory_type.tolist() == ["learning"] * 3
+    assert np.array_equal(vectors, np.stack([unit_vector(n) for n in range(3)]))
+    assert to_uuids(nodes.select(nodes.merged_into == b"").ids) == [raw[2]]
+    assert to_uuids(nodes.select(np.array([2, 0])).ids) == [raw[2], raw[0]]
+
+
+def test_repeats_are_those_of_equal_normalised_text(connection: Connection, project: Project) -> None:
+    texts = {"a": "Use JWT.", "b": "use  jwt", "c": "Use OAuth."}
+    raw = plant_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in texts.items()])
+    save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(3)]), MODEL)
+    nodes = load_nodes(connection, project.id, MODEL)
+    repeats = dict(zip(to_uuids(nodes.ids), to_uuids(nodes.repeats), strict=True))
+    assert repeats[raw[0]] == repeats[raw[1]] != repeats[raw[2]]
+
+
+def test_an_empty_project_has_no_nodes(connection: Connection, project: Project) -> None:
+    assert len(load_nodes(connection, project.id, MODEL)) == 0
+    assert load_nodes_with_vectors(connection, project.id, MODEL)[1].shape == (0, 0)
+    assert load_dimension(connection, project.id, MODEL) == 0
+    assert load_neighbors(connection, project.id, MODEL, 0.5).similarity.shape == (0,)
+
+
+def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    save_embeddings(connection, "task_memories", to_ids(raw[:1]), unit_vector(1, 8)[None], MODEL)
+    with pytest.raises(EmbeddingError, match=r"\d dimensions"):
+        load_nodes_with_vectors(connection, project.id, MODEL)
+    _archive(connection, project, raw[0])
+    assert load_dimension(connection, project.id, MODEL) == 3
+    assert len(load_nodes_with_vectors(connection, project.id, MODEL)[0]) == 3
+
+
+def test_neighbors_are_those_at_the_threshold_or_above(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    _connect(connection, project, raw)
+    found = load_neighbors(connection, project.id, MODEL, float(np.float32(0.9)))
+    assert _rows(found) == [(raw[2], raw[3], float(np.float32(0.9)), MERGE)]
+    assert found.similarity.dtype == np.float32
+    assert found.verdict.dtype == np.int16
+    found = load_neighbors(connection, project.id, MODEL, 0.0)
+    assert _rows(found) == _rows(_all_pairs(raw))
+    assert set(found.verdict.tolist()) == {TOPIC, ASK, MERGE}
+
+
+def test_pairs_across_types_are_stored_and_not_loaded(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    pairs = replace(_all_pairs(raw), verdict=np.array([ACROSS, TOPIC, ACROSS, ASK, MERGE, ACROSS], np.int16))
+    assert append_neighbors(connection, project.id, MODEL, [pairs]) == 6
+    judged = pairs.select(pairs.verdict != ACROSS)
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(judged)
+
+
+def test_pairs_come_block_by_block_and_are_counted(connection: Connection, project: Project, raw: list[UUID]) -> None:
+    whole = _all_pairs(raw)
+    blocks = (_part(whole, part) for part in (slice(0, 2), slice(2, 2), slice(2, 6)))
+    assert append_neighbors(connection, project.id, MODEL, blocks) == 6
+    assert append_neighbors(connection, project.id, MODEL, []) == 0
+    assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(whole)
+
+
+def test_too_many_pairs_are_refused_and_those_before_are_undone_with_the_transaction(
+    connection: Connection, project: Project, raw: list[UUID], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _all_pairs(raw)
+    blocks = [_part(whole, part) for part in (slice(0, 4), slice(4, 6))]
+    monkeypatch.setattr(similarity_graph, "MOST_PAIRS", 5)
+    refused = pytest.raises(TooManyPairsError, match=r"more than 5 pairs .* set a higher t_pattern")
+    with refused, connection.begin_nested():
+        append_neighbors(connection, project.id, MODEL, blocks)
+    assert _pairs(connection, project) == set()
+    monkeypatch.setattr(similarity_graph, "MOST_PAIRS", 6)
+    assert append_neighbors(connection, project.id, MODEL, blocks) == 6
+
+
+def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    other = plant_project(connection, "other")
+    _connect(connection, project, raw)
+    _connect(connection, project, raw, model="other")
+    _connect(connection, other, raw)
+    mark_compared(connection, to_ids(raw), 1)
+    assert prune_neighbors(connection, project.id, MODEL) == 0
+    save_embeddings(connection, "task_memories", to_ids(raw[1:2]), unit_vector(8)[None], MODEL)
+    undo = _archive(connection, project, raw[3])
+    assert prune_neighbors(connection, project.id, MODEL) == 5
+    assert _pairs(connection, project) == {(raw[0], raw[2])}
+    assert len(_pairs(connection, project, "other")) == len(_pairs(connection, other)) == 6
+
+    mark_compared(connection, to_ids(raw), 1)
+    revert_changes(connection, author(project), [undo], group_id=uuid4(), reason=None)
+    versions = dict(connection.execute(text(f"SELECT id, graph_version FROM {task_memories}")).tuples().all())
+    assert [versions[id_] for id_ in raw] == [1, 1, 1, None]
+    clear_neighbors(connection, project.id, MODEL)
+    assert _pairs(connection, project) == set()
+    assert len(_pairs(connection, project, "other")) == 6
+
+
+def test_pairs_are_kept_while_their_memories_are_merged_and_undone(
+    connection: Connection, project: Project, raw: list[UUID]
+) -> None:
+    _connect(connection, project, raw)
+    mark_compared(connection, to_ids(raw), 1)
+    before = newest_change(connection)
+    merged = plant_merged(connection, project, "ab", raw[:2], seed=5)
+    hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw[:2]]
+    update_rows(connection, author(project), task_memories, hide, operation="merge")
+    assert prune_neighbors(connection, project.id, MODEL) == 0
+    changes = list(range(before + 1, newest_change(connection) + 1))
+    revert_changes(connection, author(project), changes, group_id=uuid4(), reason=None)
+    assert prune_neighbors(connection, project.id, MODEL) == 0
+    assert len(_pairs(connection, project)) == 6
+    assert load_nodes(connection, project.id, MODEL).graph_version.tolist() == [1] * 4

@@ -1,0 +1,55 @@
+"""What a process does that is told where spans go: requests of an agent, a run that asks a model, a rollback, an error.
+
+    python -m consolidation_pipeline_tests.traced_process FOLDER
+
+A process of its own, for a provider of spans is set up once in the life of one. Prints the id of the run's job.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from starlette.testclient import TestClient
+
+from consolidation_pipeline.api.app import create_app
+from consolidation_pipeline.service.admin.api_keys import create_key
+from consolidation_pipeline.settings import Settings
+from consolidation_pipeline.store.database.engine import open_engine
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, WEBHOOKS, topic
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
+
+QUERY = "hunter2-query"
+TASK = "hunter2-task"
+MEMORY = "hunter2-memory: verify the signature of a webhook first."
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories", "patterns")
+
+
+def main(folder: Path) -> None:
+    """All of it, once."""
+    settings = Settings()
+    pipeline = Pipeline(open_engine(settings), settings, folder)
+    pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
+    pipeline.add(topic("hook", WEBHOOKS))
+    _, key = create_key(pipeline.engine, role="admin")
+    app = create_app(pipeline.engine, settings)
+    calling = {"Authorization": f"Bearer {key}", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "r1"}
+    with TestClient(app, headers=calling, raise_server_exceptions=False) as client:
+        client.post("/api/v1/memories", json={"project_id": SLUG, "content": MEMORY})
+        client.post("/api/v1/consolidated-memories/search", json={"project_id": SLUG, "query": QUERY})
+        client.post("/api/v1/consolidated-context", json={"project_id": SLUG, "task": TASK})
+        client.get(f"/api/v1/suggestions?project={SLUG}&secret={QUERY}")
+        client.get("/metrics")
+    with pipeline.open() as run:
+        run_phases(run, PHASES)
+    pipeline.roll_back(run.job_id)
+    try:
+        with pipeline.open() as broken, broken.phase("clusters"):
+            raise RuntimeError(MEMORY)
+    except RuntimeError:
+        print(run.job_id)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
