@@ -139,10 +139,10 @@ def test_a_model_without_a_listed_price_counts_as_the_dearest_ones(provider: Ope
 DOOMED = """
 import sys
 from uuid import UUID
-from consolidation_pipeline.core.spending import Budgets
+from consolidation_pipeline.core.jobs.spending import Budgets
 from consolidation_pipeline.embed import LiteLLMEmbedder
-from consolidation_pipeline.store.engine import connect_engine
-from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline.store.database.engine import connect_engine
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 url, project, job, base, model = sys.argv[1:]
 ledger = SpendLedger(connect_engine(url), UUID(project), UUID(job), Budgets(1, 5, 10_000))
 LiteLLMEmbedder(model, ledger=ledger, api_base=base, api_key="key").embed(["two words"])

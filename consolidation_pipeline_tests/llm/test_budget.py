@@ -158,9 +158,9 @@ def test_two_gateways_with_one_prompt_pay_once_when_the_first_has_its_answer(
 DOOMED = """
 import sys
 from uuid import UUID
-from consolidation_pipeline.core.spending import Budgets
-from consolidation_pipeline.store.engine import connect_engine
-from consolidation_pipeline.store.llm_calls import SpendLedger
+from consolidation_pipeline.core.jobs.spending import Budgets
+from consolidation_pipeline.store.database.engine import connect_engine
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 from consolidation_pipeline_tests.llm.patterns import KEY, MODEL, Pattern, ask_for
 from consolidation_pipeline.llm.gateway import Gateway
 url, project, job, base = sys.argv[1:]

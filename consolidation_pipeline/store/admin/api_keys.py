@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, Select, insert, select, text, update
 
-from consolidation_pipeline.store.database.schema import SCHEMA, api_keys, projects
+from consolidation_pipeline.store.database.schema import api_keys, projects
 
 # Often enough to see which keys nobody uses any more, and no write per request.
 TOUCHED_EVERY = timedelta(minutes=1)
@@ -45,8 +45,8 @@ def _keys() -> Select[Any]:
 
 def touch_key(connection: Connection, key_id: UUID) -> bool:
     """Note that a key is used now, at most once a minute; whether it was noted."""
-    query = f"""
-        UPDATE {SCHEMA}.api_keys SET last_used_at = now()
+    query = """
+        UPDATE consolidation.api_keys SET last_used_at = now()
         WHERE id = :key AND (last_used_at IS NULL OR last_used_at <= now() - CAST(:every AS interval))
     """
     return bool(connection.execute(text(query), {"key": key_id, "every": TOUCHED_EVERY}).rowcount)

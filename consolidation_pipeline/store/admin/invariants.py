@@ -10,7 +10,6 @@ from consolidation_pipeline.core.conflicts.literals import literals, stands_in
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
 from consolidation_pipeline.core.memories.memories import embedding_text
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
 
 # Vectors are stored as float32: a norm is exact to about 1e-7, a similarity to about 1e-6.
@@ -19,7 +18,7 @@ _SIMILARITY_SLACK = 1e-4
 
 
 def _ids(connection: Connection, project_id: UUID, query: str, **parameters: object) -> list[str]:
-    rows = connection.execute(text(query.replace("{s}", SCHEMA)), {"project": project_id, **parameters})
+    rows = connection.execute(text(query), {"project": project_id, **parameters})
     return [" ".join(str(value) for value in row) for row in rows]
 
 
@@ -28,7 +27,7 @@ def find_future_memories(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT id, learned_at FROM {s}.task_memories "
+        "SELECT id, learned_at FROM consolidation.task_memories "
         "WHERE project_id = :project AND learned_at > now() + interval '1 day'",
     )
 
@@ -38,7 +37,7 @@ def find_unembedded(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND NOT is_archived AND embedding IS NULL",
+        "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived AND embedding IS NULL",
     )
 
 
@@ -47,7 +46,7 @@ def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT embedding_model, count(*) FROM {s}.task_memories WHERE project_id = :project AND NOT is_archived "
+        "SELECT embedding_model, count(*) FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived "
         "AND embedding IS NOT NULL GROUP BY 1 ORDER BY 2 DESC OFFSET 1",
     )
 
@@ -57,7 +56,7 @@ def find_denormalized(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack",
+        "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack",
         slack=_NORM_SLACK,
     )
 
@@ -65,8 +64,8 @@ def find_denormalized(connection: Connection, project_id: UUID) -> list[str]:
 def find_bad_pairs(connection: Connection, project_id: UUID) -> list[str]:
     """Neighbours whose similarity is no cosine, or that name a raw memory that does not exist."""
     query = """
-        SELECT a, b, similarity FROM {s}.memory_neighbors n
-        LEFT JOIN {s}.task_memories one ON one.id = n.a LEFT JOIN {s}.task_memories other ON other.id = n.b
+        SELECT a, b, similarity FROM consolidation.memory_neighbors n
+        LEFT JOIN consolidation.task_memories one ON one.id = n.a LEFT JOIN consolidation.task_memories other ON other.id = n.b
         WHERE n.project_id = :project AND (one.id IS NULL OR other.id IS NULL OR NOT similarity BETWEEN -1 AND 1)
     """
     return _ids(connection, project_id, query)
@@ -77,8 +76,8 @@ def find_chains(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT c.cluster_key, c.details ->> 'weakest_new_pair' FROM {s}.memory_clusters c, LATERAL ("
-        "SELECT (thresholds ->> 't_merge')::float8 AS t FROM {s}.similarity_calibrations k "
+        "SELECT c.cluster_key, c.details ->> 'weakest_new_pair' FROM consolidation.memory_clusters c, LATERAL ("
+        "SELECT (thresholds ->> 't_merge')::float8 AS t FROM consolidation.similarity_calibrations k "
         "WHERE k.project_id = c.project_id ORDER BY created_at DESC LIMIT 1) k "
         "WHERE c.project_id = :project AND c.tier = 'merge' AND c.is_representative "
         "AND (c.details ->> 'weakest_new_pair')::float8 < k.t - :slack",
@@ -91,7 +90,7 @@ def find_shared_members(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT member_id, count(*) FROM {s}.memory_clusters WHERE project_id = :project AND tier = 'merge' "
+        "SELECT member_id, count(*) FROM consolidation.memory_clusters WHERE project_id = :project AND tier = 'merge' "
         "GROUP BY 1 HAVING count(*) > 1",
     )
 
@@ -102,12 +101,12 @@ def find_abandoned(connection: Connection, project_id: UUID) -> list[str]:
     query = """
         WITH RECURSIVE carriers AS (
             SELECT m.id AS memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
-            FROM {s}.task_memories m LEFT JOIN {s}.consolidated_memories c ON c.id = m.consolidated_into_id
+            FROM consolidation.task_memories m LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
             WHERE m.project_id = :project AND m.is_consolidated
                 AND (c.id IS NULL OR (c.retired_at IS NOT NULL AND c.archive_reason IS NULL))
             UNION
             SELECT r.memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
-            FROM carriers r JOIN {s}.consolidated_memories c ON c.id = r.superseded_by_id
+            FROM carriers r JOIN consolidation.consolidated_memories c ON c.id = r.superseded_by_id
             WHERE r.retired_at IS NOT NULL)
         SELECT memory FROM carriers GROUP BY memory
         HAVING NOT bool_or(id IS NOT NULL AND (retired_at IS NULL OR archive_reason IS NOT NULL))
@@ -120,10 +119,10 @@ def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT child_id, parent_id FROM {s}.memory_lineage l "
-        "LEFT JOIN {s}.consolidated_memories c ON c.id = child_id "
-        "LEFT JOIN {s}.task_memories raw ON raw.id = parent_id "
-        "LEFT JOIN {s}.consolidated_memories made ON made.id = parent_id "
+        "SELECT child_id, parent_id FROM consolidation.memory_lineage l "
+        "LEFT JOIN consolidation.consolidated_memories c ON c.id = child_id "
+        "LEFT JOIN consolidation.task_memories raw ON raw.id = parent_id "
+        "LEFT JOIN consolidation.consolidated_memories made ON made.id = parent_id "
         "WHERE l.project_id = :project AND (c.id IS NULL OR (raw.id IS NULL AND made.id IS NULL))",
     )
 
@@ -133,7 +132,7 @@ def find_repeated_facts(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT min(id::text), count(*) FROM {s}.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
+        "SELECT min(id::text), count(*) FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
         "AND retired_at IS NULL GROUP BY memory_type, normalized_hash HAVING count(*) > 1",
     )
 
@@ -145,9 +144,9 @@ def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int 
             "SELECT c.id, c.content || E'\\n' || coalesce((SELECT string_agg(d, E'\\n') "
             "FROM jsonb_array_elements_text(c.details -> 'dropped') d), '') AS kept, "
             f"{', '.join('m.' + n for n in TEXT_COLUMNS)} "
-            f"FROM (SELECT * FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
+            "FROM (SELECT * FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
             "AND retired_at IS NULL ORDER BY updated_at DESC, id LIMIT :newest) c "
-            f"JOIN {SCHEMA}.task_memories m ON m.consolidated_into_id = c.id ORDER BY c.id"
+            "JOIN consolidation.task_memories m ON m.consolidated_into_id = c.id ORDER BY c.id"
         ),
         {"project": project_id, "newest": newest},
     )
@@ -170,7 +169,7 @@ def find_unscored(connection: Connection, project_id: UUID) -> list[str]:
     return _ids(
         connection,
         project_id,
-        "SELECT id FROM {s}.task_memories WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated "
+        "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated "
         f"AND ({bad}) UNION ALL SELECT id FROM {{s}}.consolidated_memories WHERE project_id = :project "
         f"AND retired_at IS NULL AND ({bad})",
     )
@@ -181,9 +180,9 @@ def find_unbalanced_ledger(connection: Connection, project_id: UUID) -> list[str
     return _ids(
         connection,
         project_id,
-        "SELECT c.id FROM {s}.consolidated_memories c WHERE c.project_id = :project "
+        "SELECT c.id FROM consolidation.consolidated_memories c WHERE c.project_id = :project "
         "AND c.updated_at > now() - interval '90 days' AND NOT EXISTS ("
-        "SELECT 1 FROM {s}.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after = c.version)",
+        "SELECT 1 FROM consolidation.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after = c.version)",
     )
 
 
@@ -191,8 +190,8 @@ def find_miscounted(connection: Connection, project_id: UUID) -> list[str]:
     """Active merged memories whose source count is not the number of memories hidden behind them."""
     # Counted before the join: grouping afterwards would sort whole rows, texts and vectors with them.
     query = """
-        SELECT id, source_count, coalesce(hidden, 0) FROM {s}.consolidated_memories LEFT JOIN (
-            SELECT consolidated_into_id AS id, count(*) AS hidden FROM {s}.task_memories
+        SELECT id, source_count, coalesce(hidden, 0) FROM consolidation.consolidated_memories LEFT JOIN (
+            SELECT consolidated_into_id AS id, count(*) AS hidden FROM consolidation.task_memories
             WHERE project_id = :project AND is_consolidated GROUP BY 1) h USING (id)
         WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
             AND (source_count <> coalesce(hidden, 0) OR source_count <> cardinality(source_memory_ids))
@@ -203,10 +202,10 @@ def find_miscounted(connection: Connection, project_id: UUID) -> list[str]:
 def find_dangling_relations(connection: Connection, project_id: UUID) -> list[str]:
     """Relations of a memory to itself, or with an end that the project does not have."""
     query = """
-        SELECT r.id, ends.id FROM {s}.memory_relations r, LATERAL (VALUES (r.a_id), (r.b_id)) AS ends(id)
+        SELECT r.id, ends.id FROM consolidation.memory_relations r, LATERAL (VALUES (r.a_id), (r.b_id)) AS ends(id)
         WHERE r.project_id = :project AND (r.a_id = r.b_id OR NOT EXISTS (
-            SELECT 1 FROM {s}.task_memories m WHERE m.id = ends.id AND m.project_id = :project UNION ALL
-            SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = ends.id AND m.project_id = :project))
+            SELECT 1 FROM consolidation.task_memories m WHERE m.id = ends.id AND m.project_id = :project UNION ALL
+            SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = ends.id AND m.project_id = :project))
     """
     return _ids(connection, project_id, query)
 
@@ -216,9 +215,9 @@ def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[
     return _ids(
         connection,
         project_id,
-        "SELECT id, relation_type FROM {s}.memory_relations r WHERE project_id = :project AND status = 'confirmed' "
+        "SELECT id, relation_type FROM consolidation.memory_relations r WHERE project_id = :project AND status = 'confirmed' "
         "AND relation_type = ANY(:by_hand) AND created_at > now() - interval '90 days' AND NOT EXISTS ("
-        "SELECT 1 FROM {s}.consolidation_changes c WHERE c.entity_id = r.id AND c.operation = 'review' "
+        "SELECT 1 FROM consolidation.consolidation_changes c WHERE c.entity_id = r.id AND c.operation = 'review' "
         "AND c.new_state ->> 'status' = 'confirmed')",
         by_hand=list(CANDIDATE_TYPES),
     )
@@ -227,12 +226,12 @@ def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[
 # What is archived, raw or merged, as the row says now.
 _ARCHIVED = """(
     SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, archived_at, archive_reason
-    FROM {s}.task_memories WHERE project_id = :project AND archived_at IS NOT NULL UNION ALL
+    FROM consolidation.task_memories WHERE project_id = :project AND archived_at IS NOT NULL UNION ALL
     SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, retired_at, archive_reason
-    FROM {s}.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL) t"""
+    FROM consolidation.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL) t"""
 # How the ledger tells that row t was archived; nothing when that is longer ago than the ledger is kept.
 _ARCHIVING = """
-    SELECT a.seq, a.job_id FROM {s}.consolidation_changes a WHERE a.entity_id = t.id AND a.operation = 'archive'
+    SELECT a.seq, a.job_id FROM consolidation.consolidation_changes a WHERE a.entity_id = t.id AND a.operation = 'archive'
         AND a.new_state ->> 'archive_reason' = t.archive_reason ORDER BY a.seq DESC LIMIT 1"""
 # The row's value is that of then: a person may change an archived memory, which breaks no rule.
 _NOT_EDITED = f"""
@@ -292,9 +291,9 @@ def find_unexplained_archives(connection: Connection, project_id: UUID) -> list[
     """Archived memories without a reason, and active ones that have one."""
     retired = "(retired_at IS NOT NULL AND superseded_by_id IS NULL)"
     query = (
-        "SELECT id FROM {s}.task_memories WHERE project_id = :project "
+        "SELECT id FROM consolidation.task_memories WHERE project_id = :project "
         "AND (archived_at IS NOT NULL OR archive_reason IS NOT NULL) AND is_archived = (archive_reason IS NULL) "
-        "UNION ALL SELECT id FROM {s}.consolidated_memories WHERE project_id = :project "
+        "UNION ALL SELECT id FROM consolidation.consolidated_memories WHERE project_id = :project "
         f"AND ({retired} OR archive_reason IS NOT NULL) AND {retired} = (archive_reason IS NULL)"
     )
     return _ids(connection, project_id, query)
@@ -326,7 +325,7 @@ def find_repeated_patterns(connection: Connection, project_id: UUID) -> list[str
 def find_unsupported_entries(connection: Connection, project_id: UUID) -> list[str]:
     """Active entries of the playbook that fewer than three memories bear out."""
     query = """
-        SELECT id FROM {s}.playbook_entries WHERE project_id = :project AND status = 'active'
+        SELECT id FROM consolidation.playbook_entries WHERE project_id = :project AND status = 'active'
             AND (SELECT count(DISTINCT e) FROM unnest(supporting_memory_ids) e) < :required
     """
     return _ids(connection, project_id, query, required=REQUIRED_EVIDENCE)
@@ -335,10 +334,10 @@ def find_unsupported_entries(connection: Connection, project_id: UUID) -> list[s
 def find_foreign_support(connection: Connection, project_id: UUID) -> list[str]:
     """Evidence of entries that is no memory of the project."""
     query = """
-        SELECT p.id, e.id FROM {s}.playbook_entries p, unnest(p.supporting_memory_ids) AS e(id)
+        SELECT p.id, e.id FROM consolidation.playbook_entries p, unnest(p.supporting_memory_ids) AS e(id)
         WHERE p.project_id = :project AND NOT EXISTS (
-            SELECT 1 FROM {s}.task_memories m WHERE m.id = e.id AND m.project_id = :project UNION ALL
-            SELECT 1 FROM {s}.consolidated_memories m WHERE m.id = e.id AND m.project_id = :project)
+            SELECT 1 FROM consolidation.task_memories m WHERE m.id = e.id AND m.project_id = :project UNION ALL
+            SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = e.id AND m.project_id = :project)
     """
     return _ids(connection, project_id, query)
 
@@ -346,7 +345,7 @@ def find_foreign_support(connection: Connection, project_id: UUID) -> list[str]:
 def find_low_priorities(connection: Connection, project_id: UUID) -> list[str]:
     """Entries that are less urgent than ``core.playbook.priority`` of their confidence and evidence."""
     query = """
-        SELECT id, priority FROM {s}.playbook_entries WHERE project_id = :project AND priority < CASE
+        SELECT id, priority FROM consolidation.playbook_entries WHERE project_id = :project AND priority < CASE
             WHEN confidence IS NULL THEN 50
             ELSE least(100, 50 + trunc(50 * confidence) + greatest(0, cardinality(supporting_memory_ids) - :required))
             END
@@ -357,7 +356,7 @@ def find_low_priorities(connection: Connection, project_id: UUID) -> list[str]:
 def find_repeated_entries(connection: Connection, project_id: UUID) -> list[str]:
     """Patterns and principles that two active entries stand for."""
     query = """
-        SELECT source_id, count(*) FROM {s}.playbook_entries WHERE project_id = :project AND status = 'active'
+        SELECT source_id, count(*) FROM consolidation.playbook_entries WHERE project_id = :project AND status = 'active'
             AND source_id IS NOT NULL GROUP BY 1 HAVING count(*) > 1
     """
     return _ids(connection, project_id, query)
@@ -367,10 +366,10 @@ def find_misplaced_episodes(connection: Connection, project_id: UUID) -> list[st
     """Memories that say they are in a summary that does not name them, or are named by one and do not say so."""
     query = """
         SELECT coalesce(m.id, s.source), coalesce(m.summarized_into_id, s.id) FROM (
-            SELECT id, unnest(source_memory_ids) AS source FROM {s}.consolidated_memories
+            SELECT id, unnest(source_memory_ids) AS source FROM consolidation.consolidated_memories
             WHERE project_id = :project AND kind = 'summary') s
         FULL JOIN (
-            SELECT id, summarized_into_id FROM {s}.task_memories
+            SELECT id, summarized_into_id FROM consolidation.task_memories
             WHERE project_id = :project AND summarized_into_id IS NOT NULL) m
         ON m.id = s.source AND m.summarized_into_id = s.id
         WHERE m.id IS NULL OR s.id IS NULL
@@ -382,12 +381,12 @@ def find_unfounded_profiles(connection: Connection, project_id: UUID) -> list[st
     """Active profiles beside another one of the same user, and those not made of summaries of that user that exist."""
     query = """
         WITH profiles AS (
-            SELECT id, coalesce(user_id, '') AS owner FROM {s}.consolidated_memories
+            SELECT id, coalesce(user_id, '') AS owner FROM consolidation.consolidated_memories
             WHERE project_id = :project AND kind = 'procedural' AND retired_at IS NULL),
         parents AS (
             SELECT p.id, s.kind = 'summary' AND coalesce(s.user_id, '') = p.owner AS is_own
-            FROM profiles p LEFT JOIN {s}.memory_lineage l ON l.child_id = p.id
-                LEFT JOIN {s}.consolidated_memories s ON s.id = l.parent_id)
+            FROM profiles p LEFT JOIN consolidation.memory_lineage l ON l.child_id = p.id
+                LEFT JOIN consolidation.consolidated_memories s ON s.id = l.parent_id)
         SELECT DISTINCT id FROM parents WHERE is_own IS NOT TRUE
         UNION SELECT min(id::text)::uuid FROM profiles GROUP BY owner HAVING count(*) > 1
     """
@@ -397,7 +396,7 @@ def find_unfounded_profiles(connection: Connection, project_id: UUID) -> list[st
 def find_misheld_originals(connection: Connection, project_id: UUID) -> list[str]:
     """Memories that two pending suggestions would merge."""
     query = """
-        SELECT o.id, count(DISTINCT s.id) FROM {s}.consolidation_suggestions s, unnest(s.original_memory_ids) AS o(id)
+        SELECT o.id, count(DISTINCT s.id) FROM consolidation.consolidation_suggestions s, unnest(s.original_memory_ids) AS o(id)
         WHERE s.project_id = :project AND s.status = 'pending' GROUP BY 1 HAVING count(DISTINCT s.id) > 1
     """
     return _ids(connection, project_id, query)
@@ -406,9 +405,9 @@ def find_misheld_originals(connection: Connection, project_id: UUID) -> list[str
 def find_unfounded_approvals(connection: Connection, project_id: UUID) -> list[str]:
     """Suggestions that name a merged memory which is none of the project's, or that were decided so and name none."""
     query = """
-        SELECT s.id, s.result_memory_id FROM {s}.consolidation_suggestions s WHERE s.project_id = :project
+        SELECT s.id, s.result_memory_id FROM consolidation.consolidation_suggestions s WHERE s.project_id = :project
             AND (s.status = 'validated' OR s.result_memory_id IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM {s}.consolidated_memories c WHERE c.id = s.result_memory_id
+            AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories c WHERE c.id = s.result_memory_id
                 AND c.project_id = :project AND c.kind = 'merged' AND s.status = 'validated')
     """
     return _ids(connection, project_id, query)

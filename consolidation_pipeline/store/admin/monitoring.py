@@ -27,9 +27,9 @@ class Waiting:
 
 def read_waiting(connection: Connection) -> Waiting:
     """What waits now, in all projects."""
-    query = f"""
+    query = """
         SELECT status, count(*) AS jobs, extract(epoch FROM now() - min(created_at))::float8 AS oldest
-        FROM {SCHEMA}.consolidation_jobs WHERE status IN ('pending', 'running') GROUP BY 1
+        FROM consolidation.consolidation_jobs WHERE status IN ('pending', 'running') GROUP BY 1
     """
     rows = {row.status: row for row in connection.execute(text(query))}
     jobs = dict.fromkeys(LIVE_JOB_STATUSES, 0) | {status: row.jobs for status, row in rows.items()}
@@ -64,12 +64,12 @@ def sum_up(connection: Connection, bounds: Sequence[float]) -> Totals:
     jobs = connection.execute(
         text(
             f"SELECT {ended}, coalesce(sum(duration_seconds) FILTER (WHERE completed), 0), {within} "
-            f"FROM (SELECT *, status = 'completed' AS completed FROM {SCHEMA}.consolidation_jobs) jobs"
+            "FROM (SELECT *, status = 'completed' AS completed FROM consolidation.consolidation_jobs) jobs"
         )
     ).one()
     calls = {row.status: row for row in connection.execute(text(_CALLS))}
     paid = [row for status, row in calls.items() if status in ("settled", "failed")]
-    waiting = f"SELECT count(*) FROM {SCHEMA}.consolidation_suggestions WHERE status = 'pending'"
+    waiting = "SELECT count(*) FROM consolidation.consolidation_suggestions WHERE status = 'pending'"
     return Totals(
         ended=dict(zip(_ENDED, jobs, strict=False)),
         run_seconds=jobs[len(_ENDED)],
@@ -84,10 +84,10 @@ def sum_up(connection: Connection, bounds: Sequence[float]) -> Totals:
 
 
 _ENDED = tuple(status for status in JOB_STATUSES if status not in LIVE_JOB_STATUSES)
-_CALLS = f"""
+_CALLS = """
     SELECT status, count(*) AS calls, coalesce(sum(cost_usd), 0) AS usd, sum(reserved_usd) AS reserved,
         sum(prompt_tokens::bigint) AS sent, sum(completion_tokens::bigint) AS received
-    FROM {SCHEMA}.llm_calls GROUP BY status
+    FROM consolidation.llm_calls GROUP BY status
 """
 
 
@@ -96,16 +96,16 @@ def estimate_memories(connection: Connection) -> dict[str, int]:
 
     An estimate is as of the last (auto)vacuum or analyze, a few per cent off, and costs nothing.
     """
-    size = connection.execute(text(f"SELECT pg_relation_size('{SCHEMA}.task_memories')")).scalar_one()
+    size = connection.execute(text("SELECT pg_relation_size('consolidation.task_memories')")).scalar_one()
     query = _COUNTED if size < COUNTED_BYTES else _ESTIMATED
     active, consolidated, archived = connection.execute(text(query), {"schema": SCHEMA}).one()
     return {"active": int(active), "consolidated": int(consolidated), "archived": int(archived)}
 
 
-_COUNTED = f"""
+_COUNTED = """
     SELECT count(*) FILTER (WHERE NOT is_archived AND NOT is_consolidated),
         count(*) FILTER (WHERE is_consolidated AND NOT is_archived), count(*) FILTER (WHERE is_archived)
-    FROM {SCHEMA}.task_memories
+    FROM consolidation.task_memories
 """
 # The share of rows for which a column is true, of the commonest values that ANALYZE found.
 _SHARE = """coalesce((SELECT s.most_common_freqs[array_position(s.most_common_vals::text::text[], 't')]
@@ -114,5 +114,5 @@ _ESTIMATED = f"""
     SELECT greatest(a.reltuples, 0), greatest(t.reltuples, 0) * {_SHARE.format("is_consolidated")},
         greatest(t.reltuples, 0) * {_SHARE.format("is_archived")}
     FROM pg_class t, pg_class a
-    WHERE t.oid = '{SCHEMA}.task_memories'::regclass AND a.oid = '{SCHEMA}.task_memories_active_idx'::regclass
+    WHERE t.oid = 'consolidation.task_memories'::regclass AND a.oid = 'consolidation.task_memories_active_idx'::regclass
 """

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_reader import UNDONE
 
@@ -37,8 +36,8 @@ _ALIKE = """
     project_id = :project AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
     AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
     AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)"""
-_RAW = f"{SCHEMA}.task_memories WHERE NOT is_archived AND NOT is_consolidated AND {_ALIKE}"
-_DERIVED = f"""{SCHEMA}.consolidated_memories WHERE kind = :kind AND retired_at IS NULL AND {_ALIKE}
+_RAW = f"consolidation.task_memories WHERE NOT is_archived AND NOT is_consolidated AND {_ALIKE}"
+_DERIVED = f"""consolidation.consolidated_memories WHERE kind = :kind AND retired_at IS NULL AND {_ALIKE}
     AND (CAST(:min_confidence AS float8) IS NULL OR confidence_score >= :min_confidence)"""
 
 
@@ -64,16 +63,16 @@ def count_shelf(connection: Connection, project_id: UUID, shelf: Shelf) -> int:
 
 
 # Raw memories that are active, and merged ones: what the groups of the newest run are made of.
-_UNITS = f"""
-    SELECT id, embedding_model, embedding_dim FROM {SCHEMA}.task_memories
+_UNITS = """
+    SELECT id, embedding_model, embedding_dim FROM consolidation.task_memories
     WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated AND embedding_dim IS NOT NULL
     UNION ALL
-    SELECT id, embedding_model, embedding_dim FROM {SCHEMA}.consolidated_memories
+    SELECT id, embedding_model, embedding_dim FROM consolidation.consolidated_memories
     WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND embedding_dim IS NOT NULL"""
-_VECTORS = f"""
-    SELECT id, embedding FROM {SCHEMA}.task_memories WHERE id = ANY(%(ids)s)
+_VECTORS = """
+    SELECT id, embedding FROM consolidation.task_memories WHERE id = ANY(%(ids)s)
     UNION ALL
-    SELECT id, embedding FROM {SCHEMA}.consolidated_memories WHERE id = ANY(%(ids)s) ORDER BY id"""
+    SELECT id, embedding FROM consolidation.consolidated_memories WHERE id = ANY(%(ids)s) ORDER BY id"""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ def load_places(connection: Connection, project_id: UUID, *, limit: int) -> Plac
 
 
 def _load_topics(connection: Connection, project_id: UUID, ids: Sequence[UUID]) -> list[str | None]:
-    query = f"""SELECT member_id, cluster_key FROM {SCHEMA}.memory_clusters
+    query = """SELECT member_id, cluster_key FROM consolidation.memory_clusters
         WHERE project_id = :project AND tier = 'pattern' AND member_id = ANY(:ids)"""
     keys = {row[0]: row[1] for row in connection.execute(text(query), {"project": project_id, "ids": ids})}
     return [keys.get(id_) for id_ in ids]
@@ -113,7 +112,7 @@ def _load_topics(connection: Connection, project_id: UUID, ids: Sequence[UUID]) 
 
 def load_fates(connection: Connection, job_ids: Sequence[UUID]) -> dict[UUID, bool]:
     """Of jobs that changed anything: whether all of it was undone since."""
-    changes = f"{SCHEMA}.consolidation_changes"
+    changes = "consolidation.consolidation_changes"
     query = f"""
         SELECT j.id, NOT EXISTS (SELECT FROM {changes} c WHERE c.job_id = j.id AND NOT {UNDONE})
         FROM unnest(CAST(:jobs AS uuid[])) AS j(id) WHERE EXISTS (SELECT FROM {changes} c WHERE c.job_id = j.id)
@@ -126,13 +125,13 @@ def load_subjects(connection: Connection, group_ids: Sequence[UUID]) -> dict[UUI
 
     Where they made none, of one that they changed. What is gone, by an undoing, is left out.
     """
-    query = f"""
+    query = """
         SELECT DISTINCT ON (c.group_id) c.group_id, c.entity_id AS id,
             coalesce(d.content, p.content, r.execution_summary) AS content
-        FROM {SCHEMA}.consolidation_changes c
-            LEFT JOIN {SCHEMA}.task_memories r ON r.id = c.entity_id
-            LEFT JOIN {SCHEMA}.consolidated_memories d ON d.id = c.entity_id
-            LEFT JOIN {SCHEMA}.playbook_entries p ON p.id = c.entity_id
+        FROM consolidation.consolidation_changes c
+            LEFT JOIN consolidation.task_memories r ON r.id = c.entity_id
+            LEFT JOIN consolidation.consolidated_memories d ON d.id = c.entity_id
+            LEFT JOIN consolidation.playbook_entries p ON p.id = c.entity_id
         WHERE c.group_id = ANY(:groups) AND num_nonnulls(r.id, d.id, p.id) > 0
         ORDER BY c.group_id, r.id IS NOT NULL, c.seq
     """

@@ -13,7 +13,6 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs.jobs import JOB_NAME, WHOLE_JOB
 from consolidation_pipeline.store.knowledge.summaries import WAITS
 
@@ -77,13 +76,13 @@ def count_raw(connection: Connection, project_id: UUID) -> Row[Any]:
 
     The sources of an archived merged memory are archived with it.
     """
-    query = f"""
+    query = """
         SELECT count(*) AS memories, count(*) FILTER (WHERE state = 'active') AS active,
             count(*) FILTER (WHERE state = 'consolidated') AS consolidated,
             count(*) FILTER (WHERE state = 'archived') AS archived
         FROM (SELECT CASE WHEN t.is_archived OR c.archive_reason IS NOT NULL THEN 'archived'
                 WHEN t.is_consolidated THEN 'consolidated' ELSE 'active' END AS state
-            FROM {SCHEMA}.task_memories t LEFT JOIN {SCHEMA}.consolidated_memories c ON c.id = t.consolidated_into_id
+            FROM consolidation.task_memories t LEFT JOIN consolidation.consolidated_memories c ON c.id = t.consolidated_into_id
             WHERE t.project_id = :project) AS raw
     """
     return connection.execute(text(query), {"project": project_id}).one()
@@ -97,9 +96,9 @@ class _Derived(NamedTuple):
 
 def _count_derived(connection: Connection, parameters: Mapping[str, Any]) -> _Derived:
     """The active consolidated memories, in one pass: theirs is a wide table."""
-    query = f"""
+    query = """
         SELECT abstraction_level::text AS level, kind, count(*) AS rows, count(*) FILTER (WHERE needs_review) AS waiting
-        FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND retired_at IS NULL GROUP BY 1, 2
+        FROM consolidation.consolidated_memories WHERE project_id = :project AND retired_at IS NULL GROUP BY 1, 2
     """
     levels, kinds, waiting = Counter[str](), Counter[str](), 0
     for row in connection.execute(text(query), parameters):
@@ -114,7 +113,7 @@ def _most_first(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def _count(connection: Connection, table: str, condition: str, parameters: Mapping[str, Any]) -> int:
-    query = f"SELECT count(*) FROM {SCHEMA}.{table} WHERE project_id = :project AND {condition}"
+    query = f"SELECT count(*) FROM consolidation.{table} WHERE project_id = :project AND {condition}"
     return int(connection.execute(text(query), parameters).scalar_one())
 
 
@@ -122,7 +121,7 @@ def _grouped(
     connection: Connection, column: str, table: str, condition: str, parameters: Mapping[str, Any]
 ) -> dict[str, int]:
     query = (
-        f"SELECT {column}, count(*) FROM {SCHEMA}.{table} WHERE project_id = :project AND {condition} "
+        f"SELECT {column}, count(*) FROM consolidation.{table} WHERE project_id = :project AND {condition} "
         "GROUP BY 1 ORDER BY 2 DESC, 1"
     )
     return {row[0]: row[1] for row in connection.execute(text(query), parameters)}
@@ -132,7 +131,7 @@ def _spending(connection: Connection, parameters: Mapping[str, Any]) -> dict[str
     row = connection.execute(
         text(
             "SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8 AS cost_usd, "
-            f"coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens FROM {SCHEMA}.llm_calls "
+            "coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens FROM consolidation.llm_calls "
             "WHERE project_id = :project AND status <> 'cached'"
         ),
         parameters,
@@ -157,7 +156,7 @@ def fingerprint(connection: Connection, project_id: UUID) -> str:
     union = " UNION ALL ".join(
         f"SELECT '{table}' AS part, count(*) AS rows, "
         f"sum(hashtextextended(concat_ws('|', {columns}), 0)::numeric) AS total "
-        f"FROM {SCHEMA}.{table} WHERE project_id = :project"
+        f"FROM consolidation.{table} WHERE project_id = :project"
         for table, columns in parts.items()
     )
     query = f"SELECT md5(string_agg(concat_ws(':', part, rows, total), ',' ORDER BY part)) FROM ({union}) s"
@@ -208,28 +207,28 @@ def list_backlogs(
             f"""
             WITH chosen AS (
                 SELECT p.*, coalesce((CAST(:as_of AS jsonb) ->> p.id::text)::timestamptz, 'infinity') AS as_of
-                FROM {SCHEMA}.projects p WHERE CAST(:project AS uuid) IS NULL OR p.id = :project),
+                FROM consolidation.projects p WHERE CAST(:project AS uuid) IS NULL OR p.id = :project),
             last AS (
                 SELECT p.id AS project_id, newest.started_at AS at FROM chosen p, LATERAL (
-                    SELECT started_at FROM {SCHEMA}.consolidation_jobs j WHERE j.project_id = p.id
+                    SELECT started_at FROM consolidation.consolidation_jobs j WHERE j.project_id = p.id
                         AND 'merged_memories' = ANY(phases_completed) ORDER BY j.created_at DESC LIMIT 1) newest),
             raw AS (
                 SELECT m.project_id, count(*) AS active,
                     count(*) FILTER (WHERE last.at IS NULL OR m.created_at > last.at OR m.embedding IS NULL) AS new
-                FROM {SCHEMA}.task_memories m JOIN chosen p ON p.id = m.project_id LEFT JOIN last USING (project_id)
+                FROM consolidation.task_memories m JOIN chosen p ON p.id = m.project_id LEFT JOIN last USING (project_id)
                 WHERE NOT m.is_archived AND NOT m.is_consolidated AND m.created_at <= p.as_of GROUP BY m.project_id),
             merged AS (
-                SELECT project_id, count(*) AS merged FROM {SCHEMA}.consolidated_memories
+                SELECT project_id, count(*) AS merged FROM consolidation.consolidated_memories
                 WHERE kind = 'merged' AND retired_at IS NULL GROUP BY project_id),
             unsummarized AS (
                 SELECT p.id AS project_id, found.* FROM chosen p LEFT JOIN LATERAL (
-                    SELECT started_at AS at FROM {SCHEMA}.consolidation_jobs j WHERE j.project_id = p.id
+                    SELECT started_at AS at FROM consolidation.consolidation_jobs j WHERE j.project_id = p.id
                         AND (metrics -> 'semantic_summaries' ->> 'due')::boolean ORDER BY j.created_at DESC LIMIT 1)
                     tried ON true, LATERAL (
                     SELECT sum(waiting)::integer AS waiting, bool_or(ended) AS ended FROM (
                         SELECT count(*) AS waiting,
                             t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
-                        FROM {SCHEMA}.task_memories t
+                        FROM consolidation.task_memories t
                         WHERE t.project_id = p.id AND {WAITS} AND (tried.at IS NULL OR t.created_at > tried.at)
                         GROUP BY t.session_id) sessions) found
                 WHERE CAST(:job AS text) = 'summarize')
@@ -239,10 +238,10 @@ def list_backlogs(
                 CASE WHEN asked.status = 'cancelled' THEN asked.completed_at END
             FROM chosen p LEFT JOIN raw ON raw.project_id = p.id LEFT JOIN last ON last.project_id = p.id
                 LEFT JOIN merged ON merged.project_id = p.id LEFT JOIN unsummarized u ON u.project_id = p.id
-                LEFT JOIN {SCHEMA}.consolidation_jobs live
+                LEFT JOIN consolidation.consolidation_jobs live
                     ON live.project_id = p.id AND live.status IN ('pending', 'running')
                 LEFT JOIN LATERAL (
-                    SELECT status, created_at, completed_at FROM {SCHEMA}.consolidation_jobs j
+                    SELECT status, created_at, completed_at FROM consolidation.consolidation_jobs j
                     WHERE j.project_id = p.id AND {name} = :job AND {whole} ORDER BY j.created_at DESC LIMIT 1) asked
                     ON true
             ORDER BY p.slug
@@ -264,7 +263,7 @@ def raw_versions(connection: Connection) -> dict[str, str]:
         text(
             "SELECT p.slug, concat_ws('-', count(m.id), "
             "coalesce(sum(hashtextextended(m.content_hash, 0)::numeric), 0), count(m.archived_at)) "
-            f"FROM {SCHEMA}.projects p LEFT JOIN {SCHEMA}.task_memories m ON m.project_id = p.id GROUP BY p.slug"
+            "FROM consolidation.projects p LEFT JOIN consolidation.task_memories m ON m.project_id = p.id GROUP BY p.slug"
         )
     )
     return {row[0]: row[1] for row in rows}

@@ -8,8 +8,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
-
 
 @dataclass(frozen=True)
 class MergedSample:
@@ -25,7 +23,7 @@ def sample_merged(connection: Connection, project_id: UUID, *, limit: int) -> li
     rows = connection.execute(
         text(
             "SELECT c.id, c.content, array_agg(m.execution_summary ORDER BY m.learned_at, m.id) AS sources "
-            f"FROM {SCHEMA}.consolidated_memories c JOIN {SCHEMA}.task_memories m ON m.consolidated_into_id = c.id "
+            "FROM consolidation.consolidated_memories c JOIN consolidation.task_memories m ON m.consolidated_into_id = c.id "
             "WHERE c.project_id = :project AND c.kind = 'merged' AND c.retired_at IS NULL "
             "GROUP BY c.id ORDER BY count(DISTINCT m.normalized_hash) DESC, c.id LIMIT :limit"
         ),
@@ -53,16 +51,16 @@ def sample_learned(connection: Connection, project_id: UUID) -> list[Learned]:
     """Patterns, principles, playbook entries, summaries and profiles, in this order; kinds without any are left out."""
     rows = connection.execute(
         text(
-            f"""
+            """
             WITH learned AS (
                 SELECT kind, id, content, consolidation_method AS method, source_count AS sources,
                     needs_review AS waits, confidence_score AS sure
-                FROM {SCHEMA}.consolidated_memories
+                FROM consolidation.consolidated_memories
                 WHERE project_id = :project AND kind <> 'merged' AND retired_at IS NULL
                 UNION ALL
                 SELECT 'playbook', e.id, e.content, coalesce(c.consolidation_method, 'llm'),
                     cardinality(e.supporting_memory_ids), e.status = 'review', e.confidence
-                FROM {SCHEMA}.playbook_entries e LEFT JOIN {SCHEMA}.consolidated_memories c ON c.id = e.source_id
+                FROM consolidation.playbook_entries e LEFT JOIN consolidation.consolidated_memories c ON c.id = e.source_id
                 WHERE e.project_id = :project AND e.status <> 'retired'),
             counted AS (
                 SELECT *, count(*) OVER one AS count, count(*) FILTER (WHERE waits) OVER one AS waiting
@@ -79,8 +77,8 @@ def sample_learned(connection: Connection, project_id: UUID) -> list[Learned]:
 def load_unit_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
     """Main text by id, of raw and consolidated memories alike."""
     query = (
-        f"SELECT id, execution_summary FROM {SCHEMA}.task_memories WHERE id = ANY(:ids) UNION ALL "
-        f"SELECT id, content FROM {SCHEMA}.consolidated_memories WHERE id = ANY(:ids)"
+        "SELECT id, execution_summary FROM consolidation.task_memories WHERE id = ANY(:ids) UNION ALL "
+        "SELECT id, content FROM consolidation.consolidated_memories WHERE id = ANY(:ids)"
     )
     return {row[0]: row[1] for row in connection.execute(text(query), {"ids": list(ids)})}
 
@@ -90,9 +88,9 @@ def relevance_spread(connection: Connection, project_id: UUID) -> tuple[float, f
     row = connection.execute(
         text(
             "SELECT min(score), percentile_cont(0.5) WITHIN GROUP (ORDER BY score), max(score) FROM ("
-            f"SELECT relevance_score AS score FROM {SCHEMA}.task_memories WHERE project_id = :project "
+            "SELECT relevance_score AS score FROM consolidation.task_memories WHERE project_id = :project "
             "AND NOT is_archived AND NOT is_consolidated UNION ALL "
-            f"SELECT relevance_score FROM {SCHEMA}.consolidated_memories WHERE project_id = :project "
+            "SELECT relevance_score FROM consolidation.consolidated_memories WHERE project_id = :project "
             "AND retired_at IS NULL) s WHERE score IS NOT NULL"
         ),
         {"project": project_id},

@@ -177,7 +177,7 @@ def _migrate(connection: Connection, revision: str) -> None:
         if not isinstance(error.orig, InsufficientPrivilege):
             raise
         reason = str(error.orig).strip()
-        raise StoreError(f"this user may not create schema `{SCHEMA}` and extension `vector`: {reason}") from error
+        raise StoreError(f"this user may not create schema `consolidation` and extension `vector`: {reason}") from error
     connection.commit()
 
 

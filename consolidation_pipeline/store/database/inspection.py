@@ -25,8 +25,8 @@ class Server:
 def inspect_server(connection: Connection) -> Server:
     """Versions of Postgres and pgvector, and the revision of the schema."""
     revision = None
-    if connection.execute(text(f"SELECT to_regclass('{SCHEMA}.alembic_version')")).scalar() is not None:
-        revision = connection.execute(text(f"SELECT version_num FROM {SCHEMA}.alembic_version")).scalar()
+    if connection.execute(text("SELECT to_regclass('consolidation.alembic_version')")).scalar() is not None:
+        revision = connection.execute(text("SELECT version_num FROM consolidation.alembic_version")).scalar()
     return Server(
         postgres=str(connection.execute(text("SHOW server_version")).scalar_one()).split()[0],
         pgvector=connection.execute(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")).scalar(),
@@ -60,7 +60,7 @@ def list_vector_uses(connection: Connection) -> list[VectorUse]:
     live = {"task_memories": "NOT is_archived", "consolidated_memories": "retired_at IS NULL"}
     each = " UNION ALL ".join(
         f"SELECT project_id, '{table}', embedding_model, embedding_dim, count(*) "
-        f"FROM {SCHEMA}.{table} WHERE {condition} GROUP BY 1, 3, 4"
+        f"FROM consolidation.{table} WHERE {condition} GROUP BY 1, 3, 4"
         for table, condition in live.items()
     )
     return [VectorUse(*row) for row in connection.execute(text(f"{each} ORDER BY 1, 2, 3"))]
@@ -68,8 +68,8 @@ def list_vector_uses(connection: Connection) -> list[VectorUse]:
 
 def count_unlike_their_hash(connection: Connection) -> dict[str, int]:
     """Derived memories whose text is not the one that their hash, and so their vector, was made of; by project."""
-    query = f"""
-        SELECT p.slug, count(*) FROM {SCHEMA}.consolidated_memories m JOIN {SCHEMA}.projects p ON p.id = m.project_id
+    query = """
+        SELECT p.slug, count(*) FROM consolidation.consolidated_memories m JOIN consolidation.projects p ON p.id = m.project_id
         WHERE m.retired_at IS NULL AND m.content_hash <> encode(sha256(convert_to(m.content, 'UTF8')), 'hex')
         GROUP BY 1 ORDER BY 1
     """
@@ -123,15 +123,15 @@ class Load:
 def inspect_load(connection: Connection) -> Load:
     """How full the server is; all of it from statistics."""
     bloated = f"""
-        SELECT relname, n_dead_tup, n_live_tup FROM pg_stat_user_tables WHERE schemaname = '{SCHEMA}'
+        SELECT relname, n_dead_tup, n_live_tup FROM pg_stat_user_tables WHERE schemaname = 'consolidation'
             AND n_dead_tup > {BLOATED_ROWS} AND n_dead_tup > n_live_tup ORDER BY 1
     """
-    query = f"""
+    query = """
         SELECT clock_timestamp() AS now, (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')
                 AS connections, current_setting('max_connections')::integer
                 - current_setting('superuser_reserved_connections')::integer AS max_connections,
             pg_database_size(current_database()) AS bytes,
-            pg_stat_get_live_tuples('{SCHEMA}.consolidation_events'::regclass) AS events
+            pg_stat_get_live_tuples('consolidation.consolidation_events'::regclass) AS events
     """
     told = connection.execute(text(query)).one()
     dead = {row[0]: (row[1], row[2]) for row in connection.execute(text(bloated))}
@@ -145,8 +145,8 @@ BLOATED_ROWS = 50_000
 
 def list_stopped_by_budget(connection: Connection) -> list[str]:
     """Projects in which a budget ended a phase since midnight UTC."""
-    query = f"""
-        SELECT DISTINCT p.slug FROM {SCHEMA}.consolidation_events e JOIN {SCHEMA}.projects p ON p.id = e.project_id
+    query = """
+        SELECT DISTINCT p.slug FROM consolidation.consolidation_events e JOIN consolidation.projects p ON p.id = e.project_id
         WHERE e.type = 'budget.exhausted' AND e.created_at >= date_trunc('day', now(), 'UTC') ORDER BY 1
     """
     return list(connection.execute(text(query)).scalars())

@@ -9,8 +9,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
-
 _DAY = "(created_at AT TIME ZONE 'UTC')::date"
 # Postgres numbers the grouping sets by the columns that they leave out, a bit each.
 _BY = f"""
@@ -37,11 +35,11 @@ def sum_costs(connection: Connection, project_id: UUID, *, since: date | None = 
                 coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint AS tokens,
                 coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS cost_usd,
                 coalesce(sum(reserved_usd) FILTER (WHERE status = 'reserved'), 0) AS reserved_usd
-            FROM {SCHEMA}.llm_calls
+            FROM consolidation.llm_calls
             WHERE project_id = :project
                 AND (CAST(:since AS date) IS NULL OR created_at >= CAST(:since AS timestamp) AT TIME ZONE 'UTC')
             GROUP BY GROUPING SETS ((), ({_DAY}), (model), (purpose), (job_id)))
-        SELECT s.*, j.status AS job_status FROM summed s LEFT JOIN {SCHEMA}.consolidation_jobs j ON j.id = s.job_id
+        SELECT s.*, j.status AS job_status FROM summed s LEFT JOIN consolidation.consolidation_jobs j ON j.id = s.job_id
         ORDER BY s.day, s.model, s.purpose, s.newest DESC, s.job_id
     """
     return connection.execute(text(query), {"project": project_id, "since": since}).all()

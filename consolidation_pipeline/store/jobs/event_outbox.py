@@ -11,9 +11,6 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
-
-_EVENTS = f"{SCHEMA}.consolidation_events"
 # Older events are not news any more: they are not tried again, nor sent when a webhook is configured later.
 _FRESH = "{e}.created_at > now() - interval '7 days'"
 # With this answer a receiver says that it never wants the event (https://www.standardwebhooks.com).
@@ -46,9 +43,9 @@ def claim_event(connection: Connection, tried: Collection[UUID] = ()) -> OpenEve
     """
     query = f"""
         SELECT e.id, p.slug, e.type, e.payload, e.created_at, e.attempts
-        FROM {_EVENTS} e LEFT JOIN {SCHEMA}.projects p ON p.id = e.project_id
+        FROM consolidation.consolidation_events e LEFT JOIN consolidation.projects p ON p.id = e.project_id
         WHERE {_OPEN.format(e="e")} AND {_DUE} AND e.id <> ALL(:tried) AND NOT EXISTS (
-            SELECT FROM {_EVENTS} o WHERE o.project_id = e.project_id AND {_OPEN.format(e="o")}
+            SELECT FROM consolidation.consolidation_events o WHERE o.project_id = e.project_id AND {_OPEN.format(e="o")}
                 AND o.attempts < :patience AND (o.created_at, o.id) < (e.created_at, e.id))
         ORDER BY e.created_at, e.id LIMIT 1 FOR UPDATE OF e SKIP LOCKED
     """
@@ -60,7 +57,7 @@ def record_attempt(connection: Connection, event_id: UUID, error: str | None) ->
     """Note a try to deliver an event: why it failed, or that it did not."""
     connection.execute(
         text(
-            f"UPDATE {_EVENTS} SET attempts = attempts + 1, last_error = :error, "
+            "UPDATE consolidation.consolidation_events SET attempts = attempts + 1, last_error = :error, "
             "delivered_at = CASE WHEN CAST(:error AS text) IS NULL THEN clock_timestamp() END WHERE id = :id"
         ),
         {"id": event_id, "error": error},
@@ -69,13 +66,13 @@ def record_attempt(connection: Connection, event_id: UUID, error: str | None) ->
 
 def remove_events(connection: Connection, *, before: datetime) -> int:
     """Remove events that were written before an instant, delivered or not; returns how many there were."""
-    query = f"DELETE FROM {_EVENTS} WHERE created_at < :before"
+    query = "DELETE FROM consolidation.consolidation_events WHERE created_at < :before"
     return connection.execute(text(query), {"before": before}).rowcount
 
 
 def count_waiting(connection: Connection) -> int:
     """How many events of all projects are still to be delivered."""
-    query = f"SELECT count(*) FROM {_EVENTS} e WHERE {_OPEN.format(e='e')}"
+    query = f"SELECT count(*) FROM consolidation.consolidation_events e WHERE {_OPEN.format(e='e')}"
     return int(connection.execute(text(query)).scalar_one())
 
 
@@ -98,7 +95,7 @@ _STATUSES = ("delivered", "waiting", "given_up", "unsent")
 _STATUS = f"""CASE WHEN e.delivered_at IS NOT NULL THEN 'delivered' WHEN {_OPEN.format(e="e")} THEN 'waiting'
     WHEN e.attempts > 0 THEN 'given_up' ELSE 'unsent' END"""
 _ALL_EVENTS = f"""SELECT e.id, e.type, e.payload, e.created_at, {_STATUS} AS status, e.delivered_at, e.attempts,
-    e.last_error FROM {_EVENTS} e WHERE (CAST(:project AS uuid) IS NULL OR e.project_id = :project)"""
+    e.last_error FROM consolidation.consolidation_events e WHERE (CAST(:project AS uuid) IS NULL OR e.project_id = :project)"""
 
 
 def count_events(connection: Connection, project_id: UUID | None = None) -> EventCounts:

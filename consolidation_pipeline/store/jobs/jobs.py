@@ -15,16 +15,15 @@ from sqlalchemy import Connection, Engine, Row, select, text
 from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
-from consolidation_pipeline.store.database.schema import LIVE_JOB_STATUSES, SCHEMA, consolidation_jobs, projects
+from consolidation_pipeline.store.database.schema import LIVE_JOB_STATUSES, consolidation_jobs, projects
 
-_JOBS = f"{SCHEMA}.consolidation_jobs"
 # Of a row of jobs: the job that it names, and whether it is all of that job and not some phases of it or a plan.
 JOB_NAME = "coalesce({}.scope ->> 'job', 'consolidate')"
 WHOLE_JOB = "NOT {}.scope ?| ARRAY['phases', 'plan']"
 # What a job spent by now; who ends it may not be who ran it.
-_SPENT = f"""(SELECT jsonb_build_object('cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
+_SPENT = """(SELECT jsonb_build_object('cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
     'tokens', coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint,
-    'calls', count(*) FILTER (WHERE llm_calls.status <> 'cached')) FROM {SCHEMA}.llm_calls WHERE job_id = :job)"""
+    'calls', count(*) FILTER (WHERE llm_calls.status <> 'cached')) FROM consolidation.llm_calls WHERE job_id = :job)"""
 _LOCK = "hashtextextended('consolidation:project:' || CAST({} AS text), 0)"
 _LOCK_OF_PROJECT = _LOCK.format(":project")
 _HELD = """SELECT (l.classid::bigint << 32) | l.objid::bigint AS key FROM pg_locks l
@@ -95,7 +94,7 @@ def append_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, 
     Each takes over how often the same job has failed in a row.
     """
     query = f"""
-        INSERT INTO {_JOBS} (project_id, trigger_type, triggered_by, options, scope, retry_count)
+        INSERT INTO consolidation.consolidation_jobs (project_id, trigger_type, triggered_by, options, scope, retry_count)
         SELECT w.project_id, w.trigger_type, w.triggered_by, w.options, w.scope, coalesce(f.retry_count, 0)
         FROM jsonb_to_recordset(CAST(:wanted AS jsonb))
             AS w(project_id uuid, trigger_type text, triggered_by text, options jsonb, scope jsonb, phases jsonb)
@@ -140,11 +139,11 @@ def list_failing_jobs(
     """
     query = f"""
         SELECT f.*, p.slug, p.config, p.consolidation_enabled, w.job,
-            EXISTS (SELECT FROM {_JOBS} n WHERE n.project_id = p.id AND n.created_at > f.created_at
+            EXISTS (SELECT FROM consolidation.consolidation_jobs n WHERE n.project_id = p.id AND n.created_at > f.created_at
                 AND {WHOLE_JOB.format("n")} AND {JOB_NAME.format("n")} = w.job) AS asked_since
-        FROM {SCHEMA}.projects p, jsonb_each(CAST(:phases AS jsonb)) AS w(job, phases),
+        FROM consolidation.projects p, jsonb_each(CAST(:phases AS jsonb)) AS w(job, phases),
             LATERAL ({_newest_failure("p.id", "w.job", "w.phases")}) f
-        WHERE p.id IN (SELECT project_id FROM {_JOBS} WHERE status = 'failed' AND retry_count > 0)
+        WHERE p.id IN (SELECT project_id FROM consolidation.consolidation_jobs WHERE status = 'failed' AND retry_count > 0)
             AND (CAST(:project AS uuid) IS NULL OR p.id = :project)
         ORDER BY p.slug, w.job
     """
@@ -155,10 +154,10 @@ def list_failing_jobs(
 def _newest_failure(project: str, job: str, phases: str) -> str:
     return f"""
         SELECT * FROM (
-            SELECT * FROM {_JOBS} j WHERE j.project_id = {project} AND j.status = 'failed' AND j.retry_count > 0
+            SELECT * FROM consolidation.consolidation_jobs j WHERE j.project_id = {project} AND j.status = 'failed' AND j.retry_count > 0
                 AND {WHOLE_JOB.format("j")} AND {JOB_NAME.format("j")} = {job}
             ORDER BY j.created_at DESC LIMIT 1) newest
-        WHERE NOT EXISTS (SELECT FROM {_JOBS} done WHERE done.project_id = {project}
+        WHERE NOT EXISTS (SELECT FROM consolidation.consolidation_jobs done WHERE done.project_id = {project}
             AND done.created_at > newest.created_at
             AND done.phases_completed @> ARRAY(SELECT jsonb_array_elements_text({phases})))
     """
@@ -179,7 +178,7 @@ def list_live_jobs(connection: Connection) -> Sequence[Row[Any]]:
     query = f"""
         WITH held AS ({_HELD})
         SELECT j.*, p.slug, p.consolidation_enabled, {_LOCK.format("j.project_id")} IN (SELECT key FROM held) AS busy
-        FROM {_JOBS} j JOIN {SCHEMA}.projects p ON p.id = j.project_id
+        FROM consolidation.consolidation_jobs j JOIN consolidation.projects p ON p.id = j.project_id
         WHERE j.status IN ('pending', 'running') ORDER BY j.created_at, j.id
     """
     return connection.execute(text(query)).all()
@@ -205,7 +204,7 @@ def list_ended_runs(connection: Connection, runs: Sequence[str], *, died: str) -
     """
     query = f"""
         WITH held AS ({_HELD})
-        SELECT j.dagster_run_id FROM {_JOBS} j
+        SELECT j.dagster_run_id FROM consolidation.consolidation_jobs j
         WHERE j.dagster_run_id = ANY(:runs) AND j.status NOT IN ('pending', 'running')
             AND (j.error_message = :died OR j.completed_at < now() - interval '1 minute')
             AND {_LOCK.format("j.project_id")} NOT IN (SELECT key FROM held)
@@ -225,7 +224,7 @@ def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
 
 def hold_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
     """``id``, ``status`` and ``metrics`` of a job, which stays as it is until the transaction ends."""
-    query = f"SELECT id, status, metrics FROM {_JOBS} WHERE id = :job FOR SHARE"
+    query = "SELECT id, status, metrics FROM consolidation.consolidation_jobs WHERE id = :job FOR SHARE"
     return connection.execute(text(query), {"job": job_id}).one_or_none()
 
 
@@ -259,7 +258,7 @@ def start_job(connection: Connection, job_id: UUID, *, run_id: str | None, optio
     return bool(
         connection.execute(
             text(
-                f"UPDATE {_JOBS} SET status = 'running', started_at = now(), dagster_run_id = :run, "
+                "UPDATE consolidation.consolidation_jobs SET status = 'running', started_at = now(), dagster_run_id = :run, "
                 "options = CAST(:options AS jsonb) WHERE id = :job AND status = 'pending'"
             ),
             {"job": job_id, "run": run_id, "options": json.dumps(dict(options))},
@@ -280,7 +279,7 @@ def record_phase(
     added = "".join(f", {name} = {name} + :{name}" for name in counters)
     connection.execute(
         text(
-            f"UPDATE {_JOBS} SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase), "
+            "UPDATE consolidation.consolidation_jobs SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase), "
             "phases_failed = array_remove(phases_failed, :phase), "
             "progress = least(1.0, (cardinality(array_remove(phases_completed, :phase)) + 1)::float8 / :planned), "
             f"metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)){added} "
@@ -294,7 +293,7 @@ def record_failed_phase(connection: Connection, job_id: UUID, phase: str, error:
     """Note a failed phase; the others may go on."""
     connection.execute(
         text(
-            f"UPDATE {_JOBS} SET phases_failed = array_append(array_remove(phases_failed, :phase), :phase), "
+            "UPDATE consolidation.consolidation_jobs SET phases_failed = array_append(array_remove(phases_failed, :phase), :phase), "
             "error_message = coalesce(error_message || E'\\n', '') || :error WHERE id = :job"
         ),
         {"job": job_id, "phase": phase, "error": f"{phase}: {error}".replace("\0", "")},
@@ -313,7 +312,7 @@ def finish_job(
     counts = WHOLE_JOB.format("consolidation_jobs")  # a run of some phases or of a plan is no attempt at the job
     row = connection.execute(
         text(
-            f"UPDATE {_JOBS} SET status = :status, completed_at = now(), "
+            "UPDATE consolidation.consolidation_jobs SET status = :status, completed_at = now(), "
             "duration_seconds = extract(epoch FROM now() - coalesce(started_at, now())), "
             "progress = CASE WHEN :status = 'completed' THEN 1 ELSE progress END, "
             "error_message = coalesce(error_message, :error), "
@@ -332,7 +331,7 @@ def append_event(connection: Connection, project_id: UUID, kind: str, payload: M
     """Put an event into the outbox, in the transaction that it describes, and wake listeners at commit."""
     connection.execute(
         text(
-            f"WITH event AS (INSERT INTO {SCHEMA}.consolidation_events (project_id, type, payload) "
+            "WITH event AS (INSERT INTO consolidation.consolidation_events (project_id, type, payload) "
             "VALUES (:project, :type, CAST(:payload AS jsonb)) RETURNING id) "
             "SELECT pg_notify('consolidation', id::text) FROM event"
         ),

@@ -18,9 +18,7 @@ from sqlalchemy import Connection, Engine, text
 from consolidation_pipeline.core.jobs.spending import Bill, Budgets, Call, Spent
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, ConflictError
 from consolidation_pipeline.store.database.engine import hold_until_commit
-from consolidation_pipeline.store.database.schema import SCHEMA
 
-_CALLS = f"{SCHEMA}.llm_calls"
 _TODAY = "date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC'"
 
 
@@ -41,7 +39,7 @@ def load_replies(
     """Earlier replies by prompt hash; prompts without any are left out."""
     rows = connection.execute(
         text(
-            f"SELECT prompt_hash, status, response, error_message FROM {_CALLS} "
+            "SELECT prompt_hash, status, response, error_message FROM consolidation.llm_calls "
             "WHERE project_id = :project AND prompt_hash = ANY(:hashes) AND response IS NOT NULL "
             "AND (status = 'settled' OR (status = 'failed' AND job_id = :job)) ORDER BY settled_at, id"
         ),
@@ -62,9 +60,9 @@ def append_cached(connection: Connection, project_id: UUID, job_id: UUID, prompt
     """Note that the replies to these prompts were taken from the cache: rows that cost nothing."""
     connection.execute(
         text(
-            f"INSERT INTO {_CALLS} (project_id, job_id, purpose, model, prompt_hash, status, cost_usd, settled_at) "
+            "INSERT INTO consolidation.llm_calls (project_id, job_id, purpose, model, prompt_hash, status, cost_usd, settled_at) "
             "SELECT DISTINCT ON (prompt_hash) project_id, CAST(:job AS uuid), purpose, model, prompt_hash, 'cached', "
-            f"0, now() FROM {_CALLS} "
+            "0, now() FROM consolidation.llm_calls "
             "WHERE project_id = :project AND prompt_hash = ANY(:hashes) AND status = 'settled'"
         ),
         {"project": project_id, "job": job_id, "hashes": list(prompt_hashes)},
@@ -111,12 +109,12 @@ def _load_attempts(connection: Connection, project_id: UUID, job_id: UUID, promp
 
     A call that was settled without a reply to keep, as those of embedding models are, may be made again.
     """
-    query = f"""
+    query = """
         SELECT count(*) FILTER (WHERE job_id = :job AND status <> 'cached'
                 AND NOT (status = 'settled' AND response IS NULL)) AS attempts,
             coalesce(bool_or(status = 'settled' AND response IS NOT NULL), false) AS accepted,
             (array_agg(error_message ORDER BY created_at DESC) FILTER (WHERE job_id = :job))[1] AS last_error
-        FROM {_CALLS} WHERE project_id = :project AND prompt_hash = :hash
+        FROM consolidation.llm_calls WHERE project_id = :project AND prompt_hash = :hash
     """
     return connection.execute(text(query), {"project": project_id, "job": job_id, "hash": prompt_hash}).one()
 
@@ -124,7 +122,7 @@ def _load_attempts(connection: Connection, project_id: UUID, job_id: UUID, promp
 def _insert(connection: Connection, project_id: UUID, job_id: UUID, call: Call, attempt: int) -> UUID:
     call_id: UUID = connection.execute(
         text(
-            f"INSERT INTO {_CALLS} (project_id, job_id, purpose, model, prompt_hash, status, attempt, prompt_tokens, "
+            "INSERT INTO consolidation.llm_calls (project_id, job_id, purpose, model, prompt_hash, status, attempt, prompt_tokens, "
             "completion_tokens, reserved_usd, created_at) VALUES (:project, :job, :purpose, :model, :hash, 'reserved', "
             # Not now(): the day of a call that waited for the lock over midnight is the one whose budget was looked at.
             ":attempt, :sent, :received, :usd, clock_timestamp()) RETURNING id"
@@ -150,7 +148,7 @@ def sum_spending(connection: Connection, project_id: UUID, job_id: UUID) -> Spen
         SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)) FILTER (WHERE job_id = :job), 0) AS run,
             coalesce(sum(coalesce(cost_usd, reserved_usd)) FILTER (WHERE created_at >= {_TODAY}), 0) AS day,
             coalesce(sum(prompt_tokens::bigint + completion_tokens) FILTER (WHERE job_id = :job), 0) AS tokens
-        FROM {_CALLS} WHERE project_id = :project AND (job_id = :job OR created_at >= {_TODAY})
+        FROM consolidation.llm_calls WHERE project_id = :project AND (job_id = :job OR created_at >= {_TODAY})
     """
     row = connection.execute(text(query), {"project": project_id, "job": job_id}).one()
     return Spent(row.run, row.day, int(row.tokens))
@@ -174,11 +172,11 @@ class JobSpending:
 
 def sum_job(connection: Connection, job_id: UUID) -> JobSpending:
     """What a job spent so far, refused replies included; calls that are not settled count as reserved."""
-    query = f"""
+    query = """
         SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS usd,
             coalesce(sum(prompt_tokens::bigint + completion_tokens), 0) AS tokens,
             count(*) FILTER (WHERE status <> 'cached') AS calls, count(*) FILTER (WHERE status = 'cached') AS cached
-        FROM {_CALLS} WHERE job_id = :job
+        FROM consolidation.llm_calls WHERE job_id = :job
     """
     row = connection.execute(text(query), {"job": job_id}).one()
     return JobSpending(Decimal(row.usd), int(row.tokens), row.calls, row.cached)
@@ -212,7 +210,7 @@ def _end(
     billed = bill and {"sent": bill.prompt_tokens, "received": bill.completion_tokens, "usd": bill.usd}
     done = connection.execute(
         text(
-            f"UPDATE {_CALLS} SET status = :status, settled_at = clock_timestamp(), "
+            "UPDATE consolidation.llm_calls SET status = :status, settled_at = clock_timestamp(), "
             "response = CAST(:response AS jsonb), error_message = :error, "
             "cost_usd = coalesce(CAST(:usd AS numeric), reserved_usd), "
             "prompt_tokens = coalesce(CAST(:sent AS integer), prompt_tokens), "

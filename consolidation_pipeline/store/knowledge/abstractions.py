@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, RowMapping, text
 
 from consolidation_pipeline.core.memories.memories import embedding_text
-from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories
+from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import hold_places
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
@@ -41,8 +41,8 @@ class UnitRow:
 
 
 _SHARED = f"success, importance, tags, {FILES}, language::text AS language, learned_at, last_accessed_at"
-_RAW = f"FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated"
-_DERIVED = f"FROM {SCHEMA}.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL"
+_RAW = "FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated"
+_DERIVED = "FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL"
 _LEAVES = f"SELECT id, ARRAY[id] AS leaves {_RAW} UNION ALL SELECT id, source_memory_ids {_DERIVED}"
 _UNITS = f"""
     SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, memory_type, NULL AS pattern_type, {_SHARED},
@@ -73,14 +73,14 @@ def _unit(row: Mapping[str, Any]) -> UnitRow:
 
 def load_sessions(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, str]:
     """The session that each raw memory was written in, without those of which it is not known."""
-    query = f"SELECT id, session_id FROM {SCHEMA}.task_memories WHERE id = ANY(:ids) AND session_id IS NOT NULL"
+    query = "SELECT id, session_id FROM consolidation.task_memories WHERE id = ANY(:ids) AND session_id IS NOT NULL"
     return {row.id: row.session_id for row in connection.execute(text(query), {"ids": list(ids)})}
 
 
 def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, dimension: int) -> dict[UUID, Vectors]:
     """Plain vectors float32 (dimension,) of units and patterns by id; those of another model are left out."""
     tables = " UNION ALL ".join(
-        f"SELECT id, embedding FROM {SCHEMA}.{name} WHERE id = ANY(%(ids)s) AND embedding_model = %(model)s"
+        f"SELECT id, embedding FROM consolidation.{name} WHERE id = ANY(%(ids)s) AND embedding_model = %(model)s"
         for name in ("task_memories", "consolidated_memories")
     )
     found, vectors = load_vectors(connection, tables, {"ids": list(ids), "model": model}, dimension=dimension)
@@ -98,7 +98,7 @@ class ActiveRow(NamedTuple):
 def list_active(connection: Connection, project_id: UUID, kind: str) -> list[ActiveRow]:
     """The active consolidated memories of a kind, by id."""
     query = (
-        f"SELECT id, memory_type, source_memory_ids FROM {SCHEMA}.consolidated_memories "
+        "SELECT id, memory_type, source_memory_ids FROM consolidation.consolidated_memories "
         "WHERE project_id = :project AND kind = :kind AND retired_at IS NULL ORDER BY id"
     )
     return [ActiveRow(*row) for row in connection.execute(text(query), {"project": project_id, "kind": kind})]
@@ -124,16 +124,16 @@ class Held:
 
 
 # Rollbacks alone have ``reverts_change_id``, and an index of their own: the ledger at large is not read for them.
-_BROUGHT_BACK = f"""EXISTS (
-    SELECT 1 FROM {SCHEMA}.consolidation_changes r WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL
+_BROUGHT_BACK = """EXISTS (
+    SELECT 1 FROM consolidation.consolidation_changes r WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL
         AND r.reverts_scope = 'group' AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)"""
 _HELD = f"""
     SELECT id, version, cluster_key, {{members}} AS members, source_memory_ids AS leaves,
         retired_at IS NULL AS is_active, archive_reason IS NOT NULL AS is_put_away,
         retired_at IS NULL AND (pinned OR details ? '{APPROVED}' OR {_BROUGHT_BACK}) AS is_kept
-    FROM {SCHEMA}.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id
+    FROM consolidation.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id
 """
-_PARENTS = f"ARRAY(SELECT parent_id FROM {SCHEMA}.memory_lineage l WHERE l.child_id = c.id)"
+_PARENTS = "ARRAY(SELECT parent_id FROM consolidation.memory_lineage l WHERE l.child_id = c.id)"
 
 
 def load_held(connection: Connection, project_id: UUID, kind: str) -> list[Held]:

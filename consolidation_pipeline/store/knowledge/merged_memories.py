@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, select, text
 
 from consolidation_pipeline.core.memories.memories import embedding_text
-from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
+from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import hold_places, refuse_twins
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
@@ -44,10 +44,10 @@ class Source:
         return embedding_text(**dict(zip(TEXT_COLUMNS, self.texts, strict=True)))
 
 
-_OPEN_GROUPS = f"""
+_OPEN_GROUPS = """
     SELECT c.cluster_key, array_agg(c.member_id ORDER BY c.is_representative DESC, c.member_id) AS members
-    FROM {SCHEMA}.memory_clusters c LEFT JOIN {SCHEMA}.task_memories m ON m.id = c.member_id AND m.archived_at IS NULL
-        LEFT JOIN {SCHEMA}.consolidated_memories waiting
+    FROM consolidation.memory_clusters c LEFT JOIN consolidation.task_memories m ON m.id = c.member_id AND m.archived_at IS NULL
+        LEFT JOIN consolidation.consolidated_memories waiting
             ON waiting.id = m.consolidated_into_id AND waiting.details ? CAST(:pending AS text)
     WHERE c.project_id = :project AND c.tier = 'merge' GROUP BY c.cluster_key
     HAVING count(m.consolidated_into_id) < count(*) OR count(DISTINCT m.consolidated_into_id) > 1
@@ -70,7 +70,7 @@ _SOURCE_QUERY = f"""
     SELECT id, version, memory_type, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, tags,
         {FILES},
         success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id
-    FROM {SCHEMA}.task_memories t WHERE id = ANY(:ids) AND {IS_NODE}
+    FROM consolidation.task_memories t WHERE id = ANY(:ids) AND {IS_NODE}
 """
 
 
@@ -91,7 +91,7 @@ def load_source_vectors(
     """Plain vectors float32 (dimension,) of raw memories by id, of those alone that have one of ``model`` if given."""
     found, vectors = load_vectors(
         connection,
-        f"SELECT id, embedding FROM {SCHEMA}.task_memories WHERE id = ANY(%(ids)s) "
+        "SELECT id, embedding FROM consolidation.task_memories WHERE id = ANY(%(ids)s) "
         "AND (%(model)s::text IS NULL OR embedding_model = %(model)s)",
         {"ids": list(ids), "model": model},
         dimension=dimension,

@@ -11,12 +11,9 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA, playbook_entries
+from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
-
-_CHANGES = f"{SCHEMA}.consolidation_changes"
-_DERIVED = f"{SCHEMA}.consolidated_memories"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +41,7 @@ def load_candidates(connection: Connection, project_id: UUID, model: str) -> lis
         text(
             "SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, "
             "confidence_score AS confidence, needs_review, consolidation_method = 'heuristic' AS is_heuristic, "
-            f"ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS leaves FROM {_DERIVED} "
+            "ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS leaves FROM consolidation.consolidated_memories "
             "WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL "
             "AND embedding_model = :model ORDER BY id"
         ),
@@ -80,7 +77,7 @@ class Entry:
 
 # Undoing a whole job is no word on each entry of it.
 _BY_HAND = "c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'"
-_NEWEST = f"""(SELECT {_BY_HAND} FROM {_CHANGES} c WHERE c.entity_id = e.id AND c.new_state ? '{{key}}'
+_NEWEST = f"""(SELECT {_BY_HAND} FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? '{{key}}'
     ORDER BY seq DESC LIMIT 1)"""
 _ENTRIES = f"""
     SELECT e.id, e.version, e.source_id, e.status, e.content, e.content_hash, e.category, e.tags, e.priority,
@@ -89,10 +86,10 @@ _ENTRIES = f"""
         coalesce({_NEWEST.format(key="content")}, true) AS words_by_hand,
         coalesce({_NEWEST.format(key="status")}, true) AS status_by_hand,
         ARRAY(SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined
-    FROM {playbook_entries} e LEFT JOIN {_DERIVED} s ON s.id = e.source_id LEFT JOIN LATERAL (
+    FROM {playbook_entries} e LEFT JOIN consolidation.consolidated_memories s ON s.id = e.source_id LEFT JOIN LATERAL (
         SELECT coalesce(c.previous_state -> 'supporting_memory_ids', '[]') AS before,
             c.new_state -> 'supporting_memory_ids' AS after, {_BY_HAND} AS by_hand
-        FROM {_CHANGES} c WHERE c.entity_id = e.id AND c.new_state ? 'supporting_memory_ids'
+        FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'supporting_memory_ids'
         ORDER BY seq DESC LIMIT 1) n ON n.by_hand
     WHERE e.project_id = :project ORDER BY e.id
 """
@@ -123,7 +120,7 @@ def load_entry_vectors(
     """
     query = (
         f"SELECT id, embedding FROM {playbook_entries} WHERE project_id = %(project)s AND status <> 'retired' "
-        f"AND embedding_model = %(model)s UNION ALL SELECT id, embedding FROM {_DERIVED} "
+        "AND embedding_model = %(model)s UNION ALL SELECT id, embedding FROM consolidation.consolidated_memories "
         "WHERE id = ANY(%(ids)s) AND embedding_model = %(model)s"
     )
     parameters = {"project": project_id, "model": model, "ids": list(candidates)}
@@ -136,26 +133,26 @@ def load_successors(connection: Connection, project_id: UUID) -> dict[UUID, UUID
     query = f"""
         WITH RECURSIVE chain AS (
             SELECT e.source_id AS origin, d.superseded_by_id AS id
-            FROM {playbook_entries} e JOIN {_DERIVED} d ON d.id = e.source_id
+            FROM {playbook_entries} e JOIN consolidation.consolidated_memories d ON d.id = e.source_id
             WHERE e.project_id = :project AND d.retired_at IS NOT NULL
             UNION
-            SELECT c.origin, d.superseded_by_id FROM chain c JOIN {_DERIVED} d ON d.id = c.id
+            SELECT c.origin, d.superseded_by_id FROM chain c JOIN consolidation.consolidated_memories d ON d.id = c.id
             WHERE d.retired_at IS NOT NULL)
-        SELECT c.origin, c.id FROM chain c JOIN {_DERIVED} d ON d.id = c.id WHERE d.retired_at IS NULL
+        SELECT c.origin, c.id FROM chain c JOIN consolidation.consolidated_memories d ON d.id = c.id WHERE d.retired_at IS NULL
     """
     return dict(connection.execute(text(query), {"project": project_id}).tuples().all())
 
 
 def load_withdrawn(connection: Connection, project_id: UUID) -> dict[UUID, frozenset[str]]:
     """Sources whose entry a person undid by itself: source -> the hashes of the texts that the entry had."""
-    query = f"""
+    query = """
         WITH gone AS (
             SELECT entity_id FROM (
-                SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope FROM {_CHANGES}
+                SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope FROM consolidation.consolidation_changes
                 WHERE project_id = :project AND entity_type = 'playbook_entries' ORDER BY entity_id, seq DESC) newest
             WHERE new_state IS NULL AND reverts_scope = 'group')
         SELECT DISTINCT entity_id, new_state ->> 'source_id' AS source, new_state ->> 'content_hash' AS hash
-        FROM {_CHANGES} JOIN gone USING (entity_id)
+        FROM consolidation.consolidation_changes JOIN gone USING (entity_id)
     """
     sources: dict[UUID, set[UUID]] = defaultdict(set)
     hashes: dict[UUID, set[str]] = defaultdict(set)

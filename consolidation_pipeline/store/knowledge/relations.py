@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES, Association
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.store.database.schema import SCHEMA, memory_relations
+from consolidation_pipeline.store.database.schema import memory_relations
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, load_columns, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories.linked_units import ACTIVE, carriers
@@ -81,7 +81,7 @@ def load_end_vectors(
 
 def _units(columns: str, condition: str = "true") -> str:
     return " UNION ALL ".join(
-        f"SELECT {columns} FROM {SCHEMA}.{name} t WHERE t.project_id = %(project)s AND {active} AND {condition}"
+        f"SELECT {columns} FROM consolidation.{name} t WHERE t.project_id = %(project)s AND {active} AND {condition}"
         for name, active in _UNITS.items()
     )
 
@@ -168,10 +168,10 @@ def decide_relations(
     return groups
 
 
-_TEXTS = f"""
+_TEXTS = """
     SELECT concat_ws(E'\\n', goal, execution_summary, result, lessons_learned, feedback) AS body,
-        memory_type FROM {SCHEMA}.task_memories WHERE id = {{end}}
-    UNION ALL SELECT content, memory_type FROM {SCHEMA}.consolidated_memories WHERE id = {{end}}
+        memory_type FROM consolidation.task_memories WHERE id = {end}
+    UNION ALL SELECT content, memory_type FROM consolidation.consolidated_memories WHERE id = {end}
 """
 
 

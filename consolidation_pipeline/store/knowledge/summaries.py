@@ -12,7 +12,6 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
 from consolidation_pipeline.core.memories.memories import embedding_text
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.memories.memories import FILES, TEXT_COLUMNS
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
@@ -47,12 +46,12 @@ _SHARED = (
 )
 _EPISODES = f"""
     SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, ARRAY[id] AS leaves, {_SHARED}
-    FROM {SCHEMA}.task_memories t WHERE project_id = :project AND embedding_model = :model AND {WAITS}
+    FROM consolidation.task_memories t WHERE project_id = :project AND embedding_model = :model AND {WAITS}
     ORDER BY user_id NULLS FIRST, learned_at, id
 """
 _SUMMARIES = f"""
     SELECT id, kind, ARRAY[content] AS texts, source_memory_ids AS leaves, {_SHARED}
-    FROM {SCHEMA}.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
+    FROM consolidation.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
     ORDER BY user_id NULLS FIRST, learned_at, id
 """
 
@@ -92,7 +91,7 @@ def count_waiting(connection: Connection, project_id: UUID, as_of: datetime) -> 
         SELECT coalesce(sum(waiting), 0)::integer, coalesce(bool_or(ended), false) FROM (
             SELECT count(*) AS waiting,
                 session_id IS NOT NULL AND max(created_at) <= CAST(:idle_since AS timestamptz) AS ended
-            FROM {SCHEMA}.task_memories t WHERE project_id = :project AND {WAITS} GROUP BY session_id) s
+            FROM consolidation.task_memories t WHERE project_id = :project AND {WAITS} GROUP BY session_id) s
     """
     parameters = {"project": project_id, "idle_since": as_of - SESSION_IDLE}
     return Waiting(*connection.execute(text(query), parameters).one())
@@ -108,10 +107,10 @@ class Coverage:
 
 def count_covered(connection: Connection, project_id: UUID) -> Coverage:
     """Episodes and summaries of a project, retired ones too: their memories are not summarised again."""
-    query = f"""
-        SELECT (SELECT count(*) FROM {SCHEMA}.task_memories
+    query = """
+        SELECT (SELECT count(*) FROM consolidation.task_memories
                 WHERE project_id = :project AND summarized_into_id IS NOT NULL),
-            (SELECT count(*) FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND kind = 'summary')
+            (SELECT count(*) FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'summary')
     """
     return Coverage(*connection.execute(text(query), {"project": project_id}).one())
 
@@ -128,8 +127,8 @@ class HeldProfile:
 
 def load_profiles(connection: Connection, project_id: UUID) -> dict[UUID, HeldProfile]:
     """The profiles of a project, archived ones too, by id."""
-    query = f"""
-        SELECT id, version, cluster_key, retired_at IS NOT NULL FROM {SCHEMA}.consolidated_memories
+    query = """
+        SELECT id, version, cluster_key, retired_at IS NOT NULL FROM consolidation.consolidated_memories
         WHERE project_id = :project AND kind = 'procedural'
     """
     rows = connection.execute(text(query), {"project": project_id}).tuples()

@@ -8,10 +8,9 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.engine import hold_until_commit
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.ledger_writer import refuse_rows
 
-_DERIVED = f"{SCHEMA}.consolidated_memories"
+_DERIVED = "consolidation.consolidated_memories"
 
 
 def hold_places(connection: Connection, project_ids: Iterable[UUID]) -> None:
@@ -27,7 +26,7 @@ def hold_places(connection: Connection, project_ids: Iterable[UUID]) -> None:
 
 def hold_places_of(connection: Connection, ids: Sequence[UUID]) -> None:
     """As ``hold_places``, of the projects in which these consolidated memories and suggestions are."""
-    tables = (_DERIVED, f"{SCHEMA}.consolidation_suggestions")
+    tables = (_DERIVED, "consolidation.consolidation_suggestions")
     query = " UNION ".join(f"SELECT project_id FROM {table} WHERE id = ANY(:ids)" for table in tables)
     hold_places(connection, connection.scalars(text(query), {"ids": list(ids)}).all())
 
@@ -56,7 +55,7 @@ def load_speakers(connection: Connection, project_id: UUID, hashes: Collection[s
     """The active merged memories that say one of these texts, by memory type and hash of the normalised text."""
     rows = connection.execute(
         text(
-            f"SELECT memory_type, normalized_hash, id FROM {_DERIVED} "
+            "SELECT memory_type, normalized_hash, id FROM consolidation.consolidated_memories "
             "WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND normalized_hash = ANY(:hashes)"
         ),
         {"project": project_id, "hashes": list(hashes)},
@@ -71,7 +70,7 @@ def refuse_twins(connection: Connection, project_id: UUID, group_ids: Sequence[U
         ConflictError: one would; ``conflicts`` are those that were there.
     """
     moved = (
-        f"SELECT {_place('m')}, m.id FROM {SCHEMA}.consolidation_changes c JOIN {_DERIVED} m ON m.id = c.entity_id "
+        f"SELECT {_place('m')}, m.id FROM consolidation.consolidation_changes c JOIN consolidation.consolidated_memories m ON m.id = c.entity_id "
         "WHERE c.group_id = ANY(:groups) AND c.new_state ?| ARRAY['retired_at', 'normalized_hash'] "
         "AND m.retired_at IS NULL"
     )
@@ -79,7 +78,7 @@ def refuse_twins(connection: Connection, project_id: UUID, group_ids: Sequence[U
     if not places:
         return
     # One look at what is active, whatever its number: a join of the two is planned as if there were a row or two.
-    standing = f"SELECT {_place('m')}, m.id FROM {_DERIVED} m WHERE m.project_id = :project AND m.retired_at IS NULL"
+    standing = f"SELECT {_place('m')}, m.id FROM consolidation.consolidated_memories m WHERE m.project_id = :project AND m.retired_at IS NULL"
     taken = f"SELECT place, id FROM ({standing}) AS standing (place, id) WHERE place = ANY(:places) ORDER BY id"
     found = connection.execute(text(taken), {"project": project_id, "places": list(places)}).tuples()
     refuse_rows(

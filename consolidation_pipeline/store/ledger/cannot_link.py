@@ -7,25 +7,22 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.grouping.cannot_link import KeptApart
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import load_columns
-
-_CHANGES = f"{SCHEMA}.consolidation_changes"
 
 # Common table expressions, for WITH RECURSIVE: the changes of merged memories that were undone as groups, not with a
 # whole job, and not redone since. ``groups``: the groups between, the newest rollback first, the merge's own last.
-UNDONE_MERGES = f"""
+UNDONE_MERGES = """
     undoing AS (
-        SELECT r.reverts_change_id AS id, 1 AS turns, ARRAY[r.group_id] AS groups FROM {_CHANGES} r
-        WHERE r.project_id = {{project}} AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
+        SELECT r.reverts_change_id AS id, 1 AS turns, ARRAY[r.group_id] AS groups FROM consolidation.consolidation_changes r
+        WHERE r.project_id = {project} AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
             AND r.entity_type = 'consolidated_memories'
-            AND NOT EXISTS (SELECT 1 FROM {_CHANGES} n WHERE n.reverts_change_id = r.id)
+            AND NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes n WHERE n.reverts_change_id = r.id)
         UNION ALL
         SELECT c.reverts_change_id, u.turns + 1, u.groups || c.group_id
-        FROM undoing u JOIN {_CHANGES} c ON c.id = u.id WHERE c.reverts_change_id IS NOT NULL),
+        FROM undoing u JOIN consolidation.consolidation_changes c ON c.id = u.id WHERE c.reverts_change_id IS NOT NULL),
     undone_merges AS (
         SELECT c.seq, c.previous_state, c.new_state, u.groups || c.group_id AS groups
-        FROM undoing u JOIN {_CHANGES} c ON c.id = u.id
+        FROM undoing u JOIN consolidation.consolidation_changes c ON c.id = u.id
         WHERE c.reverts_change_id IS NULL AND mod(u.turns, 2) = 1 AND c.new_state ->> 'kind' = 'merged')
 """
 
@@ -58,7 +55,7 @@ def load_unwanted_groups(connection: Connection, project_id: UUID, kind: str) ->
     """Cluster keys of the patterns or principles, by ``kind``, that were undone as groups and not redone since."""
     query = f"""
         WITH RECURSIVE {UNDONE_MERGES.format(project=":project")}
-        SELECT DISTINCT c.new_state ->> 'cluster_key' FROM undoing u JOIN {_CHANGES} c ON c.id = u.id
+        SELECT DISTINCT c.new_state ->> 'cluster_key' FROM undoing u JOIN consolidation.consolidation_changes c ON c.id = u.id
         WHERE c.reverts_change_id IS NULL AND mod(u.turns, 2) = 1 AND c.new_state ->> 'kind' = :kind
     """
     return set(connection.scalars(text(query), {"project": project_id, "kind": kind}))

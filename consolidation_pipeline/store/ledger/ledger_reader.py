@@ -10,11 +10,8 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.row_references import REFERENCES
 from consolidation_pipeline.store.projects import Project
-
-_CHANGES = f"{SCHEMA}.consolidation_changes"
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Scope:
 
 # A change alone would leave half a merge behind, so it stands for its group.
 _NAMED = {
-    "group": f"c.group_id IN (SELECT group_id FROM {_CHANGES} WHERE id = :target UNION ALL SELECT :target)",
+    "group": "c.group_id IN (SELECT group_id FROM consolidation.consolidation_changes WHERE id = :target UNION ALL SELECT :target)",
     "job": "c.job_id = :target",
 }
 
@@ -48,16 +45,16 @@ def find_scope(connection: Connection, target: UUID) -> Scope | None:
     for kind, named in _NAMED.items():
         query = f"""
             WITH RECURSIVE fate AS (
-                SELECT c.seq AS origin, c.id, c.seq, c.group_id, 0 AS turns FROM {_CHANGES} c WHERE {named}
+                SELECT c.seq AS origin, c.id, c.seq, c.group_id, 0 AS turns FROM consolidation.consolidation_changes c WHERE {named}
                 UNION ALL
                 SELECT f.origin, r.id, r.seq, r.group_id, f.turns + 1
-                FROM fate f JOIN {_CHANGES} r ON r.reverts_change_id = f.id),
+                FROM fate f JOIN consolidation.consolidation_changes r ON r.reverts_change_id = f.id),
             newest AS (SELECT DISTINCT ON (origin) origin, seq, group_id, turns FROM fate ORDER BY origin, turns DESC)
             SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age,
                 min(c.reverts_scope) AS reverts_scope, array_agg(DISTINCT c.operation) AS operations,
                 array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS open,
                 array_agg(DISTINCT n.group_id) FILTER (WHERE n.turns % 2 = 1) AS undone_by
-            FROM newest n JOIN {_CHANGES} c ON c.seq = n.origin JOIN {SCHEMA}.projects p ON p.id = c.project_id
+            FROM newest n JOIN consolidation.consolidation_changes c ON c.seq = n.origin JOIN consolidation.projects p ON p.id = c.project_id
             GROUP BY p.id
         """
         row = connection.execute(text(query), {"target": target}).one_or_none()
@@ -70,30 +67,30 @@ def find_scope(connection: Connection, target: UUID) -> Scope | None:
 
 def is_undoing(connection: Connection, seq: int) -> bool:
     """Whether a change is a rollback of what was in force, so that undoing it redoes something."""
-    query = f"""
+    query = """
         WITH RECURSIVE undone AS (
-            SELECT reverts_change_id AS id FROM {_CHANGES} WHERE seq = :seq
+            SELECT reverts_change_id AS id FROM consolidation.consolidation_changes WHERE seq = :seq
             UNION ALL
-            SELECT c.reverts_change_id FROM {_CHANGES} c JOIN undone ON c.id = undone.id)
+            SELECT c.reverts_change_id FROM consolidation.consolidation_changes c JOIN undone ON c.id = undone.id)
         SELECT count(id) % 2 = 1 FROM undone
     """
     return bool(connection.execute(text(query), {"seq": seq}).scalar_one())
 
 
 # Undoing an undoing redoes: a change is undone when the chain of changes that undo it is of odd length.
-UNDONE = f"""(
+UNDONE = """(
     WITH RECURSIVE fate AS (
-        SELECT r.id FROM {_CHANGES} r WHERE r.reverts_change_id = c.id
+        SELECT r.id FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id
         UNION ALL
-        SELECT r.id FROM {_CHANGES} r JOIN fate f ON r.reverts_change_id = f.id)
+        SELECT r.id FROM consolidation.consolidation_changes r JOIN fate f ON r.reverts_change_id = f.id)
     SELECT count(*) % 2 = 1 FROM fate)"""
 # A change stands when nothing undid it and it does something, itself or as the redoing of another.
-_STANDS = f"""
-    NOT EXISTS (SELECT 1 FROM {_CHANGES} r WHERE r.reverts_change_id = c.id) AND (c.operation <> 'rollback' OR (
+_STANDS = """
+    NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id) AND (c.operation <> 'rollback' OR (
         WITH RECURSIVE undone AS (
             SELECT c.reverts_change_id AS id
             UNION ALL
-            SELECT u.reverts_change_id FROM {_CHANGES} u JOIN undone ON u.id = undone.id)
+            SELECT u.reverts_change_id FROM consolidation.consolidation_changes u JOIN undone ON u.id = undone.id)
         SELECT count(id) % 2 = 0 FROM undone))"""
 
 
@@ -105,32 +102,32 @@ _REACHED = f"""
         SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
             lead(version_before) OVER w AS next_before,
             entity_type = 'consolidated_memories' AND new_state ? 'content' AS has_text
-        FROM {_CHANGES} WHERE seq = ANY(:known) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
+        FROM consolidation.consolidation_changes WHERE seq = ANY(:known) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
     moved AS (
-        SELECT c.entity_id, min(c.seq) FROM chosen c, LATERAL (SELECT version_after FROM {_CHANGES}
+        SELECT c.entity_id, min(c.seq) FROM chosen c, LATERAL (SELECT version_after FROM consolidation.consolidation_changes
             WHERE entity_id = c.entity_id ORDER BY seq DESC LIMIT 1) n
         GROUP BY c.entity_id HAVING bool_or(
             c.version_after IS DISTINCT FROM CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END)),
     told AS MATERIALIZED (SELECT entity_id AS id, min(seq) AS seq FROM chosen WHERE has_text GROUP BY 1),
     times AS (
-        SELECT told.id, c.seq, c.reverts_change_id FROM told JOIN {_CHANGES} c ON c.seq = told.seq
+        SELECT told.id, c.seq, c.reverts_change_id FROM told JOIN consolidation.consolidation_changes c ON c.seq = told.seq
         UNION ALL
-        SELECT t.id, c.seq, c.reverts_change_id FROM times t JOIN {_CHANGES} undone ON undone.id = t.reverts_change_id
-            JOIN {_CHANGES} c ON c.id = undone.reverts_change_id),
+        SELECT t.id, c.seq, c.reverts_change_id FROM times t JOIN consolidation.consolidation_changes undone ON undone.id = t.reverts_change_id
+            JOIN consolidation.consolidation_changes c ON c.id = undone.reverts_change_id),
     naming AS MATERIALIZED (SELECT r.id, r.named, told.seq FROM ({REFERENCES}) r JOIN told ON told.id = r.named)
     SELECT * FROM moved UNION SELECT id, seq FROM naming n WHERE NOT EXISTS (
         SELECT 1 FROM times WHERE times.id = n.named AND
-            (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id AND seq < times.seq ORDER BY seq DESC LIMIT 1)
+            (SELECT version_after FROM consolidation.consolidation_changes WHERE entity_id = n.id AND seq < times.seq ORDER BY seq DESC LIMIT 1)
             IS NOT DISTINCT FROM
-            (SELECT version_after FROM {_CHANGES} WHERE entity_id = n.id ORDER BY seq DESC LIMIT 1))
+            (SELECT version_after FROM consolidation.consolidation_changes WHERE entity_id = n.id ORDER BY seq DESC LIMIT 1))
 """
 _LATER = f"""
     SELECT DISTINCT c.group_id FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS reached(id, seq)
-        JOIN {_CHANGES} c ON c.entity_id = reached.id AND c.seq > reached.seq
+        JOIN consolidation.consolidation_changes c ON c.entity_id = reached.id AND c.seq > reached.seq
     WHERE c.seq <> ALL(CAST(:known AS bigint[])) AND {_STANDS}
 """
 _STANDING = f"""
-    SELECT c.id, c.seq, c.group_id, c.operation, c.changed_at FROM {_CHANGES} c
+    SELECT c.id, c.seq, c.group_id, c.operation, c.changed_at FROM consolidation.consolidation_changes c
     WHERE c.group_id = ANY(CAST(:groups AS uuid[])) AND c.seq <> ALL(CAST(:known AS bigint[])) AND {_STANDS}
 """
 
@@ -192,7 +189,7 @@ def list_changes(
         text(
             "SELECT c.seq, c.id, c.job_id, c.group_id, c.operation, c.entity_type, c.entity_id, c.previous_state, "
             "c.new_state, c.version_before, c.version_after, c.reason, c.confidence, c.changed_by, c.changed_at, "
-            f"c.reverts_change_id, c.reverts_scope FROM {_CHANGES} c WHERE {_CHOSEN} "
+            f"c.reverts_change_id, c.reverts_scope FROM consolidation.consolidation_changes c WHERE {_CHOSEN} "
             "ORDER BY seq DESC LIMIT :limit OFFSET :offset"
         ),
         {"project": project_id, "limit": limit, "offset": offset, **asdict(chosen)},
@@ -201,22 +198,24 @@ def list_changes(
 
 def count_changes(connection: Connection, project_id: UUID, *, chosen: Chosen = _EVERYTHING) -> tuple[int, int]:
     """How many rows ``list_changes`` and ``list_groups`` have without a limit."""
-    query = f"SELECT count(*), count(DISTINCT group_id) FROM {_CHANGES} c WHERE {_CHOSEN}"
+    query = f"SELECT count(*), count(DISTINCT group_id) FROM consolidation.consolidation_changes c WHERE {_CHOSEN}"
     changes, groups = connection.execute(text(query), {"project": project_id, **asdict(chosen)}).one()
     return int(changes), int(groups)
 
 
 def count_entities(connection: Connection, group_id: UUID, entity_type: str) -> int:
     """How many rows of one table a group changed."""
-    query = f"SELECT count(DISTINCT entity_id) FROM {_CHANGES} WHERE group_id = :group AND entity_type = :type"
+    query = "SELECT count(DISTINCT entity_id) FROM consolidation.consolidation_changes WHERE group_id = :group AND entity_type = :type"
     return int(connection.execute(text(query), {"group": group_id, "type": entity_type}).scalar_one())
 
 
 def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tuple[list[UUID], int]:
     """Ids of the oldest ``limit`` changes of a job, in order, and how many there are in all."""
     parameters = {"job": job_id, "limit": limit}
-    total = connection.execute(text(f"SELECT count(*) FROM {_CHANGES} WHERE job_id = :job"), parameters).scalar_one()
-    query = f"SELECT id FROM {_CHANGES} WHERE job_id = :job ORDER BY seq LIMIT :limit"
+    total = connection.execute(
+        text("SELECT count(*) FROM consolidation.consolidation_changes WHERE job_id = :job"), parameters
+    ).scalar_one()
+    query = "SELECT id FROM consolidation.consolidation_changes WHERE job_id = :job ORDER BY seq LIMIT :limit"
     return list(connection.execute(text(query), parameters).scalars()), int(total)
 
 
@@ -229,7 +228,7 @@ def list_groups(
             "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, "
             "count(*) AS changes, max(c.changed_at) AS changed_at, min(c.reason) AS reason, "
             f"max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and({UNDONE}) AS rolled_back "
-            f"FROM {_CHANGES} c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC "
+            f"FROM consolidation.consolidation_changes c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC "
             "LIMIT :limit OFFSET :offset"
         ),
         {"project": project_id, "limit": limit, "offset": offset, **asdict(chosen)},

@@ -8,10 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.cannot_link import UNDONE_MERGES
-
-_CHANGES = f"{SCHEMA}.consolidation_changes"
 
 # A unit is a job, or a group that a person made; undoing ties two units together. While one of those tied together is
 # young, all stay. So do undone merges of a project that still exists: they keep memories apart. The digest is made of
@@ -19,20 +16,20 @@ _CHANGES = f"{SCHEMA}.consolidation_changes"
 _REMOVE = f"""
     WITH RECURSIVE {UNDONE_MERGES.format(project=":project")},
     units AS MATERIALIZED (
-        SELECT coalesce(job_id, group_id) AS unit, max(changed_at) AS newest FROM {_CHANGES}
+        SELECT coalesce(job_id, group_id) AS unit, max(changed_at) AS newest FROM consolidation.consolidation_changes
         WHERE project_id = :project AND operation <> 'retention' GROUP BY 1),
     undone AS MATERIALIZED (
         SELECT DISTINCT coalesce(r.job_id, r.group_id) AS a, coalesce(c.job_id, c.group_id) AS b
-        FROM {_CHANGES} r JOIN {_CHANGES} c ON c.id = r.reverts_change_id WHERE r.project_id = :project),
+        FROM consolidation.consolidation_changes r JOIN consolidation.consolidation_changes c ON c.id = r.reverts_change_id WHERE r.project_id = :project),
     ties AS MATERIALIZED (SELECT a, b FROM undone UNION SELECT b, a FROM undone),
     young AS (
         SELECT unit FROM units WHERE newest >= least(:before, now() - interval '90 days')
         UNION SELECT ties.b FROM young JOIN ties ON ties.a = young.unit),
     kept AS MATERIALIZED (
         SELECT unnest(groups) AS group_id FROM undone_merges
-        WHERE EXISTS (SELECT 1 FROM {SCHEMA}.projects WHERE id = :project)),
+        WHERE EXISTS (SELECT 1 FROM consolidation.projects WHERE id = :project)),
     gone AS (
-        DELETE FROM {_CHANGES} c WHERE c.project_id = :project AND c.operation <> 'retention'
+        DELETE FROM consolidation.consolidation_changes c WHERE c.project_id = :project AND c.operation <> 'retention'
             AND coalesce(c.job_id, c.group_id) NOT IN (SELECT unit FROM young)
             AND c.group_id NOT IN (SELECT group_id FROM kept)
         RETURNING c.seq, c.changed_at, c.operation, sha256(convert_to(to_jsonb(c)::text, 'UTF8')) AS digest),
@@ -42,7 +39,7 @@ _REMOVE = f"""
             (SELECT jsonb_object_agg(operation, n) FROM (SELECT operation, count(*) AS n FROM gone GROUP BY 1) o)
                 AS operations
         FROM gone)
-    INSERT INTO {_CHANGES} (project_id, group_id, operation, entity_type, entity_id, previous_state, reason, changed_by)
+    INSERT INTO consolidation.consolidation_changes (project_id, group_id, operation, entity_type, entity_id, previous_state, reason, changed_by)
     SELECT :project, gen_random_uuid(), 'retention', 'consolidation_changes', :project, to_jsonb(s),
         format('removed %s changes of %s to %s, older than %s days', changes, "from"::date, until::date,
             CAST(:days AS integer)), :changed_by
@@ -70,8 +67,8 @@ def remove_changes(
 
 def list_deleted_projects(connection: Connection) -> list[UUID]:
     """Projects that are gone and have changes in the ledger still."""
-    query = f"""
-        SELECT DISTINCT c.project_id FROM {_CHANGES} c
-        WHERE NOT EXISTS (SELECT 1 FROM {SCHEMA}.projects p WHERE p.id = c.project_id) ORDER BY 1
+    query = """
+        SELECT DISTINCT c.project_id FROM consolidation.consolidation_changes c
+        WHERE NOT EXISTS (SELECT 1 FROM consolidation.projects p WHERE p.id = c.project_id) ORDER BY 1
     """
     return list(connection.scalars(text(query)))

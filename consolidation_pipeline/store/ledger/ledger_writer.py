@@ -26,7 +26,6 @@ from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.database.schema import (
-    SCHEMA,
     consolidated_memories,
     consolidation_suggestions,
     memory_relations,
@@ -177,7 +176,7 @@ def mark_summarized(connection: Connection, summaries: str) -> None:
     if not ids["ids"]:
         return
     told = (
-        f"SELECT l.parent_id AS id, l.child_id AS summary FROM {SCHEMA}.memory_lineage l "
+        "SELECT l.parent_id AS id, l.child_id AS summary FROM consolidation.memory_lineage l "
         "WHERE l.child_id = ANY(:ids) AND l.parent_kind = 'raw'"
     )
     refuse(
@@ -203,14 +202,14 @@ def mark_summarized(connection: Connection, summaries: str) -> None:
 
 def _next_version(entity: str, at_least: str) -> str:
     """SQL of a version the row never had: rollback takes versions back, so counting on would give one out twice."""
-    highest = f"SELECT max(c.version_after) FROM {SCHEMA}.consolidation_changes c WHERE c.entity_id = {entity}"
+    highest = f"SELECT max(c.version_after) FROM consolidation.consolidation_changes c WHERE c.entity_id = {entity}"
     return f"1 + greatest({at_least}, ({highest}))"
 
 
 def lineage_insert(owner: str, source: str, edges: str) -> str:
     """SQL that writes the edges in the jsonb expression ``edges`` of ``source``, owned by ``owner``."""
     return (
-        f"INSERT INTO {SCHEMA}.memory_lineage (project_id, child_id, parent_id, parent_kind, similarity, job_id) "
+        "INSERT INTO consolidation.memory_lineage (project_id, child_id, parent_id, parent_kind, similarity, job_id) "
         f"SELECT {owner}, e.parent_id, e.parent_kind, e.similarity, e.job_id FROM {source}, "
         f"jsonb_to_recordset({edges}) AS e(parent_id uuid, parent_kind text, similarity real, job_id uuid)"
     )
@@ -318,16 +317,18 @@ def refuse_rows(ids: Sequence[UUID], what: str) -> None:
 def _write_parts(connection: Connection, table: Table, parts: Iterable[str], *, replace: bool) -> None:
     if "files" in parts:
         if replace:
-            connection.execute(text(f"DELETE FROM {SCHEMA}.memory_files f USING staged s WHERE f.owner_id = s.id"))
+            connection.execute(text("DELETE FROM consolidation.memory_files f USING staged s WHERE f.owner_id = s.id"))
         connection.execute(
             text(
-                f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) "
+                "INSERT INTO consolidation.memory_files (project_id, owner_id, path) "
                 "SELECT DISTINCT project_id, id, path FROM staged, unnest(files) AS path"
             )
         )
     if "lineage" in parts and table is consolidated_memories:
         if replace:
-            connection.execute(text(f"DELETE FROM {SCHEMA}.memory_lineage l USING staged s WHERE l.child_id = s.id"))
+            connection.execute(
+                text("DELETE FROM consolidation.memory_lineage l USING staged s WHERE l.child_id = s.id")
+            )
         connection.execute(text(lineage_insert("s.project_id, s.id", "staged s", "s.lineage")))
         mark_summarized(connection, f"SELECT t.id FROM {table} t JOIN staged s USING (id) WHERE t.kind = 'summary'")
 
@@ -344,7 +345,7 @@ def _append(
 ) -> int:
     return connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
+            "INSERT INTO consolidation.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
             "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by) "
             f"SELECT :job_id, s.project_id, s.change_group, :operation, '{table.name}', t.id, {previous}, {new}, "
             "s.expected, t.version, s.change_reason, s.change_confidence, :changed_by "
@@ -370,12 +371,10 @@ def _columns_image(table: Table, names: Sequence[str]) -> str:
 
 def _part_image(table: Table) -> dict[str, str]:
     """SQL of what belongs to row ``t`` and stands in tables of its own, as jsonb, by name."""
-    files = (
-        f"(SELECT coalesce(jsonb_agg(path ORDER BY path), '[]') FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id)"
-    )
+    files = "(SELECT coalesce(jsonb_agg(path ORDER BY path), '[]') FROM consolidation.memory_files f WHERE f.owner_id = t.id)"
     lineage = (
         "(SELECT coalesce(jsonb_agg(jsonb_build_object('parent_id', parent_id, 'parent_kind', parent_kind, "
-        f"'similarity', similarity, 'job_id', job_id) ORDER BY parent_id), '[]') FROM {SCHEMA}.memory_lineage l "
+        "'similarity', similarity, 'job_id', job_id) ORDER BY parent_id), '[]') FROM consolidation.memory_lineage l "
         "WHERE l.child_id = t.id)"
     )
     if table is consolidated_memories:

@@ -11,7 +11,6 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.schema import (
-    SCHEMA,
     consolidated_memories,
     memory_lineage,
     playbook_entries,
@@ -46,14 +45,14 @@ def find_memories(connection: Connection, first: UUID, last: UUID, *, limit: int
             "SELECT m.id, p.slug, kind, level, memory_type, status, content, learned_at FROM ("
             "SELECT id, project_id, 'raw' AS kind, 0 AS level, memory_type, CASE WHEN is_archived THEN 'archived' "
             "WHEN is_consolidated THEN 'merged' ELSE 'active' END AS status, execution_summary AS content, learned_at "
-            f"FROM {SCHEMA}.task_memories WHERE id BETWEEN :first AND :last UNION ALL "
+            "FROM consolidation.task_memories WHERE id BETWEEN :first AND :last UNION ALL "
             "SELECT id, project_id, kind, abstraction_level, memory_type, "
             "CASE WHEN superseded_by_id IS NOT NULL THEN 'superseded' WHEN archive_reason IS NOT NULL THEN 'archived' "
             "WHEN retired_at IS NOT NULL THEN 'retired' ELSE 'active' END, content, learned_at "
-            f"FROM {SCHEMA}.consolidated_memories WHERE id BETWEEN :first AND :last UNION ALL "
+            "FROM consolidation.consolidated_memories WHERE id BETWEEN :first AND :last UNION ALL "
             f"SELECT id, project_id, 'playbook', {_ENTRY_LEVEL}, category, status, content, created_at "
             f"FROM {playbook_entries} WHERE id BETWEEN :first AND :last) m "
-            f"JOIN {SCHEMA}.projects p ON p.id = m.project_id ORDER BY m.id LIMIT :limit"
+            "JOIN consolidation.projects p ON p.id = m.project_id ORDER BY m.id LIMIT :limit"
         ),
         {"first": first, "last": last, "limit": limit},
     )

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Table, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories
+from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.ledger.ledger_writer import (
     CACHES,
     LEDGERED,
@@ -59,7 +59,7 @@ def _revert_waves(
     turns = _stage_changes(connection, changes)
     refuse(
         connection,
-        f"SELECT c.id FROM {SCHEMA}.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
+        "SELECT c.id FROM consolidation.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
         "undoes a change that was to be rolled back: it was rolled back before",
     )
     for turn in range(1, turns + 1):
@@ -113,7 +113,7 @@ def _recreate(table: Table, columns: Sequence[str]) -> str:
 def _append_rollback(connection: Connection, author: Author, turn: int, recorded: Mapping[str, object]) -> None:
     connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
+            "INSERT INTO consolidation.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
             "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by, "
             "reverts_change_id, reverts_scope) "
             "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
@@ -126,13 +126,13 @@ def _append_rollback(connection: Connection, author: Author, turn: int, recorded
 
 def _stage_changes(connection: Connection, changes: Sequence[int]) -> int:
     """Stage the changes as ``reverting``, each with its turn; returns the number of turns."""
-    query = f"SELECT seq, entity_id FROM {SCHEMA}.consolidation_changes WHERE seq = ANY(:changes) ORDER BY seq DESC"
+    query = "SELECT seq, entity_id FROM consolidation.consolidation_changes WHERE seq = ANY(:changes) ORDER BY seq DESC"
     rows = connection.execute(text(query), {"changes": list(changes)}).all()
     turns = list(_turns([row.entity_id for row in rows]))
     connection.execute(
         text(
             "CREATE TEMP TABLE reverting ON COMMIT DROP AS "
-            f"SELECT c.*, t.turn FROM {SCHEMA}.consolidation_changes c "
+            "SELECT c.*, t.turn FROM consolidation.consolidation_changes c "
             "JOIN unnest(CAST(:seqs AS bigint[]), CAST(:turns AS integer[])) AS t(seq, turn) USING (seq)"
         ),
         {"seqs": [row.seq for row in rows], "turns": turns},
@@ -164,11 +164,13 @@ def _refuse_changed(connection: Connection, table: Table) -> None:
 def _revert_parts(connection: Connection, table: Table) -> None:
     """Files and lineage of the wave as their before-images have them, and with these what is in which summary."""
     connection.execute(
-        text(f"DELETE FROM {SCHEMA}.memory_files f USING wave w WHERE f.owner_id = w.entity_id AND {_touches('files')}")
+        text(
+            f"DELETE FROM consolidation.memory_files f USING wave w WHERE f.owner_id = w.entity_id AND {_touches('files')}"
+        )
     )
     connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) SELECT w.project_id, w.entity_id, path "
+            "INSERT INTO consolidation.memory_files (project_id, owner_id, path) SELECT w.project_id, w.entity_id, path "
             "FROM wave w, jsonb_array_elements_text(w.previous_state -> 'files') AS path"
         )
     )
@@ -179,7 +181,7 @@ def _revert_parts(connection: Connection, table: Table) -> None:
     )
     connection.execute(
         text(
-            f"DELETE FROM {SCHEMA}.memory_lineage l USING wave w "
+            "DELETE FROM consolidation.memory_lineage l USING wave w "
             f"WHERE l.child_id = w.entity_id AND {_touches('lineage')}"
         )
     )

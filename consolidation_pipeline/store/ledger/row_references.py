@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.ledger_writer import refuse
 
 # (rows, id of the row that names, what it names). That a raw memory is in a merged memory is left out: it changes with
@@ -21,7 +20,7 @@ _REFERENCES = (
 )
 # SQL of every reference: the id of the row that names, and the id it names.
 REFERENCES = " UNION ALL ".join(
-    f"SELECT {owner} AS id, {named} AS named FROM {SCHEMA}.{rows}" for rows, owner, named in _REFERENCES
+    f"SELECT {owner} AS id, {named} AS named FROM consolidation.{rows}" for rows, owner, named in _REFERENCES
 )
 
 
@@ -34,8 +33,8 @@ def refuse_dangling(connection: Connection, changed: str) -> None:
     refuse(
         connection,
         f"SELECT DISTINCT r.id FROM ({REFERENCES}) r JOIN {changed} c ON c.entity_id = r.id "
-        f"WHERE NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories m WHERE m.id = r.named) "
-        f"AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.task_memories m WHERE m.id = r.named) "
-        f"AND EXISTS (SELECT 1 FROM {SCHEMA}.consolidation_changes l WHERE l.entity_id = r.named)",
+        "WHERE NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = r.named) "
+        "AND NOT EXISTS (SELECT 1 FROM consolidation.task_memories m WHERE m.id = r.named) "
+        "AND EXISTS (SELECT 1 FROM consolidation.consolidation_changes l WHERE l.entity_id = r.named)",
         "names a memory that is gone: bring that back first",
     )

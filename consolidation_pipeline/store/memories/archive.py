@@ -14,7 +14,6 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.lifecycle.archive_policies import Units
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Ids, load_columns, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import is_twin
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, update_rows
@@ -37,35 +36,35 @@ class Judged:
 
 # Learning anew what is known already uses a merged memory: its newest source counts as an access.
 _ACTIVE = {
-    "task_memories": f"""
+    "task_memories": """
         SELECT id, version, coalesce(last_accessed_at, learned_at) AS used_at, reused_count AS reused, pinned,
             importance, learned_at, memory_type, relevance_score, 0::bigint AS sources
-        FROM {SCHEMA}.task_memories
+        FROM consolidation.task_memories
         WHERE project_id = %(project)s AND NOT is_archived AND NOT is_consolidated""",
-    "consolidated_memories": f"""
+    "consolidated_memories": """
         SELECT id, version, greatest(last_accessed_at, learned_at, newest) AS used_at, reuse_count AS reused, pinned,
             importance, learned_at, memory_type, relevance_score, sources
-        FROM {SCHEMA}.consolidated_memories m, LATERAL (
+        FROM consolidation.consolidated_memories m, LATERAL (
             SELECT max(learned_at) AS newest, count(*) FILTER (WHERE NOT is_archived) AS sources
-            FROM {SCHEMA}.task_memories WHERE consolidated_into_id = m.id) hidden
+            FROM consolidation.task_memories WHERE consolidated_into_id = m.id) hidden
         WHERE project_id = %(project)s AND kind = 'merged' AND retired_at IS NULL""",
 }
 # Units that a person brought back, themselves or a source they were merged from since; a merged memory stands for all
 # it was ever made from, which may have been parted again. Who undoes a whole job has not looked at each memory of it.
-_BROUGHT_BACK = f"""
+_BROUGHT_BACK = """
     WITH brought AS (
-        SELECT entity_id AS id, max(seq) AS seq FROM {SCHEMA}.consolidation_changes
+        SELECT entity_id AS id, max(seq) AS seq FROM consolidation.consolidation_changes
         WHERE project_id = %(project)s AND changed_at > %(kept_since)s
             AND (operation = 'restore' OR reverts_scope = 'group')
             AND previous_state ->> 'archive_reason' IS NOT NULL AND new_state ->> 'archive_reason' IS NULL
             AND new_state ? 'archive_reason' GROUP BY entity_id),
     origins AS (
         SELECT id FROM brought UNION
-        SELECT source::uuid FROM brought b JOIN {SCHEMA}.consolidation_changes c
+        SELECT source::uuid FROM brought b JOIN consolidation.consolidation_changes c
             ON c.entity_id = b.id AND c.seq < b.seq AND c.new_state ->> 'kind' = 'merged',
             jsonb_array_elements_text(c.new_state -> 'source_memory_ids') AS source)
     SELECT coalesce(m.consolidated_into_id, o.id) AS id
-    FROM origins o LEFT JOIN {SCHEMA}.task_memories m ON m.id = o.id
+    FROM origins o LEFT JOIN consolidation.task_memories m ON m.id = o.id
 """
 _KINDS = {
     "id": "S16",
@@ -120,7 +119,8 @@ def load_judged(
 def load_archived(connection: Connection, ids: Sequence[UUID]) -> set[UUID]:
     """Which of the raw and merged memories with ``ids`` are archived."""
     query = " UNION ALL ".join(
-        f"SELECT id FROM {SCHEMA}.{table} WHERE id = ANY(:ids) AND archive_reason IS NOT NULL" for table in ARCHIVED_AT
+        f"SELECT id FROM consolidation.{table} WHERE id = ANY(:ids) AND archive_reason IS NOT NULL"
+        for table in ARCHIVED_AT
     )
     return set(connection.execute(text(query), {"ids": list(ids)}).scalars())
 
@@ -152,10 +152,10 @@ def lock_memories(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Hel
             "m.importance, m.carrier FROM ("
             "SELECT id, project_id, 'task_memories' AS held_in, 'raw' AS kind, version, pinned, "
             "is_archived AS archived, importance, consolidated_into_id AS carrier "
-            f"FROM {SCHEMA}.task_memories UNION ALL "
+            "FROM consolidation.task_memories UNION ALL "
             "SELECT id, project_id, 'consolidated_memories', kind, version, pinned, "
             "retired_at IS NOT NULL AND superseded_by_id IS NULL, importance, superseded_by_id "
-            f"FROM {SCHEMA}.consolidated_memories) m JOIN {SCHEMA}.projects p ON p.id = m.project_id "
+            "FROM consolidation.consolidated_memories) m JOIN consolidation.projects p ON p.id = m.project_id "
             "WHERE m.id = ANY(:ids)"
         ),
         chosen,
@@ -172,7 +172,7 @@ class Twin(NamedTuple):
 
 def find_twins(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Twin]:
     """Of the consolidated memories with ``ids``, those whose place another one has, active or among them."""
-    table = f"{SCHEMA}.consolidated_memories"
+    table = "consolidation.consolidated_memories"
     rows = connection.execute(
         text(
             f"SELECT DISTINCT ON (m.id) m.id, twin.id, twin.kind FROM {table} m JOIN {table} twin ON {is_twin('m')} "

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from consolidation_pipeline.store.database.schema import SCHEMA
-
 # Rows ``t`` that stand for themselves.
 ACTIVE = {
     "task_memories": "NOT t.is_archived AND NOT t.is_consolidated",
@@ -18,16 +16,16 @@ def carriers(condition: str) -> str:
     superseded one by its successor. An end whose unit is archived, retired or gone has no carrier.
     """
     active = " UNION ALL ".join(
-        f"SELECT 1 FROM {SCHEMA}.{name} t WHERE t.id = s.id AND {ACTIVE[name]}" for name in ACTIVE
+        f"SELECT 1 FROM consolidation.{name} t WHERE t.id = s.id AND {ACTIVE[name]}" for name in ACTIVE
     )
     return f"""
-        chosen AS MATERIALIZED (SELECT r.* FROM {SCHEMA}.memory_relations r WHERE {condition}),
+        chosen AS MATERIALIZED (SELECT r.* FROM consolidation.memory_relations r WHERE {condition}),
         standing AS (
             SELECT e.id AS origin, coalesce(m.consolidated_into_id, e.id) AS id
             FROM (SELECT a_id AS id FROM chosen UNION SELECT b_id FROM chosen) e
-                LEFT JOIN {SCHEMA}.task_memories m ON m.id = e.id
+                LEFT JOIN consolidation.task_memories m ON m.id = e.id
             UNION
-            SELECT s.origin, c.superseded_by_id FROM standing s JOIN {SCHEMA}.consolidated_memories c ON c.id = s.id
+            SELECT s.origin, c.superseded_by_id FROM standing s JOIN consolidation.consolidated_memories c ON c.id = s.id
             WHERE c.superseded_by_id IS NOT NULL),
         carriers AS MATERIALIZED (SELECT s.origin, s.id FROM standing s WHERE EXISTS ({active}))
     """

@@ -22,7 +22,6 @@ from consolidation_pipeline.core.memories.memories import (
 )
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
     Vectors,
@@ -36,8 +35,6 @@ from consolidation_pipeline.store.database.vector_copy import (
 )
 from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 from consolidation_pipeline.store.memories.linked_units import ACTIVE, links
-
-_MEMORIES = f"{SCHEMA}.task_memories"
 
 # Column -> type in the staging table, in the order in which rows are written.
 _STAGED = {
@@ -104,7 +101,7 @@ def append_memories(
     added = (
         connection.execute(
             text(
-                f"INSERT INTO {_MEMORIES} (project_id, learned_at, {names}) "
+                f"INSERT INTO consolidation.task_memories (project_id, learned_at, {names}) "
                 f"SELECT DISTINCT ON (id) :project, coalesce(learned_at, now()), {names} FROM arriving "
                 "ORDER BY id, line ON CONFLICT DO NOTHING RETURNING id"
             ),
@@ -115,7 +112,7 @@ def append_memories(
     )
     connection.execute(
         text(
-            f"INSERT INTO {SCHEMA}.memory_files (project_id, owner_id, path) "
+            "INSERT INTO consolidation.memory_files (project_id, owner_id, path) "
             "SELECT DISTINCT CAST(:project AS uuid), id, path FROM "
             "(SELECT DISTINCT ON (id) id, files FROM arriving WHERE id = ANY(:added) ORDER BY id, line) kept, "
             "unnest(files) AS path"
@@ -126,7 +123,7 @@ def append_memories(
         text(
             "SELECT count(*), "
             "coalesce(array_agg(line ORDER BY line) FILTER (WHERE a.content_hash <> m.content_hash), '{}') "
-            f"FROM arriving a JOIN {_MEMORIES} m USING (id)"
+            "FROM arriving a JOIN consolidation.task_memories m USING (id)"
         )
     ).one()
     return Appended(len(added), total - len(added) - len(changed), tuple(changed), frozenset(added))
@@ -178,7 +175,7 @@ class Unembedded:
 # The columns of a raw memory that are embedded, as `embedding_text` takes them.
 TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")
 # SQL of the files of row ``t``, raw or consolidated, ascending.
-FILES = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
+FILES = "ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files"
 # Table -> (columns that are embedded, rows that need a vector).
 _EMBEDDED = {
     "task_memories": (", ".join(TEXT_COLUMNS), "archived_at IS NULL"),
@@ -191,7 +188,7 @@ EMBEDDED_TABLES = tuple(_EMBEDDED)
 def count_embedded(connection: Connection, project_id: UUID, table: str, model: str) -> int:
     """Rows of ``table`` that count and have a vector of ``model``."""
     _, live = _EMBEDDED[table]
-    query = f"SELECT count(*) FROM {SCHEMA}.{table} WHERE project_id = :project AND {live} AND embedding_model = :model"
+    query = f"SELECT count(*) FROM consolidation.{table} WHERE project_id = :project AND {live} AND embedding_model = :model"
     return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar_one())
 
 
@@ -201,7 +198,7 @@ def reuse_embeddings(connection: Connection, project_id: UUID, table: str, model
     lock_rows(connection, table, _waiting(table), {"project": project_id, "model": model})
     return connection.execute(
         text(
-            f"UPDATE {SCHEMA}.{table} t SET embedding = r.embedding, embedding_model = :model, "
+            f"UPDATE consolidation.{table} t SET embedding = r.embedding, embedding_model = :model, "
             f"embedding_dim = r.embedding_dim{reset} FROM ({_reusable(table)}) r WHERE t.id = r.id"
         ),
         {"project": project_id, "model": model},
@@ -222,12 +219,12 @@ def _waiting(table: str) -> str:
 def _reusable(table: str) -> str:
     """SQL of the rows of ``table`` that wait for a vector while their content has one: id, embedding, its length."""
     sources = " UNION ALL ".join(
-        f"SELECT content_hash, embedding, embedding_dim FROM {SCHEMA}.{name} WHERE embedding_model = :model "
+        f"SELECT content_hash, embedding, embedding_dim FROM consolidation.{name} WHERE embedding_model = :model "
         "AND content_hash IN (SELECT content_hash FROM wanted)"
         for name in EMBEDDED_TABLES
     )
     return (
-        f"WITH wanted AS (SELECT id, content_hash FROM {SCHEMA}.{table} WHERE {_waiting(table)}), "
+        f"WITH wanted AS (SELECT id, content_hash FROM consolidation.{table} WHERE {_waiting(table)}), "
         f"cached AS (SELECT DISTINCT ON (content_hash) * FROM ({sources}) s) "
         "SELECT w.id, c.embedding, c.embedding_dim FROM wanted w JOIN cached c USING (content_hash)"
     )
@@ -237,7 +234,7 @@ def list_unembedded(connection: Connection, project_id: UUID, table: str, model:
     """Ids ``S16`` (n,) of the rows without a vector of ``model``, sorted."""
     _, live = _EMBEDDED[table]
     query = (
-        f"SELECT id FROM {SCHEMA}.{table} WHERE project_id = %(project)s AND {live} "
+        f"SELECT id FROM consolidation.{table} WHERE project_id = %(project)s AND {live} "
         "AND embedding_model IS DISTINCT FROM %(model)s ORDER BY id"
     )
     return load_columns(connection, query, {"project": project_id, "model": model}, {"id": "S16"})[0]
@@ -248,7 +245,7 @@ def load_unembedded(connection: Connection, table: str, ids: Ids, model: str) ->
     columns, live = _EMBEDDED[table]
     rows = connection.execute(
         text(
-            f"SELECT id, content_hash, {columns} FROM {SCHEMA}.{table} WHERE id = ANY(:ids) AND {live} "
+            f"SELECT id, content_hash, {columns} FROM consolidation.{table} WHERE id = ANY(:ids) AND {live} "
             "AND embedding_model IS DISTINCT FROM :model ORDER BY id"
         ),
         {"ids": to_uuids(ids), "model": model},
@@ -271,7 +268,7 @@ def save_embeddings(connection: Connection, table: str, ids: Ids, vectors: Vecto
     lock_rows(connection, table, "id IN (SELECT id FROM vectors)")
     connection.execute(
         text(
-            f"UPDATE {SCHEMA}.{table} t SET embedding = v.embedding, embedding_model = :model, "
+            f"UPDATE consolidation.{table} t SET embedding = v.embedding, embedding_model = :model, "
             f"embedding_dim = :dim{reset} FROM vectors v WHERE t.id = v.id"
         ),
         {"model": model, "dim": vectors.shape[1]},
@@ -310,7 +307,7 @@ def load_decaying(connection: Connection, project_id: UUID, table: str, as_of: d
             coalesce(extract(epoch FROM %(as_of)s - t.last_accessed_at)::float8 / 86400, 'NaN'), t.importance,
             coalesce(l.relations, 0), coalesce(l.confidence, 0.5), coalesce(t.relevance_score, 'NaN'),
             coalesce(extract(epoch FROM %(as_of)s - t.relevance_at)::float8 / 86400, 'NaN')
-        FROM {SCHEMA}.{table} t LEFT JOIN links l ON l.id = t.id
+        FROM consolidation.{table} t LEFT JOIN links l ON l.id = t.id
         WHERE t.project_id = %(project)s AND {ACTIVE[table]} ORDER BY t.id
     """
     kinds = {"id": "S16", "age": ">f8", "access": ">f8", "importance": ">f8", "relations": ">i8", "confidence": ">f8"}
@@ -327,7 +324,7 @@ def save_relevance(
     lock_rows(connection, table, "id IN (SELECT id FROM scores)")
     connection.execute(
         text(
-            f"UPDATE {SCHEMA}.{table} t SET relevance_score = s.relevance, relevance_at = :as_of "
+            f"UPDATE consolidation.{table} t SET relevance_score = s.relevance, relevance_at = :as_of "
             "FROM scores s WHERE t.id = s.id"
         ),
         {"as_of": as_of},
@@ -337,11 +334,11 @@ def save_relevance(
 
 def lock_rows(connection: Connection, table: str, condition: str, parameters: Mapping[str, Any] | None = None) -> None:
     """Lock rows in the order of their ids, as everyone does who changes many: else two such writers could deadlock."""
-    locked = f"SELECT 1 FROM {SCHEMA}.{table} WHERE {condition} ORDER BY id FOR NO KEY UPDATE"
+    locked = f"SELECT 1 FROM consolidation.{table} WHERE {condition} ORDER BY id FOR NO KEY UPDATE"
     connection.execute(text(f"SELECT count(*) FROM ({locked}) AS locked"), parameters or {})
 
 
 def load_texts(connection: Connection, ids: Sequence[UUID]) -> Mapping[UUID, str]:
     """Text that is embedded, by id, of raw memories."""
-    query = f"SELECT id, {', '.join(TEXT_COLUMNS)} FROM {_MEMORIES} WHERE id = ANY(:ids)"
+    query = f"SELECT id, {', '.join(TEXT_COLUMNS)} FROM consolidation.task_memories WHERE id = ANY(:ids)"
     return {row[0]: _body(row[1:]) for row in connection.execute(text(query), {"ids": list(ids)})}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, select, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, memory_files, task_memories
+from consolidation_pipeline.store.database.schema import consolidated_memories, memory_files, task_memories
 from consolidation_pipeline.store.ledger.ledger_reader import UNDONE
 from consolidation_pipeline.store.ledger.lineage import find_memories
 
@@ -44,7 +44,7 @@ def list_feedback(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]
     query = f"""
         SELECT substr(c.reason, {len(FEEDBACK) + 1}) AS words, (c.new_state ->> 'importance')::float8 AS importance,
             c.changed_by, c.changed_at, c.group_id
-        FROM {SCHEMA}.consolidation_changes c
+        FROM consolidation.consolidation_changes c
         WHERE c.entity_id = :id AND c.operation = 'edit' AND starts_with(c.reason, '{FEEDBACK}')
             AND NOT {UNDONE}
         ORDER BY c.seq DESC

@@ -10,7 +10,6 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, update_rows
 from consolidation_pipeline.store.memories.memories import lock_rows
@@ -32,18 +31,18 @@ _WAITS = {
 _ROWS = f"""
     SELECT id, project_id, 'task_memories' AS held_in, 'raw' AS kind, version, false AS waits, false AS stands,
         NULL::jsonb AS details
-    FROM {SCHEMA}.task_memories WHERE id = ANY(:ids)
+    FROM consolidation.task_memories WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, project_id, 'memory_relations', 'relation', version, false, false, NULL
-    FROM {SCHEMA}.memory_relations WHERE id = ANY(:ids)
+    FROM consolidation.memory_relations WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, project_id, 'consolidated_memories', kind, version, {_WAITS["consolidated_memories"]},
         {_STANDS["consolidated_memories"]}, details
-    FROM {SCHEMA}.consolidated_memories WHERE id = ANY(:ids)
+    FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, project_id, 'playbook_entries', '{ENTRY}', version, {_WAITS["playbook_entries"]},
         {_STANDS["playbook_entries"]}, NULL
-    FROM {SCHEMA}.playbook_entries WHERE id = ANY(:ids)
+    FROM consolidation.playbook_entries WHERE id = ANY(:ids)
 """
 
 
@@ -73,7 +72,7 @@ def lock_reviewed(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Rev
     rows = connection.execute(
         text(
             "SELECT r.id, r.project_id, p.slug, r.held_in, r.kind, r.version, r.waits, r.stands, r.details "
-            f"FROM ({_ROWS}) r JOIN {SCHEMA}.projects p ON p.id = r.project_id"
+            f"FROM ({_ROWS}) r JOIN consolidation.projects p ON p.id = r.project_id"
         ),
         chosen,
     )
@@ -111,13 +110,13 @@ def _decided(row: Reviewed, *, approved: bool, now: datetime) -> dict[str, Any]:
 _WAITING = f"""
     SELECT id, kind, pattern_type, confidence_score AS confidence, llm_confidence, source_count AS evidence, content,
         details, consolidation_method AS method, created_at, NULL AS reason
-    FROM {SCHEMA}.consolidated_memories WHERE project_id = :project AND {_WAITS["consolidated_memories"]}
+    FROM consolidation.consolidated_memories WHERE project_id = :project AND {_WAITS["consolidated_memories"]}
     UNION ALL
     SELECT e.id, '{ENTRY}', s.pattern_type, e.confidence, s.llm_confidence, cardinality(e.supporting_memory_ids),
         e.content, s.details, s.consolidation_method, e.created_at,
-        (SELECT c.reason FROM {SCHEMA}.consolidation_changes c WHERE c.entity_id = e.id
+        (SELECT c.reason FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id
             AND c.new_state ->> 'status' = 'review' AND c.operation <> 'rollback' ORDER BY c.seq DESC LIMIT 1)
-    FROM {SCHEMA}.playbook_entries e LEFT JOIN {SCHEMA}.consolidated_memories s ON s.id = e.source_id
+    FROM consolidation.playbook_entries e LEFT JOIN consolidation.consolidated_memories s ON s.id = e.source_id
     WHERE e.project_id = :project AND e.status = 'review'
 """
 

@@ -10,21 +10,18 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA, consolidation_suggestions
+from consolidation_pipeline.store.database.schema import consolidation_suggestions
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, checked_at_once, insert_rows, update_rows
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, lock_rows
 
-_SUGGESTIONS = f"{SCHEMA}.consolidation_suggestions"
-_CHANGES = f"{SCHEMA}.consolidation_changes"
-
 # All originals are of one type, but where a project lets groups cross types: then the first one's counts.
 _TYPE = (
-    f"coalesce((SELECT memory_type FROM {SCHEMA}.task_memories WHERE id = s.original_memory_ids[1]), "
-    f"(SELECT memory_type FROM {SCHEMA}.consolidated_memories WHERE id = s.original_memory_ids[1]))"
+    "coalesce((SELECT memory_type FROM consolidation.task_memories WHERE id = s.original_memory_ids[1]), "
+    "(SELECT memory_type FROM consolidation.consolidated_memories WHERE id = s.original_memory_ids[1]))"
 )
 # The group of the decision that is in force, by which it is undone.
 _DECISION = (
-    f"CASE WHEN s.status IN ('validated', 'rejected') THEN (SELECT c.group_id FROM {_CHANGES} c "
+    "CASE WHEN s.status IN ('validated', 'rejected') THEN (SELECT c.group_id FROM consolidation.consolidation_changes c "
     "WHERE c.entity_id = s.id AND c.version_after = s.version ORDER BY c.seq DESC LIMIT 1) END"
 )
 _CHOSEN = (
@@ -35,7 +32,7 @@ _CHOSEN = (
 )
 _SHOWN = f"""
     SELECT s.*, p.slug, {_TYPE} AS memory_type, {_DECISION} AS decided_in
-    FROM {_SUGGESTIONS} s JOIN {SCHEMA}.projects p ON p.id = s.project_id
+    FROM consolidation.consolidation_suggestions s JOIN consolidation.projects p ON p.id = s.project_id
 """
 
 
@@ -54,7 +51,9 @@ def list_suggestions(
     None = of any project, status, memory type; ``least``: the lowest similarity.
     """
     chosen = {"project": project_id, "status": status, "type": memory_type, "least": least}
-    total = connection.execute(text(f"SELECT count(*) FROM {_SUGGESTIONS} s WHERE {_CHOSEN}"), chosen).scalar_one()
+    total = connection.execute(
+        text(f"SELECT count(*) FROM consolidation.consolidation_suggestions s WHERE {_CHOSEN}"), chosen
+    ).scalar_one()
     query = (
         f"{_SHOWN} WHERE {_CHOSEN} ORDER BY s.reviewed_at DESC NULLS LAST, s.similarity DESC NULLS LAST, s.created_at, "
         "s.id LIMIT :limit OFFSET :offset"
@@ -73,11 +72,11 @@ _ORIGINALS = f"""
         NOT is_archived AND NOT is_consolidated AS is_active,
         CASE WHEN is_consolidated THEN 'was merged' ELSE 'was archived' END AS gone,
         ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts
-    FROM {SCHEMA}.task_memories WHERE id = ANY(:ids)
+    FROM consolidation.task_memories WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, kind, memory_type, version, learned_at, NULL, content_hash, language::text, retired_at IS NULL,
         CASE WHEN superseded_by_id IS NOT NULL THEN 'was merged' ELSE 'was archived' END, ARRAY[content]
-    FROM {SCHEMA}.consolidated_memories WHERE id = ANY(:ids)
+    FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
 """
 
 
@@ -137,23 +136,25 @@ def _columns(suggestion: NewSuggestion, now: datetime) -> dict[str, Any]:
 def load_asked(connection: Connection, project_id: UUID) -> tuple[set[str], set[UUID]]:
     """Fingerprints of what a person was asked, superseded questions left out, and the memories that still wait."""
     named = {"project": project_id}
-    asked = f"SELECT fingerprint FROM {_SUGGESTIONS} WHERE project_id = :project AND status <> 'superseded'"
-    waiting = f"SELECT memory_id FROM {SCHEMA}.suggestion_originals WHERE project_id = :project"
+    asked = "SELECT fingerprint FROM consolidation.consolidation_suggestions WHERE project_id = :project AND status <> 'superseded'"
+    waiting = "SELECT memory_id FROM consolidation.suggestion_originals WHERE project_id = :project"
     return set(connection.scalars(text(asked), named)), set(connection.scalars(text(waiting), named))
 
 
 def count_suggestions(connection: Connection, project_id: UUID) -> dict[str, int]:
     """How many suggestions of each status a project has; a status that none has is left out."""
-    query = f"SELECT status, count(*) FROM {_SUGGESTIONS} WHERE project_id = :project GROUP BY 1"
+    query = (
+        "SELECT status, count(*) FROM consolidation.consolidation_suggestions WHERE project_id = :project GROUP BY 1"
+    )
     return {row[0]: row[1] for row in connection.execute(text(query), {"project": project_id})}
 
 
-_STALE = f"""
-    SELECT s.id, s.version FROM {_SUGGESTIONS} s WHERE s.project_id = :project AND s.status = 'pending' AND EXISTS (
+_STALE = """
+    SELECT s.id, s.version FROM consolidation.consolidation_suggestions s WHERE s.project_id = :project AND s.status = 'pending' AND EXISTS (
         SELECT 1 FROM unnest(s.original_memory_ids, s.original_versions) AS o(id, version)
-        WHERE NOT EXISTS (SELECT 1 FROM {SCHEMA}.task_memories m WHERE m.id = o.id AND m.version = o.version
+        WHERE NOT EXISTS (SELECT 1 FROM consolidation.task_memories m WHERE m.id = o.id AND m.version = o.version
                 AND NOT m.is_archived AND NOT m.is_consolidated)
-            AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories c WHERE c.id = o.id AND c.version = o.version
+            AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories c WHERE c.id = o.id AND c.version = o.version
                 AND c.retired_at IS NULL))
     ORDER BY s.id FOR UPDATE OF s
 """
@@ -173,7 +174,7 @@ def list_pending_ids(
     """The pending suggestions of a project that a rule names, the most similar first."""
     chosen = {"project": project_id, "status": "pending", "type": memory_type, "least": least, "limit": limit}
     query = (
-        f"SELECT s.id FROM {_SUGGESTIONS} s WHERE {_CHOSEN} "
+        f"SELECT s.id FROM consolidation.consolidation_suggestions s WHERE {_CHOSEN} "
         "ORDER BY s.similarity DESC NULLS LAST, s.created_at, s.id LIMIT :limit"
     )
     return list(connection.scalars(text(query), chosen))
@@ -181,7 +182,7 @@ def list_pending_ids(
 
 def lock_suggestion(connection: Connection, suggestion_id: UUID) -> Row[Any] | None:
     """The suggestion as it is now, locked until the transaction ends."""
-    query = f"SELECT s.* FROM {_SUGGESTIONS} s WHERE s.id = :id FOR UPDATE"
+    query = "SELECT s.* FROM consolidation.consolidation_suggestions s WHERE s.id = :id FOR UPDATE"
     return connection.execute(text(query), {"id": suggestion_id}).one_or_none()
 
 
@@ -191,7 +192,7 @@ def lock_originals(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
     chosen = {"ids": list(ids)}
     lock_rows(connection, "consolidated_memories", "id = ANY(:ids)", chosen)
     lock_rows(connection, "task_memories", raw, chosen)
-    query = f"SELECT id FROM {SCHEMA}.task_memories WHERE {raw} ORDER BY id"
+    query = f"SELECT id FROM consolidation.task_memories WHERE {raw} ORDER BY id"
     return list(connection.scalars(text(query), chosen))
 
 

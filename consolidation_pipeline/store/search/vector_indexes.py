@@ -95,12 +95,12 @@ def _complete_indexes(connection: Connection) -> frozenset[str]:
 
 def _is_ready(connection: Connection, index: Index) -> bool:
     query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
-    return bool(connection.execute(text(query), {"name": f'{SCHEMA}."{index.name}"'}).scalar())
+    return bool(connection.execute(text(query), {"name": f'consolidation."{index.name}"'}).scalar())
 
 
 def _is_large(connection: Connection, index: Index) -> bool:
     rows = (
-        f"SELECT 1 FROM {SCHEMA}.{index.table} WHERE project_id = :project_id AND embedding_model = :model "
+        f"SELECT 1 FROM consolidation.{index.table} WHERE project_id = :project_id AND embedding_model = :model "
         "AND embedding_dim = :dimension LIMIT :enough"
     )
     bound = asdict(index) | {"enough": INDEXED_FROM}
@@ -156,12 +156,12 @@ def _create(connection: Connection, index: Index) -> None:
     cursor: Any = connection.connection.cursor()
     cursor.execute(
         "SELECT set_config('maintenance_work_mem', greatest(setting::bigint, "
-        f"least({_MOST_MEMORY}, (SELECT count(*) FROM {SCHEMA}.{index.table} WHERE {held}) "
+        f"least({_MOST_MEMORY}, (SELECT count(*) FROM consolidation.{index.table} WHERE {held}) "
         f"* {2 * index.dimension + _BYTES_OF_LINKS}) / 1024) || 'kB', false) "
         "FROM pg_settings WHERE name = 'maintenance_work_mem'"
     )
     cursor.execute(
-        f'CREATE INDEX CONCURRENTLY "{index.name}" ON {SCHEMA}.{index.table} '
+        f'CREATE INDEX CONCURRENTLY "{index.name}" ON consolidation.{index.table} '
         f"USING hnsw ((embedding::halfvec({index.dimension})) halfvec_cosine_ops) WHERE {held}"
     )
 
@@ -195,4 +195,4 @@ def _drop(connection: Connection, table: str, project_id: UUID) -> None:
     bound = {"schema": SCHEMA, "stem": _stem(table, project_id)}
     cursor: Any = connection.connection.cursor()
     for name in connection.execute(text(query), bound).scalars().all():
-        cursor.execute(f'DROP INDEX CONCURRENTLY {SCHEMA}."{name}"')
+        cursor.execute(f'DROP INDEX CONCURRENTLY consolidation."{name}"')

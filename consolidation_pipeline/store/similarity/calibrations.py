@@ -12,10 +12,8 @@ from uuid import UUID
 import numpy as np
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Vectors
 
-_TABLE = f"{SCHEMA}.similarity_calibrations"
 # Decisions are read for what they say about thresholds; the newest say it for the memories of today.
 _MOST_DECISIONS = 1_000
 
@@ -47,7 +45,7 @@ def load_calibration(connection: Connection, project_id: UUID, model: str) -> Ca
     row = connection.execute(
         text(
             "SELECT version, center::text AS center, thresholds, memories, boilerplate, options, report, created_at "
-            f"FROM {_TABLE} WHERE project_id = :project AND embedding_model = :model ORDER BY version DESC LIMIT 1"
+            "FROM consolidation.similarity_calibrations WHERE project_id = :project AND embedding_model = :model ORDER BY version DESC LIMIT 1"
         ),
         {"project": project_id, "model": model},
     ).one_or_none()
@@ -71,7 +69,7 @@ def append_calibration(connection: Connection, project_id: UUID, model: str, sna
     center = None if snapshot.center is None else json.dumps(snapshot.center.tolist())
     connection.execute(
         text(
-            f"INSERT INTO {_TABLE} "
+            "INSERT INTO consolidation.similarity_calibrations "
             "(project_id, embedding_model, version, center, thresholds, memories, boilerplate, options, report) VALUES "
             "(:project, :model, :version, CAST(:center AS vector), CAST(:thresholds AS jsonb), :memories, "
             ":boilerplate, CAST(:options AS jsonb), CAST(:report AS jsonb))"
@@ -92,9 +90,9 @@ def append_calibration(connection: Connection, project_id: UUID, model: str, sna
 
 def describe_versions(connection: Connection, project_id: UUID) -> str:
     """The newest version per model, as text: differs when a run would group by another snapshot."""
-    query = f"""
+    query = """
         SELECT coalesce(string_agg(embedding_model || ' ' || newest, ', ' ORDER BY embedding_model), '') FROM (
-            SELECT embedding_model, max(version) AS newest FROM {_TABLE} WHERE project_id = :project
+            SELECT embedding_model, max(version) AS newest FROM consolidation.similarity_calibrations WHERE project_id = :project
             GROUP BY embedding_model) v
     """
     return str(connection.execute(text(query), {"project": project_id}).scalar_one())
@@ -104,7 +102,7 @@ def load_decisions(connection: Connection, project_id: UUID) -> list[tuple[list[
     """The newest suggestions that a person decided on: their memories, and whether these were found to be the same."""
     rows = connection.execute(
         text(
-            f"SELECT original_memory_ids, status = 'validated' AS same FROM {SCHEMA}.consolidation_suggestions "
+            "SELECT original_memory_ids, status = 'validated' AS same FROM consolidation.consolidation_suggestions "
             "WHERE project_id = :project AND status IN ('validated', 'rejected') "
             "ORDER BY reviewed_at DESC NULLS LAST, id LIMIT :most"
         ),
@@ -117,10 +115,10 @@ def load_decided_texts(connection: Connection, project_id: UUID) -> dict[UUID, s
     """Texts, by id, of the merged memories that a person decided on and that say now what they said then."""
     rows = connection.execute(
         text(
-            f"SELECT DISTINCT c.id, c.content FROM {SCHEMA}.consolidation_suggestions s, "
+            "SELECT DISTINCT c.id, c.content FROM consolidation.consolidation_suggestions s, "
             "unnest(s.original_memory_ids, s.original_versions) AS o(id, version) "
-            f"JOIN {SCHEMA}.consolidated_memories c ON c.id = o.id AND (c.version = o.version OR NOT EXISTS ("
-            f"SELECT 1 FROM {SCHEMA}.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after > o.version "
+            "JOIN consolidation.consolidated_memories c ON c.id = o.id AND (c.version = o.version OR NOT EXISTS ("
+            "SELECT 1 FROM consolidation.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after > o.version "
             "AND l.new_state ? 'content')) "
             "WHERE s.project_id = :project AND s.status IN ('validated', 'rejected')"
         ),
@@ -134,7 +132,7 @@ def find_disordered_thresholds(connection: Connection, project_id: UUID) -> list
     tiers = ", ".join(f"(thresholds ->> '{name}')::float8" for name in ("t_merge", "t_suggest", "t_pattern"))
     rows = connection.execute(
         text(
-            f"SELECT DISTINCT ON (embedding_model) embedding_model, version, ARRAY[{tiers}] AS tiers FROM {_TABLE} "
+            f"SELECT DISTINCT ON (embedding_model) embedding_model, version, ARRAY[{tiers}] AS tiers FROM consolidation.similarity_calibrations "
             "WHERE project_id = :project ORDER BY embedding_model, version DESC"
         ),
         {"project": project_id},

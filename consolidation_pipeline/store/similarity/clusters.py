@@ -15,7 +15,6 @@ import numpy.typing as npt
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.raw_connections import fetch
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Ids, load_packed, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 
@@ -73,11 +72,11 @@ def _places(formed: Formed) -> npt.NDArray[np.void]:
 
 
 def _load_places(connection: Connection, project_id: UUID) -> npt.NDArray[np.void]:
-    query = f"""
+    query = """
         SELECT string_agg(decode(md5(tier || cluster_key), 'hex') || uuid_send(member_id)
             || float4send(coalesce(similarity_to_representative, 'NaN'))
             || int2send((2 * (member_kind = 'merged')::integer + is_representative::integer)::smallint), '')
-        FROM {SCHEMA}.memory_clusters WHERE project_id = %(project)s GROUP BY get_byte(uuid_send(member_id), 15)
+        FROM consolidation.memory_clusters WHERE project_id = %(project)s GROUP BY get_byte(uuid_send(member_id), 15)
     """
     columns = load_packed(connection, query, {"project": project_id}, {"place": f"V{_PLACE.itemsize}"})
     return columns[0]
@@ -91,7 +90,7 @@ def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequenc
     differ = np.unique(np.setxor1d(places, _load_places(connection, project_id)).view(_PLACE)["group"])
     if not len(differ):
         return set()
-    query = f"SELECT tier, cluster_key FROM {SCHEMA}.memory_clusters WHERE project_id = %(project)s"
+    query = "SELECT tier, cluster_key FROM consolidation.memory_clusters WHERE project_id = %(project)s"
     held = fetch(connection, f"{query} AND is_representative", {"project": project_id})
     digests = {digest.tobytes() for digest in differ}
     names = chain(held, ((one.tier, key) for one in tiers for key in one.keys))
@@ -112,7 +111,7 @@ def replace_clusters(
     """
     connection.execute(
         text(
-            f"DELETE FROM {SCHEMA}.memory_clusters WHERE project_id = :project "
+            "DELETE FROM consolidation.memory_clusters WHERE project_id = :project "
             "AND (CAST(:changed AS text[]) IS NULL OR cluster_key = ANY(:changed))"
         ),
         {"project": project_id, "changed": None if changed is None else list(changed)},
@@ -126,7 +125,7 @@ def replace_clusters(
          json.dumps(m.details), job_id)
         for m in members
     )  # fmt: skip
-    copy_rows(connection, f"{SCHEMA}.memory_clusters ({names})", rows)
+    copy_rows(connection, f"consolidation.memory_clusters ({names})", rows)
 
 
 def replace_details(connection: Connection, project_id: UUID, job_id: UUID | None, tiers: Iterable[Formed]) -> int:
@@ -139,7 +138,7 @@ def replace_details(connection: Connection, project_id: UUID, job_id: UUID | Non
     connection.execute(text("ANALYZE told"))
     written = connection.execute(
         text(
-            f"UPDATE {SCHEMA}.memory_clusters c SET details = t.details, job_id = :job FROM told t "
+            "UPDATE consolidation.memory_clusters c SET details = t.details, job_id = :job FROM told t "
             "WHERE c.project_id = :project AND c.tier = t.tier AND c.cluster_key = t.cluster_key "
             "AND c.is_representative AND c.details <> t.details"
         ),
@@ -151,7 +150,7 @@ def replace_details(connection: Connection, project_id: UUID, job_id: UUID | Non
 
 def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
     """What is told about each group of a tier, by its cluster key."""
-    query = f"SELECT cluster_key, details FROM {SCHEMA}.memory_clusters WHERE project_id = %(project)s"
+    query = "SELECT cluster_key, details FROM consolidation.memory_clusters WHERE project_id = %(project)s"
     return dict(
         fetch(connection, f"{query} AND tier = %(tier)s AND is_representative", {"project": project_id, "tier": tier})
     )
@@ -160,7 +159,7 @@ def load_group_details(connection: Connection, project_id: UUID, tier: str) -> d
 def count_groups(connection: Connection, project_id: UUID, tier: str) -> int:
     """How many groups of a tier there are."""
     query = (
-        f"SELECT count(*) FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND tier = :tier "
+        "SELECT count(*) FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier "
         "AND is_representative"
     )
     return int(connection.execute(text(query), {"project": project_id, "tier": tier}).scalar_one())
@@ -171,7 +170,7 @@ def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[s
     rows = connection.execute(
         text(
             "SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, "
-            f"details FROM {SCHEMA}.memory_clusters WHERE project_id = :project AND tier = :tier "
+            "details FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier "
             "ORDER BY cluster_key, is_representative DESC, member_id"
         ),
         {"project": project_id, "tier": tier},

@@ -7,16 +7,13 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Vectors, copy_vectors, to_ids
 from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
-
-_TABLE = f"{SCHEMA}.grouping_embeddings"
 
 
 def load_text_hashes(connection: Connection, project_id: UUID, model: str) -> dict[UUID, str]:
     """By memory, the hash of the text that its vector of ``model`` for grouping was made from."""
-    query = f"SELECT memory_id, text_hash FROM {_TABLE} WHERE project_id = :project AND embedding_model = :model"
+    query = "SELECT memory_id, text_hash FROM consolidation.grouping_embeddings WHERE project_id = :project AND embedding_model = :model"
     rows = connection.execute(text(query), {"project": project_id, "model": model})
     return {row.memory_id: row.text_hash for row in rows}
 
@@ -50,7 +47,7 @@ def replace_grouping_vectors(
     gone = "" if checked is None else " AND memory_id = ANY(:checked)"
     connection.execute(
         text(
-            f"DELETE FROM {_TABLE} WHERE project_id = :project AND embedding_model = :model{gone} "
+            f"DELETE FROM consolidation.grouping_embeddings WHERE project_id = :project AND embedding_model = :model{gone} "
             "AND memory_id NOT IN (SELECT memory_id FROM wanted)"
         ),
         where if checked is None else {**where, "checked": list(checked)},
@@ -58,15 +55,15 @@ def replace_grouping_vectors(
     connection.execute(text("DROP TABLE wanted, computed"))
 
 
-_UPSERT = f"""
+_UPSERT = """
     WITH known AS (
         SELECT w.text_hash, c.embedding FROM computed c JOIN wanted w USING (memory_id)
         UNION ALL
-        SELECT text_hash, embedding FROM {_TABLE}
+        SELECT text_hash, embedding FROM consolidation.grouping_embeddings
         WHERE project_id = :project AND embedding_model = :model
             AND text_hash IN (SELECT text_hash FROM wanted)),
     one AS (SELECT DISTINCT ON (text_hash) text_hash, embedding FROM known)
-    INSERT INTO {_TABLE} AS g (project_id, embedding_model, memory_id, text_hash, embedding)
+    INSERT INTO consolidation.grouping_embeddings AS g (project_id, embedding_model, memory_id, text_hash, embedding)
     SELECT :project, :model, w.memory_id, w.text_hash, o.embedding FROM wanted w JOIN one o USING (text_hash)
     ON CONFLICT (project_id, embedding_model, memory_id) DO UPDATE
     SET text_hash = excluded.text_hash, embedding = excluded.embedding WHERE g.text_hash <> excluded.text_hash

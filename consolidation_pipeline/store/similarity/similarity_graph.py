@@ -13,7 +13,6 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import TooManyPairsError
-from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
     Vectors,
@@ -74,7 +73,7 @@ class Compared:
 
 
 # Raw memories ``t`` that are nodes. The sources of an archived merged memory rest with it.
-IS_NODE = f"""NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM {SCHEMA}.consolidated_memories archived
+IS_NODE = """NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories archived
     WHERE archived.id = t.consolidated_into_id AND archived.retired_at IS NOT NULL)"""
 
 
@@ -90,7 +89,7 @@ _NODE_KINDS = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "int
 def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> Nodes:
     """All nodes of a project that have a vector of ``model``; None: those without a vector too."""
     query = f"""
-        SELECT {_NODE} FROM {SCHEMA}.task_memories t WHERE t.project_id = %(project)s AND {IS_NODE}
+        SELECT {_NODE} FROM consolidation.task_memories t WHERE t.project_id = %(project)s AND {IS_NODE}
             AND (%(model)s::text IS NULL OR t.embedding_model = %(model)s) ORDER BY t.id
     """
     return _nodes(*load_columns(connection, query, {"project": project_id, "model": model}, _NODE_KINDS))
@@ -110,12 +109,12 @@ def load_nodes_with_vectors(
     if not plain:
         embedding = "coalesce(g.embedding, t.embedding)"
         own = (
-            f" LEFT JOIN {SCHEMA}.grouping_embeddings g ON g.project_id = t.project_id "
+            " LEFT JOIN consolidation.grouping_embeddings g ON g.project_id = t.project_id "
             "AND g.embedding_model = t.embedding_model AND g.memory_id = t.id"
         )
     rows, vectors = load_rows(
         connection,
-        f"SELECT {_NODE}, {embedding} FROM {SCHEMA}.task_memories t{own} WHERE t.project_id = %(project)s "
+        f"SELECT {_NODE}, {embedding} FROM consolidation.task_memories t{own} WHERE t.project_id = %(project)s "
         f"AND t.embedding_model = %(model)s AND {IS_NODE}{'' if only is None else ' AND t.id = ANY(%(only)s)'}",
         {"project": project_id, "model": model, **({} if only is None else {"only": to_uuids(only)})},
         _NODE_KINDS,
@@ -133,7 +132,7 @@ def _nodes(ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Id
 def load_uncompared(connection: Connection, project_id: UUID, model: str, version: int) -> Ids:
     """Ids ``S16`` (n,) of the nodes with a vector of ``model`` that were not compared under calibration ``version``."""
     query = f"""
-        SELECT t.id FROM {SCHEMA}.task_memories t WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
+        SELECT t.id FROM consolidation.task_memories t WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
             AND t.graph_version IS DISTINCT FROM %(version)s AND {IS_NODE}
     """
     bound = {"project": project_id, "model": model, "version": version}
@@ -147,7 +146,7 @@ def count_active(connection: Connection, project_id: UUID, model: str) -> int:
     """
     query = f"""
         SELECT count(*) FILTER (WHERE t.consolidated_into_id IS NULL) + count(DISTINCT t.consolidated_into_id)
-        FROM {SCHEMA}.task_memories t
+        FROM consolidation.task_memories t
         WHERE t.project_id = :project AND t.embedding_model = :model AND {IS_NODE}
     """
     return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar_one())
@@ -155,8 +154,8 @@ def count_active(connection: Connection, project_id: UUID, model: str) -> int:
 
 def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
     """Length of the project's vectors of ``model``; 0 when there are none."""
-    query = f"""
-        SELECT embedding_dim FROM {SCHEMA}.task_memories
+    query = """
+        SELECT embedding_dim FROM consolidation.task_memories
         WHERE project_id = :project AND embedding_model = :model AND NOT is_archived LIMIT 1
     """
     return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar() or 0)
@@ -165,18 +164,18 @@ def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
 def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> None:
     """Forget the whole graph of a project and model."""
     connection.execute(
-        text(f"DELETE FROM {SCHEMA}.memory_neighbors WHERE project_id = :project AND embedding_model = :model"),
+        text("DELETE FROM consolidation.memory_neighbors WHERE project_id = :project AND embedding_model = :model"),
         {"project": project_id, "model": model},
     )
 
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
     """Forget pairs of memories that moved or left since they were compared (their graph version is null)."""
-    query = f"SELECT id FROM {SCHEMA}.task_memories WHERE project_id = :project AND graph_version IS NULL"
+    query = "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND graph_version IS NULL"
     moved = connection.scalars(text(query), {"project": project_id}).all()
     # One pass over the pairs, whose two ends one index cannot serve.
     pairs = (
-        f"FROM {SCHEMA}.memory_neighbors WHERE project_id = :project AND embedding_model = :model "
+        "FROM consolidation.memory_neighbors WHERE project_id = :project AND embedding_model = :model "
         "AND (a = ANY(:moved) OR b = ANY(:moved))"
     )
     where = {"project": project_id, "model": model, "moved": moved}
@@ -234,7 +233,7 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
         copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(ordered))
         connection.execute(
             text(
-                f"INSERT INTO {SCHEMA}.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
+                "INSERT INTO consolidation.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
                 "SELECT :project, :model, a, b, similarity, verdict FROM pairs"
             ),
             {"project": project_id, "model": model},
@@ -243,8 +242,8 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
     connection.execute(text("DROP TABLE pairs"))
     # Readers in the same run come before autovacuum, and would be planned for an empty table.
     known = "SELECT reltuples FROM pg_class WHERE oid = CAST(:name AS regclass)"
-    if added > connection.scalar(text(known), {"name": f"{SCHEMA}.memory_neighbors"}) / 10:
-        connection.execute(text(f"ANALYZE {SCHEMA}.memory_neighbors"))
+    if added > connection.scalar(text(known), {"name": "consolidation.memory_neighbors"}) / 10:
+        connection.execute(text("ANALYZE consolidation.memory_neighbors"))
     return added
 
 
@@ -255,7 +254,7 @@ def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
     lock_rows(connection, "task_memories", "id IN (SELECT id FROM compared)")
     connection.execute(
         text(
-            f"UPDATE {SCHEMA}.task_memories t SET graph_version = :version FROM compared c WHERE t.id = c.id "
+            "UPDATE consolidation.task_memories t SET graph_version = :version FROM compared c WHERE t.id = c.id "
             "AND graph_version IS DISTINCT FROM :version"
         ),
         {"version": version},
@@ -269,7 +268,7 @@ def load_neighbors(connection: Connection, project_id: UUID, model: str, thresho
         *load_packed(
             connection,
             "SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '') "
-            f"FROM {SCHEMA}.memory_neighbors WHERE project_id = %(project)s AND embedding_model = %(model)s "
+            "FROM consolidation.memory_neighbors WHERE project_id = %(project)s AND embedding_model = %(model)s "
             "AND similarity >= %(threshold)s AND verdict <> %(across)s GROUP BY get_byte(uuid_send(a), 15)",
             {"project": project_id, "model": model, "threshold": threshold, "across": ACROSS},
             {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"},

@@ -19,9 +19,9 @@ from consolidation_pipeline_tests.core.similarity.test_similarity_join import (
 )
 
 REPORT = """
-from consolidation_pipeline.core.joining import planning
-reason = planning.why_no_kernel()
-from consolidation_pipeline.core.joining import vnni
+from consolidation_pipeline.core.similarity import join_planner
+reason = join_planner.why_no_kernel()
+from consolidation_pipeline.core.similarity import vnni
 print(vnni.LANES, reason)
 """
 

@@ -22,7 +22,7 @@ from consolidation_pipeline.store.database.embedded_server import start_server
 USE = """
 import sys
 from pathlib import Path
-from consolidation_pipeline.store.embedded import server_url
+from consolidation_pipeline.store.database.embedded_server import server_url
 print(server_url(Path(sys.argv[1]), "memories"), flush=True)
 sys.stdin.read()
 """
@@ -30,7 +30,7 @@ THREADS = """
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from consolidation_pipeline.store.embedded import server_url
+from consolidation_pipeline.store.database.embedded_server import server_url
 with ThreadPoolExecutor(4) as pool:
     print(set(pool.map(lambda _: server_url(Path(sys.argv[1]), "memories"), range(4))).pop(), flush=True)
 sys.stdin.read()
@@ -56,7 +56,7 @@ AGAIN = (
 import shutil, sys
 from pathlib import Path
 from consolidation_pipeline.errors import StoreError
-from consolidation_pipeline.store.embedded import start_server
+from consolidation_pipeline.store.database.embedded_server import start_server
 try:
     start_server(Path(sys.argv[1]))
 except StoreError:

@@ -44,7 +44,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
 
 UPGRADE = """
 import sys
-from consolidation_pipeline.store.engine import connect_engine, upgrade, with_driver
+from consolidation_pipeline.store.database.engine import connect_engine, upgrade, with_driver
 upgrade(connect_engine(with_driver(sys.argv[1], "psycopg")))
 """
 # Everything that lives in schema public without belonging to an extension.

@@ -39,8 +39,8 @@ from consolidation_pipeline_tests.store.sample_rows import plant_project
 HOLD = """
 import sys
 from uuid import UUID
-from consolidation_pipeline.store.engine import connect_engine, with_driver
-from consolidation_pipeline.store.jobs import project_lock
+from consolidation_pipeline.store.database.engine import connect_engine, with_driver
+from consolidation_pipeline.store.jobs.jobs import project_lock
 with project_lock(connect_engine(with_driver(sys.argv[1], "psycopg")), UUID(sys.argv[2]), "garden", wait_seconds=0):
     print("held", flush=True)
     sys.stdin.read()
