@@ -170,7 +170,7 @@ def find_unscored(connection: Connection, project_id: UUID) -> list[str]:
         connection,
         project_id,
         "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated "
-        f"AND ({bad}) UNION ALL SELECT id FROM {{s}}.consolidated_memories WHERE project_id = :project "
+        f"AND ({bad}) UNION ALL SELECT id FROM consolidation.consolidated_memories WHERE project_id = :project "
         f"AND retired_at IS NULL AND ({bad})",
     )
 
@@ -235,7 +235,7 @@ _ARCHIVING = """
         AND a.new_state ->> 'archive_reason' = t.archive_reason ORDER BY a.seq DESC LIMIT 1"""
 # The row's value is that of then: a person may change an archived memory, which breaks no rule.
 _NOT_EDITED = f"""
-    EXISTS (SELECT 1 FROM ({_ARCHIVING}) a WHERE NOT EXISTS (SELECT 1 FROM {{s}}.consolidation_changes e
+    EXISTS (SELECT 1 FROM ({_ARCHIVING}) a WHERE NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes e
         WHERE e.entity_id = t.id AND e.seq > a.seq AND e.previous_state ? '%s'))"""
 
 
@@ -271,7 +271,7 @@ def find_forgotten_relevant(connection: Connection, project_id: UUID) -> list[st
     # A score of later than that is of a time in which the memory was active again.
     query = (
         f"SELECT t.id, relevance_score, j.options ->> 'forget_threshold' FROM {_ARCHIVED}, "
-        f"LATERAL ({_ARCHIVING}) a JOIN {{s}}.consolidation_jobs j ON j.id = a.job_id "
+        f"LATERAL ({_ARCHIVING}) a JOIN consolidation.consolidation_jobs j ON j.id = a.job_id "
         "WHERE archive_reason = 'forgotten' AND relevance_at <= archived_at "
         "AND relevance_score >= (j.options ->> 'forget_threshold')::float8"
     )
@@ -306,8 +306,8 @@ def find_foreign_evidence(connection: Connection, project_id: UUID) -> list[str]
     """Patterns and principles that quote something they were not made from."""
     query = f"""
         SELECT c.id, e ->> 'unit'
-        FROM {{s}}.consolidated_memories c, jsonb_array_elements(c.details -> 'evidence') AS e
-        WHERE {_IS_ABSTRACTION} AND NOT EXISTS (SELECT 1 FROM {{s}}.memory_lineage l
+        FROM consolidation.consolidated_memories c, jsonb_array_elements(c.details -> 'evidence') AS e
+        WHERE {_IS_ABSTRACTION} AND NOT EXISTS (SELECT 1 FROM consolidation.memory_lineage l
                 WHERE l.child_id = c.id AND l.parent_id::text = e ->> 'unit')
     """
     return _ids(connection, project_id, query)
@@ -316,7 +316,7 @@ def find_foreign_evidence(connection: Connection, project_id: UUID) -> list[str]
 def find_repeated_patterns(connection: Connection, project_id: UUID) -> list[str]:
     """Groups that two active patterns, or two active principles, stand for."""
     query = f"""
-        SELECT c.kind, c.cluster_key, count(*) FROM {{s}}.consolidated_memories c
+        SELECT c.kind, c.cluster_key, count(*) FROM consolidation.consolidated_memories c
         WHERE {_IS_ABSTRACTION} AND c.retired_at IS NULL AND c.cluster_key IS NOT NULL GROUP BY 1, 2 HAVING count(*) > 1
     """
     return _ids(connection, project_id, query)
