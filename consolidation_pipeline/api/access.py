@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from threading import Lock
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated
 from uuid import UUID
 
+from cachetools import TTLCache, cached
 from fastapi import Depends, Security
 from fastapi.concurrency import run_in_threadpool
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
@@ -29,43 +29,25 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
-# A key that was revoked opens nothing after so long, and a search goes by a project's options of then.
+# A busy caller's requests do not each look up the same. Revoked keys and changed options take effect after so long.
 _VALID_SECONDS = 1.0
 _REMEMBERED = 1_000
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
 _header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
 
 
-T = TypeVar("T")
+def remember_keys(timer: Callable[[], float] = time.monotonic) -> TTLCache[bytes, Principal]:
+    """Return an empty cache of valid keys by ``_digest``. It has no lock: only the event loop may use it."""
+    return TTLCache(_REMEMBERED, _VALID_SECONDS, timer)
 
 
-class Recent(Generic[T]):
-    """What was looked up within the last second, so that a busy caller's requests do not each ask for the same."""
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._known: OrderedDict[bytes, tuple[float, T]] = OrderedDict()
-        self._lock = Lock()
-
-    def find(self, name: str) -> T | None:
-        """What the name stood for, if that is known."""
-        since, found = self._known.get(_digest(name), (-math.inf, None))
-        return found if self._clock() - since < _VALID_SECONDS else None
-
-    def keep(self, name: str, found: T | None) -> T | None:
-        """Remember it, unless there is nothing; hands it back."""
-        if found is not None:
-            key = _digest(name)
-            with self._lock:
-                self._known.pop(key, None)
-                self._known[key] = (self._clock(), found)
-                if len(self._known) > _REMEMBERED:
-                    self._known.popitem(last=False)
-        return found
+def remember_projects(engine: Engine, timer: Callable[[], float] = time.monotonic) -> Callable[[str], Project]:
+    """Return a ``find_project`` for this store that caches what it found. Threads may share it."""
+    return cached(TTLCache(_REMEMBERED, _VALID_SECONDS, timer), lock=Lock())(partial(find_project, engine))
 
 
-def _digest(name: str) -> bytes:
-    return sha256(name.encode("utf-8", "surrogatepass")).digest()
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
 @dataclass(frozen=True)
@@ -99,16 +81,15 @@ class Caller:
             NotFoundError: there is none. Refused (403): it is not the key's, which does not learn whether it exists.
         """
         own = self.principal.project_id
-        known: Recent[Project] = self.request.app.state.recent_projects
+        find = self.request.app.state.find_recent_project if recent else partial(find_project, self.engine)
         try:
-            project = (known.find(reference) if recent else None) or find_project(self.engine, reference)
+            project: Project = find(reference)
         except NotFoundError:
             if own is not None:
                 raise self._foreign() from None
             raise
         if not self.principal.sees(project.id):
             raise self._foreign()
-        known.keep(reference, project)
         self.note(project=project.slug)
         return project
 
@@ -172,11 +153,13 @@ async def _identify(request: Request, secret: str | None) -> Principal:
         if not is_loopback(request.url.hostname or ""):  # a web page that points its own name at this machine
             raise Refused(403, "without keys this API answers to its loopback address only")
         return LOCAL
-    recent: Recent[Principal] = request.app.state.recent_keys
-    principal = recent.find(secret) if secret else None
+    recent: TTLCache[bytes, Principal] = request.app.state.recent_keys
+    principal = recent.get(_digest(secret)) if secret else None
     if secret and principal is None:
         authenticate: Authenticate = request.app.state.authenticate
-        principal = recent.keep(secret, await run_in_threadpool(authenticate, request.app.state.engine, secret))
+        principal = await run_in_threadpool(authenticate, request.app.state.engine, secret)
+        if principal is not None:
+            recent[_digest(secret)] = principal
     if principal is None:
         why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
         raise Refused(401, why, headers=_CHALLENGE)

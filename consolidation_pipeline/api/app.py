@@ -26,7 +26,7 @@ from consolidation_pipeline.api import (
     suggestions,
     summary_jobs,
 )
-from consolidation_pipeline.api.access import Recent, check_exposure
+from consolidation_pipeline.api.access import check_exposure, remember_keys, remember_projects
 from consolidation_pipeline.api.metrics import Metrics
 from consolidation_pipeline.api.pages import history, login
 from consolidation_pipeline.api.pages import projects as project_pages
@@ -38,11 +38,10 @@ from consolidation_pipeline.api.usage_buffer import Uses
 from consolidation_pipeline.mcp.http_server import build_mcp_app
 from consolidation_pipeline.mcp.tool_context import PLANS
 from consolidation_pipeline.service.admin import api_keys
-from consolidation_pipeline.service.admin.api_keys import Authenticate, Principal
+from consolidation_pipeline.service.admin.api_keys import Authenticate
 from consolidation_pipeline.service.admin.browser_sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import CONNECTIONS, Engine, ask_seldom
-from consolidation_pipeline.store.projects import Project
 
 # Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
 # the pool has connections, a request waits for a thread, where nothing is held and nothing times out, and none waits
@@ -97,7 +96,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_asked_by_machines},
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
-    app.state.recent_keys, app.state.recent_projects = Recent[Principal](), Recent[Project]()
+    app.state.recent_keys, app.state.find_recent_project = remember_keys(), remember_projects(engine)
     app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
     app.state.plans = BoundedSemaphore(PLANS)
     app.state.metrics = Metrics(engine)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
+
+from cachetools import LRUCache
 
 # Callers remembered; one who was forgotten begins with a full bucket.
 _REMEMBERED = 10_000
@@ -17,17 +18,15 @@ class Limiter:
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_REMEMBERED)
         self._lock = Lock()
 
     def take(self, caller: str) -> int:
         """Take a token: 0 where there was one, else whole seconds until there is, at least 1."""
         with self._lock:
             now = self._clock()
-            left, since = self._buckets.pop(caller, (float(self._burst), now))
+            left, since = self._buckets.get(caller, (float(self._burst), now))
             left = min(float(self._burst), left + (now - since) * self._rate)
             granted = left >= 1
             self._buckets[caller] = (left - 1 if granted else left, now)
-            if len(self._buckets) > _REMEMBERED:
-                self._buckets.popitem(last=False)
         return 0 if granted else max(1, math.ceil((1 - left) / self._rate))

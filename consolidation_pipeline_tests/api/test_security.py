@@ -7,10 +7,13 @@ import re
 from uuid import uuid4
 
 import pytest
+from starlette.testclient import TestClient
 
 from consolidation_pipeline.api import access
+from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.logs import TextLines
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Principal, revoke_key
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
@@ -134,26 +137,47 @@ def _without_ids(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "ID", text)
 
 
-def test_a_valid_key_is_remembered_for_a_second() -> None:
+def test_a_valid_key_is_remembered_for_a_second(served: Served) -> None:
     now = 100.0
-    recent = access.Recent[Principal](lambda: now)
-    assert recent.keep("one", None) is None
-    assert recent.find("one") is None
-    assert recent.keep("one", LOCAL) == recent.find("one") == LOCAL
+    asked: list[str] = []
+
+    def authenticate(_: Engine, secret: str) -> Principal | None:
+        asked.append(secret)
+        return LOCAL if secret == "valid" else None
+
+    app = create_app(served.pipeline.engine, served.pipeline.settings, authenticate=authenticate)
+    app.state.recent_keys = access.remember_keys(lambda: now)
+
+    def ask(key: str) -> int:
+        client = TestClient(app, base_url="http://localhost", headers={"X-API-Key": key})
+        return client.get(f"{API}/playbook/{SLUG}").status_code
+
+    assert [ask(key) for key in ("valid", "valid", "wrong", "wrong")] == [200, 200, 401, 401]
+    assert asked == ["valid", "wrong", "wrong"]
     now += 1.0
-    assert recent.find("one") is None
+    assert ask("valid") == 200
+    assert asked == ["valid", "wrong", "wrong", "valid"]
 
 
-def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_is_remembered_for_a_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(access, "find_project", lambda _, reference: asked.append(reference))
+    now = 100.0
+    find = access.remember_projects(served.pipeline.engine, lambda: now)
+    for _ in range(3):
+        find(SLUG)
+        now += 0.6
+    assert asked == [SLUG, SLUG]
+
+
+def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(served: Served) -> None:
     client = served.client(None)
     key = served.key("reader", SLUG)
     for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer {key}"}, {"X-API-Key": key}):
         assert client.get(f"{API}/playbook/{SLUG}", headers=headers).status_code == 200
     revoke_key(served.pipeline.engine, f"reader of {SLUG}")
     del served.keys["reader", SLUG]
-    monkeypatch.setattr(access, "_VALID_SECONDS", 0.0)
+    served.app.state.recent_keys.clear()
     assert client.get(f"{API}/playbook/{SLUG}", headers={"X-API-Key": key}).status_code == 401
 
 

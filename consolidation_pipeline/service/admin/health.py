@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cachetools import TTLCache, cached
+
 from consolidation_pipeline.service.jobs.retry_policy import list_failing
 from consolidation_pipeline.store.admin.monitoring import Totals, Waiting, estimate_memories, read_waiting, sum_up
-from consolidation_pipeline.store.database.engine import Engine, check_schema, reach
+from consolidation_pipeline.store.database.engine import Connection, Engine, check_schema, reach
 
 # Upper bounds of how long a run took, seconds; the last is the longest `timeout_seconds`.
 RUN_BOUNDS = (1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -38,13 +39,15 @@ class Watch:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = threading.Lock()
-        self._summed: tuple[float, Totals, Mapping[str, int]] | None = None
+        self._sum_up = cached(TTLCache(maxsize=1, ttl=TOTALS_LAST_SECONDS), key=lambda _: None)(_sum_up)
 
     def look(self) -> Work:
         """The work there is. Raises StoreError: the database does not answer."""
         with self._lock, reach(self._engine) as connection:
-            if self._summed is None or time.monotonic() >= self._summed[0] + TOTALS_LAST_SECONDS:
-                totals, memories = sum_up(connection, RUN_BOUNDS), estimate_memories(connection)
-                self._summed = (time.monotonic(), totals, memories)
+            totals, memories = self._sum_up(connection)
             dead = sum(job.dead for job in list_failing(connection))
-            return Work(read_waiting(connection), dead, *self._summed[1:])
+            return Work(read_waiting(connection), dead, totals, memories)
+
+
+def _sum_up(connection: Connection) -> tuple[Totals, Mapping[str, int]]:
+    return sum_up(connection, RUN_BOUNDS), estimate_memories(connection)

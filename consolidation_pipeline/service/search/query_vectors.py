@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import NamedTuple
 from uuid import uuid4
 from weakref import WeakKeyDictionary
+
+from cachetools import LRUCache, TTLCache
 
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.embed.embedder import Embedder
@@ -29,20 +29,12 @@ PAUSE = 30.0
 REMEMBERED = 1_000
 
 
-class Failure(NamedTuple):
-    """Until when, by ``time.monotonic``, a model is left alone, and what went wrong."""
-
-    until: float
-    reason: str
-
-
 class QueryVectors:
     """Vectors of the last queries by model and text, and the models that are out of order; threads may share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._known: OrderedDict[tuple[str, str], Vectors] = OrderedDict()
-        self._failed: dict[str, Failure] = {}
+        self._known: LRUCache[tuple[str, str], Vectors] = LRUCache(REMEMBERED)
+        self._failures: TTLCache[str, str] = TTLCache(REMEMBERED, PAUSE, clock)
         self._lock = threading.Lock()
 
     def embed(self, embedder: Embedder, text: str) -> Vectors:
@@ -55,13 +47,15 @@ class QueryVectors:
             return _first(embedder.embed([text]))
         key = (embedder.name, text)
         with self._lock:
-            failure = self._failed.get(embedder.name)
-            if key in self._known:
-                self._known.move_to_end(key)
-                return self._known[key]
-        if failure and self._clock() < failure.until:
-            raise EmbeddingError(f"{embedder.name} is left alone for {PAUSE:.0f} s after it failed: {failure.reason}")
-        return self._remember(key, self._ask(embedder, text))
+            if (vector := self._known.get(key)) is not None:
+                return vector
+            if failure := self._failures.get(embedder.name):
+                raise EmbeddingError(f"{embedder.name} is left alone for {PAUSE:.0f} s after it failed: {failure}")
+        vector = self._ask(embedder, text)
+        with self._lock:
+            self._failures.pop(embedder.name, None)
+            self._known[key] = vector
+        return vector
 
     def _ask(self, embedder: Embedder, text: str) -> Vectors:
         try:
@@ -70,16 +64,8 @@ class QueryVectors:
             # A text that is refused says nothing of the next one.
             if isinstance(error.__cause__, Exception) and is_transient(error.__cause__):
                 with self._lock:
-                    self._failed[embedder.name] = Failure(self._clock() + PAUSE, str(error))
+                    self._failures[embedder.name] = str(error)
             raise
-
-    def _remember(self, key: tuple[str, str], vector: Vectors) -> Vectors:
-        with self._lock:
-            self._failed.pop(key[0], None)
-            self._known[key] = vector
-            if len(self._known) > REMEMBERED:
-                self._known.popitem(last=False)
-        return vector
 
 
 def _first(vectors: Vectors) -> Vectors:

@@ -8,15 +8,15 @@ and no others: what is merged or superseded leaves it, so that writing such a ro
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
+from threading import Lock
 from typing import Any
 from uuid import UUID
-from weakref import WeakKeyDictionary
 
+from cachetools import TTLCache, cached
 from psycopg.errors import DiskFull, LockNotAvailable, OutOfMemory
 from sqlalchemy import Connection, Engine, text
 
@@ -77,20 +77,16 @@ def find_indexes(connection: Connection, project_id: UUID, model: str, dimension
 
 
 _NOTICED_AFTER = 10.0
-_COMPLETE: WeakKeyDictionary[Engine, tuple[float, frozenset[str]]] = WeakKeyDictionary()
 
 
+@cached(TTLCache(maxsize=16, ttl=_NOTICED_AFTER), key=lambda connection: connection.engine, lock=Lock())
 def _complete_indexes(connection: Connection) -> frozenset[str]:
     """Names of the complete indexes on vectors; most searches are spared the question."""
-    until, names = _COMPLETE.get(connection.engine, (0.0, frozenset()))
-    if time.monotonic() >= until:
-        query = """
-            SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
-            WHERE a.amname = 'hnsw' AND i.indisvalid AND c.relnamespace = to_regnamespace(:schema)
-        """
-        names = frozenset(connection.execute(text(query), {"schema": SCHEMA}).scalars())
-        _COMPLETE[connection.engine] = (time.monotonic() + _NOTICED_AFTER, names)
-    return names
+    query = """
+        SELECT c.relname FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_am a ON a.oid = c.relam
+        WHERE a.amname = 'hnsw' AND i.indisvalid AND c.relnamespace = to_regnamespace(:schema)
+    """
+    return frozenset(connection.execute(text(query), {"schema": SCHEMA}).scalars())
 
 
 def _is_ready(connection: Connection, index: Index) -> bool:
@@ -123,7 +119,7 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
             indexes = (Index(table, project_id, model, dimension) for table in _HELD)
             return [index.name for index in indexes if _is_missing(connection, index) and _build(connection, index)]
         finally:
-            _COMPLETE.pop(engine, None)
+            _complete_indexes.cache_clear()
 
 
 def _is_missing(connection: Connection, index: Index) -> bool:

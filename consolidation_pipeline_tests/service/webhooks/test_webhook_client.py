@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import ssl
 from collections.abc import Iterator
@@ -146,6 +147,46 @@ def test_a_receiver_cannot_hold_the_sender(receiver: Receiver, monkeypatch: pyte
 
     receiver.answer = drip
     assert send(webhook(receiver.url), ID, BODY) == "no answer in time"
+
+
+def test_a_body_that_drips_is_not_read_to_its_end(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhook_client, "_ANSWER_SECONDS", 0.2)
+
+    def drip(_: Message, reply: Reply) -> None:
+        reply(b"HTTP/1.1 200 OK\r\n\r\n")
+        while not receiver.over.wait(0.05):
+            reply(b"x")
+
+    receiver.answer = drip
+    assert send(webhook(receiver.url), ID, BODY) is None
+
+
+def test_neither_error_nor_log_repeats_the_path(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+    receiver.then(b"POST /hooks/t0ken HTTP/1.1\r\n\r\n", status(200))
+    with caplog.at_level(logging.INFO):
+        error = send(webhook(receiver.url), ID, BODY)
+        assert send(webhook(receiver.url), ID, BODY) is None
+    assert "HTTP Request: POST" in caplog.text
+    assert "t0ken" not in f"{error} {caplog.text}"
+
+
+def test_the_environment_chooses_no_proxy(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    assert send(webhook(receiver.url), ID, BODY) is None
+
+
+def test_the_path_is_sent_as_it_was_configured(receiver: Receiver) -> None:
+    target = '/a/../b//%7e|{c}?q="d"&e=[f]\''
+    assert send(webhook(f"http://127.0.0.1:{receiver.port}{target}"), ID, BODY) is None
+    assert receiver.messages[0].line == f"POST {target} HTTP/1.1"
+
+
+def test_the_next_address_is_tried(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    names(monkeypatch, [["127.0.0.2", "127.0.0.1"], ["127.0.0.2", "127.0.0.3"]])
+    url = f"http://receiver.example:{receiver.port}/"
+    assert send(webhook(url), ID, BODY) is None
+    assert "'127.0.0.3'" in str(send(webhook(url), ID, BODY))
 
 
 def test_what_comes_after_the_headers_does_not_matter(receiver: Receiver) -> None:
