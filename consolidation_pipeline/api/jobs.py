@@ -15,7 +15,7 @@ from consolidation_pipeline.api.models.jobs import Cancelled, JobReply, Jobs, Tr
 from consolidation_pipeline.api.problems import declare
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, cancel_job, request_job
 from consolidation_pipeline.service.jobs.job_scope import check_scope
-from consolidation_pipeline.service.undo.history import describe_job, list_jobs
+from consolidation_pipeline.service.jobs.job_status import describe_job, list_jobs
 
 PREFIX = "/api/v1"
 

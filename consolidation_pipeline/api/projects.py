@@ -13,8 +13,8 @@ from consolidation_pipeline.api.models.base import ProjectPath
 from consolidation_pipeline.api.models.projects import Configuration, Configure, PlanReply, PlanRequest, ProjectMetrics
 from consolidation_pipeline.api.problems import Refused, declare
 from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
+from consolidation_pipeline.service.jobs.job_status import describe_project
 from consolidation_pipeline.service.plan.planner import make_plan
-from consolidation_pipeline.service.undo.history import describe_project
 from consolidation_pipeline.store.projects import Project
 
 router = APIRouter(prefix="/api/v1", tags=["projects"])

@@ -178,7 +178,7 @@ def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_j
     ``what``: the ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``, where they are not the
     default.
     """
-    from consolidation_pipeline.service.undo.history import describe_outcome, tell_progress
+    from consolidation_pipeline.service.jobs.job_status import describe_outcome, tell_progress
 
     with watch(f"consolidating {slug}", lambda: tell_progress(engine, slug), as_json=as_json):
         from consolidation_pipeline.launch import run_project

@@ -24,7 +24,7 @@ def status(
     as_json: JsonFlag = False,
 ) -> None:
     """Show how a job is doing or how it went."""
-    from consolidation_pipeline.service.undo.history import describe_job
+    from consolidation_pipeline.service.jobs.job_status import describe_job
 
     engine, _ = open_store()
     found = describe_job(engine, job)
@@ -61,7 +61,8 @@ def history(
 
     Groups of changes and jobs; with --json every change with the state before and after.
     """
-    from consolidation_pipeline.service.undo.history import list_groups, list_jobs, list_ledger
+    from consolidation_pipeline.service.jobs.job_status import list_jobs
+    from consolidation_pipeline.service.undo.history import list_groups, list_ledger
 
     engine, _ = open_store()
     if as_json:
@@ -110,7 +111,7 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
 
     Memories, reduction, cost, last and next run.
     """
-    from consolidation_pipeline.service.undo.history import describe_project
+    from consolidation_pipeline.service.jobs.job_status import describe_project
 
     engine, settings = open_store()
     found = describe_project(engine, project, settings=settings)

@@ -99,7 +99,7 @@ def consolidation_status(
     project: Project = "",
 ) -> Run:
     """How a run goes or went. Use it when run_consolidation answered before the run was over. Free, changes nothing."""
-    from consolidation_pipeline.service.undo.history import describe_job
+    from consolidation_pipeline.service.jobs.job_status import describe_job
 
     who = caller(ctx)
     if job_id is None:

@@ -57,7 +57,7 @@ class RequestedRuns:
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Look:
         """Write a pending job, or find the live one."""
         from consolidation_pipeline.service.jobs.job_requests import request_job
-        from consolidation_pipeline.service.undo.history import describe_job
+        from consolidation_pipeline.service.jobs.job_status import describe_job
 
         job = request_job(engine, slug, phases=phases, triggered_by=triggered_by)
         return lambda: describe_job(engine, str(job.job_id))
@@ -86,7 +86,7 @@ class RunsHere:
 
 def _describe(engine: Engine, slug: str, future: Future[Outcome]) -> Mapping[str, Any] | None:
     """The run so far; its outcome when it is over. Raises what kept it from being run."""
-    from consolidation_pipeline.service.undo.history import describe_job
+    from consolidation_pipeline.service.jobs.job_status import describe_job
 
     if not future.done():
         return _find_live(engine, slug)
@@ -99,7 +99,7 @@ def _describe(engine: Engine, slug: str, future: Future[Outcome]) -> Mapping[str
 
 
 def _find_live(engine: Engine, slug: str) -> Mapping[str, Any] | None:
-    from consolidation_pipeline.service.undo.history import describe_job
+    from consolidation_pipeline.service.jobs.job_status import describe_job
 
     try:
         newest = describe_job(engine, slug)

@@ -14,7 +14,7 @@ from consolidation_pipeline.api.pages.query_params import OperationChoice, PageN
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.admin.project_browser import list_runs, list_steps
-from consolidation_pipeline.service.undo.history import describe_job
+from consolidation_pipeline.service.jobs.job_status import describe_job
 from consolidation_pipeline.service.undo.rollback import roll_back
 
 router = APIRouter(prefix="/projects/{project}", route_class=PageRoute, include_in_schema=False)

@@ -9,7 +9,8 @@ from uuid import UUID
 
 from consolidation_pipeline.core.project_map import MOST_POINTS, map_svg, plane
 from consolidation_pipeline.service.intake.agent_memories import get_memory
-from consolidation_pipeline.service.undo.history import count_groups, list_groups, list_jobs
+from consolidation_pipeline.service.jobs.job_status import list_jobs
+from consolidation_pipeline.service.undo.history import count_groups, list_groups
 from consolidation_pipeline.service.undo.lineage import trace_memory
 from consolidation_pipeline.store.admin.project_browser import (
     Shelf,

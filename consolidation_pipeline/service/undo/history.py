@@ -4,89 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
-from uuid import UUID
 
-from consolidation_pipeline.core.jobs.triggers import is_due, next_instant
-from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.jobs.retry_policy import list_failing, tell_failing
-from consolidation_pipeline.service.jobs.run_report import describe_counts
-from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.runs.stale_jobs import settle_dead_jobs
-from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.admin.project_counts import count_project, list_backlogs
-from consolidation_pipeline.store.database.engine import Engine, Row
+from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import OPERATIONS
-from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.ledger import ledger_reader
 from consolidation_pipeline.store.ledger.ledger_reader import Chosen
 from consolidation_pipeline.store.projects import Project, get_project
 
-# Change ids listed with a job; a merge of a large project has more, and `history --job` has them all.
-SHOWN_CHANGES = 1000
-
 _PAGE = 500  # changes of a stream that are read at once; one with its images may take many kilobytes
-
-_RESULTS = ("memories_merged", "clusters_merged", "memories_archived", "memories_promoted", "summaries_created")
-_ATTEMPTS = ("retry_count", "max_retries")
-_STORY = (
-    *("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by"),
-    *_ATTEMPTS,
-)
-_TIMES = ("created_at", "started_at", "completed_at", "duration_seconds")
-
-
-def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
-    """A job by its id, or the newest job of the project with this slug, with the ids of its changes.
-
-    A job whose process died is marked failed first, so that it is not shown as running.
-
-    Raises:
-        NotFoundError: there is no such job or project, or the project has no job yet.
-    """
-    job_id, project = _find_job(engine, reference)
-    settle_dead_jobs(engine, project)
-    with engine.connect() as connection:
-        job = jobs.get_job(connection, job_id)
-        ids, total = ledger_reader.list_job_changes(connection, job_id, limit=SHOWN_CHANGES)
-    if job is None:
-        raise NotFoundError(f"job {job_id} was deleted meanwhile")
-    row = job._mapping
-    return {
-        "job_id": job_id,
-        "project_id": project.id,
-        "project": project.slug,
-        "status": row["status"],
-        "progress": row["progress"],
-        "run_id": row["dagster_run_id"],
-        **{name: row[name] for name in (*_STORY, *_TIMES)},
-        "dead": _is_dead(job),
-        "consolidation_changes": ids,
-        "consolidation_changes_total": total,
-    }
-
-
-def _find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
-    with engine.connect() as connection:
-        job = jobs.get_job(connection, given) if (given := parse_id(reference)) is not None else None
-        if job is not None:
-            return job.id, get_project(connection, job.slug)
-        if given is not None:
-            raise NotFoundError(f"there is no job {given}; `consolidation history PROJECT` lists jobs")
-        project = get_project(connection, reference)
-        newest = jobs.list_jobs(connection, project.id, limit=1)
-    if not newest:
-        raise NotFoundError(f"project {reference} has no job yet: `consolidation run {reference}` makes one")
-    return newest[0].id, project
-
-
-def parse_id(text: str) -> UUID | None:
-    """The UUID that ``text`` is, or None."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
 
 
 def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> dict[str, Any]:
@@ -150,87 +77,6 @@ def list_groups(engine: Engine, slug: str, *, limit: int, offset: int = 0, **cho
         project = get_project(connection, slug)
         rows = ledger_reader.list_groups(connection, project.id, limit=limit, offset=offset, chosen=some)
     return [dict(row._mapping) for row in rows]
-
-
-def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """The project's jobs, newest first, dead ones marked failed. Raises NotFoundError."""
-    with engine.connect() as connection:
-        project = get_project(connection, slug)
-    settle_dead_jobs(engine, project)
-    with engine.connect() as connection:
-        rows = jobs.list_jobs(connection, project.id, limit=limit, offset=offset)
-    names = ("id", "status", *_STORY, *_TIMES)
-    return [{name: row._mapping[name] for name in names} | {"dead": _is_dead(row)} for row in rows]
-
-
-def _is_dead(job: Row[Any]) -> bool:
-    """Whether sensors left the job alone from this failure on."""
-    return bool(job.status == "failed" and job.retry_count >= job.max_retries)
-
-
-def tell_progress(engine: Engine, slug: str) -> str | None:
-    """What the project's live job has done so far, in words; None when there is none."""
-    with engine.connect() as connection:
-        job = jobs.find_live_job(connection, get_project(connection, slug).id)
-    if job is None:
-        return None
-    done = f", {job.phases_completed[-1]} done" if job.phases_completed else ""
-    return f"{job.progress:.0%}{done}"
-
-
-def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed: bool) -> dict[str, Any]:
-    """What a run of the project did, and how to undo it. ``changed`` False: ``job_id`` is the run that did it before.
-
-    ``units_before`` are the raw memories that are not archived, which is what ``reduction`` is measured against.
-    """
-    job = describe_job(engine, str(job_id)) if job_id is not None else {}
-    with engine.connect() as connection:
-        project = get_project(connection, slug)
-        counts = count_project(connection, project.id)
-    metrics = job.get("metrics", {}) if changed else {}
-    merging = metrics.get("merged_memories", {})
-    return {
-        "completed_at": job.get("completed_at"),
-        "phases_completed": job.get("phases_completed", []) if changed else [],
-        "phases_failed": job.get("phases_failed", []) if changed else [],
-        "memories_merged": job.get("memories_merged", 0) if changed else 0,
-        "merged_created": merging.get("merged_created", 0),
-        "merged_extended": merging.get("merged_extended", 0),
-        "memories_archived": job.get("memories_archived", 0) if changed else 0,
-        "archives_held_back": metrics.get("archived_memories", {}).get("held_back", 0),
-        "units_before": counts.active + counts.consolidated,
-        "units_after": counts.units,
-        "reduction": counts.reduction,
-        "stopped": metrics.get("stopped", []),
-        "metrics": metrics,
-        "undo": f"consolidation rollback {job_id}" if job.get("consolidation_changes_total") else None,
-    }
-
-
-def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
-    """The project in numbers, how its newest job went, and what the next one waits for. Raises NotFoundError."""
-    last = list_jobs(engine, slug, limit=1)
-    with engine.connect() as connection:
-        project = get_project(connection, slug)
-        counts = count_project(connection, project.id)
-        (backlog,) = list_backlogs(connection, project_id=project.id)
-        failing = list_failing(connection, project.id)
-    options = effective_options(project, settings)
-    due = is_due(backlog.new, threshold=options.new_threshold)
-    return {
-        "project": slug,
-        "enabled": project.consolidation_enabled,
-        **describe_counts(counts),
-        "last_run": last[0] if last else None,
-        "next_run": {
-            "at": next_instant(options.schedule, datetime.now(UTC)),
-            "schedule": options.schedule,
-            "new_memories": backlog.new,
-            "due": bool(due),
-            "reason": due.reason,
-        },
-        "failing": [vars(job) | {"told": tell_failing(job)} for job in failing],
-    }
 
 
 def _choose(**chosen: Any) -> Chosen:
