@@ -26,9 +26,9 @@ from consolidation_pipeline.core.lifecycle.associations import CONTRADICTS, desc
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import import_memories
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
-from consolidation_pipeline.service.knowledge.patterns import form_patterns
-from consolidation_pipeline.service.knowledge.principles import form_principles
-from consolidation_pipeline.service.knowledge.profiles import form_profiles
+from consolidation_pipeline.service.knowledge.patterns import derive_patterns
+from consolidation_pipeline.service.knowledge.principles import derive_principles
+from consolidation_pipeline.service.knowledge.profiles import update_profiles
 from consolidation_pipeline.service.knowledge.summaries import summarize_memories
 from consolidation_pipeline.service.lifecycle.decay import score_relevance
 from consolidation_pipeline.service.playbook.entries import update_playbook
@@ -44,10 +44,10 @@ from consolidation_pipeline.store.database.schema import SCHEMA, playbook_entrie
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.jobs import NewJob, append_job
 from consolidation_pipeline.store.jobs.llm_calls import reserve_call
-from consolidation_pipeline.store.knowledge.abstractions import load_held
+from consolidation_pipeline.store.knowledge.abstractions import load_existing_rows
 from consolidation_pipeline.store.knowledge.merged_memories import (
     DerivedMemory,
-    Edge,
+    LineageEdge,
     MergedMemory,
     load_sources,
     write_derived,
@@ -58,11 +58,11 @@ from consolidation_pipeline.store.knowledge.relations import NewRelation, append
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
 from consolidation_pipeline.store.memories.archive import Mark
 from consolidation_pipeline.store.memories.memories import save_embeddings
-from consolidation_pipeline.store.review.review_queue import lock_reviewed
+from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.search.retrievers import Filters
 from consolidation_pipeline.store.similarity.calibrations import Calibration
-from consolidation_pipeline.store.similarity.clusters import Formed, Member
+from consolidation_pipeline.store.similarity.clusters import ClusterMember, TierGroups
 from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
@@ -142,7 +142,9 @@ FOR EACH ROW EXECUTE FUNCTION {}
 SCRATCH = f"{SCHEMA}.scratch"
 JOB: dict[str, Any] = {"trigger_type": "manual", "triggered_by": "test", "options": {}}
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-NO_GROUPS = Formed("merge", (), (), *(np.empty(0, kind) for kind in (np.int64, "S16", np.bool_, np.float32, np.bool_)))
+NO_GROUPS = TierGroups(
+    "merge", (), (), *(np.empty(0, kind) for kind in (np.int64, "S16", np.bool_, np.float32, np.bool_))
+)
 CALL, BUDGETS = Call("test", "model", "hash", NOTHING), Budgets(0, 0, 0)
 
 
@@ -235,7 +237,7 @@ class World:
             "group_ids": [uuid4()],
         }
         outgrown, successor, judged = (pattern.id for pattern in patterns)
-        held = {row.id: row for row in load_held(connection, self.project.id, "pattern")}
+        held = {row.id: row for row in load_existing_rows(connection, self.project.id, "pattern")}
         ends = to_ids([min(self.raw)]), to_ids([max(self.raw)])
         pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
@@ -268,7 +270,7 @@ class World:
                 "suggestion": lock_suggestion(connection, suggested),
                 "decision": {"status": "rejected"},
             },
-            "decide_reviewed": {"rows": list(lock_reviewed(connection, [judged]).values()), "approved": True},
+            "decide_reviewed": {"rows": list(lock_review_items(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
             "fetch": {"query": "SELECT 1", "bound": {}},
             "find_changed_groups": {"tiers": [NO_GROUPS]},
@@ -311,7 +313,7 @@ class World:
             "refuse": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
             "replace_details": {"tiers": [NO_GROUPS]},
-            "replace_clusters": {"members": [Member("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
+            "replace_clusters": {"members": [ClusterMember("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
             "revoke_key": {"key_id": uuid4()},
             "reserve_call": {"call": CALL, "budgets": BUDGETS, "max_attempts": 9},
             "revert_changes": {"changes": [newest_change(connection)]},
@@ -351,7 +353,7 @@ class World:
             vector=unit_vector(9),
             model=MODEL,
             source_ids=sources,
-            lineage=[Edge(id_, "raw", 0.9) for id_ in sources],
+            lineage=[LineageEdge(id_, "raw", 0.9) for id_ in sources],
             reason="one topic",
         )
 
@@ -368,7 +370,7 @@ class World:
             vector=unit_vector(9),
             model=MODEL,
             source_ids=sources,
-            lineage=[Edge(id_, "raw", 0.9) for id_ in sources],
+            lineage=[LineageEdge(id_, "raw", 0.9) for id_ in sources],
             absorbed=[loaded[id_] for id_ in sources],
             reason="alike",
         )
@@ -386,11 +388,11 @@ class World:
 def _public_functions() -> list[Callable[..., Any]]:
     """Every public function of the store that is given a connection or an engine, the deleting one last."""
     found = []
-    for module in pkgutil.iter_modules(store.__path__):
-        if module.name in {"migrations", "engine", "embedded"}:
+    for module in pkgutil.walk_packages(store.__path__, f"{store.__name__}."):
+        if module.name.rpartition(".")[2] in {"migrations", "engine", "embedded_server"} or module.ispkg:
             continue
-        members = vars(importlib.import_module(f"{store.__name__}.{module.name}")).values()
-        found += [f for f in members if inspect.isfunction(f) and f.__module__.endswith(f".{module.name}")]
+        members = vars(importlib.import_module(module.name)).values()
+        found += [f for f in members if inspect.isfunction(f) and f.__module__ == module.name]
     public = [f for f in found if not f.__name__.startswith("_")]
     open_ = [f for f in public if {"connection", "engine"} & inspect.signature(f).parameters.keys()]
     return sorted(open_, key=lambda f: f.__name__ == "delete_project")
@@ -421,11 +423,11 @@ def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, se
         update_similarity_graph(run)
         form_clusters(run)
         assert merge_clusters(run).created > 0
-        assert form_patterns(run).created > 0
-        form_principles(run)
+        assert derive_patterns(run).created > 0
+        derive_principles(run)
         assert update_playbook(run).proposed > 0
         assert summarize_memories(run).created > 0
-        assert form_profiles(run).created > 0
+        assert update_profiles(run).created > 0
         score_relevance(run)
     undone = roll_back(armed, run.job_id, settings=settings, changed_by="test")
     assert undone.memories_deleted > 0
