@@ -17,7 +17,7 @@ from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import Handled as Done
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
-from consolidation_pipeline.service.playbook.entries import read_playbook, to_document
+from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 from consolidation_pipeline.service.review.review_queue import decide_review, list_review
 
 router = APIRouter(prefix="/api/v1")
@@ -118,5 +118,5 @@ def read_entries(
         raise UsageError(f"format=md is for agents, who act on it: it has active entries, not status={status}")
     told = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)
     if format == "md":
-        return Response(to_document(told), media_type=_MARKDOWN)
+        return Response(to_markdown(told), media_type=_MARKDOWN)
     return Playbook.model_validate({"project_id": found.id, **told})

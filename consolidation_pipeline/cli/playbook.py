@@ -30,7 +30,7 @@ def playbook(
     as_json: JsonFlag = False,
 ) -> None:
     """Show what was learned, as instructions for agents, the most urgent first."""
-    from consolidation_pipeline.service.playbook.entries import read_playbook, to_document
+    from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 
     if format is Format.MD and status != "active":
         raise UsageError(f"--format md shows active entries, for agents act on it; --status {status} needs a table")
@@ -41,7 +41,7 @@ def playbook(
     elif not found["entries"]:
         _tell_none(found, status, on_stderr=format is Format.MD)
     elif format is Format.MD:
-        print(to_document(found), end="")
+        print(to_markdown(found), end="")
     else:
         _print_entries(found, status)
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from consolidation_pipeline.defs.failure_metadata import describe_troubles
-from consolidation_pipeline.service.knowledge.derive import Formed
+from consolidation_pipeline.service.knowledge.derive import DeriveResult
 
 
-def describe_formed(name: str, done: Formed) -> dict[str, Any]:
+def describe_formed(name: str, done: DeriveResult) -> dict[str, Any]:
     """Metadata of the asset ``name``; why a group failed, or the phase stopped, only where one did."""
     return {
         "groups_in": done.groups,

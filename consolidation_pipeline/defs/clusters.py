@@ -9,7 +9,7 @@ from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
-from consolidation_pipeline.service.similarity.clusters import Clusters, form_clusters
+from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
 from consolidation_pipeline.store.admin.invariants import find_chains, find_shared_members
 
 
@@ -33,7 +33,7 @@ def clusters(
     return dg.MaterializeResult(metadata={**phase.metrics, "sizes": dg.MetadataValue.md(_sizes(found)), **_map(found)})
 
 
-def _numbers(found: Clusters) -> dict[str, float]:
+def _numbers(found: ClusterSummary) -> dict[str, float]:
     counts = {f"{tier}_groups": number for tier, number in found.groups.items()}
     members = {f"{tier}_members": number for tier, number in found.members.items()}
     cohesion = {"cohesion_mean": found.cohesion_mean, "cohesion_min": found.cohesion_min}
@@ -41,12 +41,12 @@ def _numbers(found: Clusters) -> dict[str, float]:
     return {"contents": found.contents, **counts, **members, "pairs_vetoed": found.pairs_vetoed, **known}
 
 
-def _sizes(found: Clusters) -> str:
+def _sizes(found: ClusterSummary) -> str:
     rows = [f"| {tier} | {size} | {count} |" for tier, sizes in found.sizes.items() for size, count in sizes.items()]
     return "\n".join(["| tier | members | groups |", "|---|---|---|", *rows])
 
 
-def _map(found: Clusters) -> dict[str, dg.MarkdownMetadataValue]:
+def _map(found: ClusterSummary) -> dict[str, dg.MarkdownMetadataValue]:
     if found.map_svg is None:
         return {}
     image = b64encode(found.map_svg.encode()).decode()

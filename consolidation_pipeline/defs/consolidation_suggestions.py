@@ -11,7 +11,7 @@ from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.review.suggestion_proposals import Proposed, propose_merges
+from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
 from consolidation_pipeline.store.admin.invariants import find_misheld_originals, find_unfounded_approvals
 
 
@@ -35,7 +35,7 @@ def consolidation_suggestions(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-def _describe(done: Proposed) -> dict[str, Any]:
+def _describe(done: ProposalResult) -> dict[str, Any]:
     return {
         "groups_in": done.groups,
         "groups_by_words": done.by_words,

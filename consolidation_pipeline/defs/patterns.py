@@ -8,7 +8,7 @@ from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.knowledge.patterns import form_patterns
+from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.store.admin.invariants import find_foreign_evidence, find_repeated_patterns
 
 
@@ -27,7 +27,7 @@ def patterns(
     """Level 2: what three or more distinct memories have in common, in their own sentences or in a model's words."""
     run = project_runs.open(context.partition_key)
     with run.phase("patterns") as phase:
-        done = form_patterns(run)
+        done = derive_patterns(run)
         phase.metrics = describe_formed("patterns", done)
     return dg.MaterializeResult(metadata=phase.metrics)
 

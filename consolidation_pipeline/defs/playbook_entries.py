@@ -8,9 +8,9 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.playbook.entries import (
-    describe_promoted,
+    describe_promotion,
     read_playbook,
-    to_document,
+    to_markdown,
     update_playbook,
 )
 from consolidation_pipeline.store.admin.invariants import (
@@ -40,9 +40,9 @@ def playbook_entries(
     run = project_runs.open(context.partition_key)
     with run.phase("playbook_entries") as phase:
         done = update_playbook(run)
-        phase.metrics = describe_promoted(done)
+        phase.metrics = describe_promotion(done)
         phase.counters = {"memories_promoted": done.promoted}
-    playbook = to_document(read_playbook(run.engine, run.project.slug, limit=_SHOWN))
+    playbook = to_markdown(read_playbook(run.engine, run.project.slug, limit=_SHOWN))
     return dg.MaterializeResult(metadata={**phase.metrics, "playbook": dg.MetadataValue.md(playbook)})
 
 

@@ -8,7 +8,7 @@ from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.patterns import patterns
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.knowledge.principles import form_principles
+from consolidation_pipeline.service.knowledge.principles import derive_principles
 from consolidation_pipeline.store.admin.invariants import find_orphan_lineage
 
 
@@ -27,7 +27,7 @@ def principles(
     """Level 3: what three or more patterns have in common; made without a model, it waits for a person."""
     run = project_runs.open(context.partition_key)
     with run.phase("principles") as phase:
-        done = form_principles(run)
+        done = derive_principles(run)
         phase.metrics = describe_formed("principles", done)
     return dg.MaterializeResult(metadata=phase.metrics)
 

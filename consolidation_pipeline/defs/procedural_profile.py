@@ -11,7 +11,7 @@ from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
-from consolidation_pipeline.service.knowledge.profiles import Profiled, form_profiles
+from consolidation_pipeline.service.knowledge.profiles import ProfileResult, update_profiles
 from consolidation_pipeline.store.admin.invariants import find_unfounded_profiles
 
 
@@ -31,12 +31,12 @@ def procedural_profile(
     """Level 3: how one works here, from all summaries; one per user, replaced and not accumulated."""
     run = project_runs.open(context.partition_key)
     with run.phase("procedural_profile") as phase:
-        done = form_profiles(run)
+        done = update_profiles(run)
         phase.metrics = _describe(done)
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-def _describe(done: Profiled) -> dict[str, Any]:
+def _describe(done: ProfileResult) -> dict[str, Any]:
     return {
         "summaries_in": done.summaries,
         "profiles_created": done.created,

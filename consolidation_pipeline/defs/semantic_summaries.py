@@ -12,7 +12,7 @@ from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.knowledge.summaries import Summarized, summarize_memories
+from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
 from consolidation_pipeline.store.admin.invariants import find_misplaced_episodes
 
 
@@ -38,7 +38,7 @@ def semantic_summaries(
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-def _describe(done: Summarized) -> dict[str, Any]:
+def _describe(done: SummaryResult) -> dict[str, Any]:
     return {
         "memories_in": done.memories,
         "due": done.is_due,

@@ -12,7 +12,7 @@ from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.similarity.calibration import Calibrated, calibrate_thresholds
+from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
 from consolidation_pipeline.store.similarity.calibrations import Calibration, find_disordered_thresholds
 
 _SHOWN_SENTENCES = 20
@@ -38,7 +38,7 @@ def threshold_calibration(
     return dg.MaterializeResult(metadata={**phase.metrics, **_boilerplate(done.snapshot), **_curve(done.snapshot)})
 
 
-def _numbers(done: Calibrated) -> dict[str, Any]:
+def _numbers(done: CalibrationResult) -> dict[str, Any]:
     snapshot = done.snapshot
     spread = snapshot.report.get("spread") or {}
     return {

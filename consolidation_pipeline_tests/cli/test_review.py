@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.core.knowledge.playbook import priority
+from consolidation_pipeline.core.knowledge.playbook import compute_priority
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
@@ -30,7 +30,7 @@ def entries(consolidated: dict[str, Any], engine: Engine) -> list[str]:
                 uuid4(),
                 {
                     "content": f"Instruction at {confidence}.",
-                    "priority": priority(confidence, 3),
+                    "priority": compute_priority(confidence, 3),
                     "confidence": confidence,
                     "supporting_memory_ids": evidence,
                     "status": "review",

@@ -63,7 +63,7 @@ def run_and_die(url: str, phase: str, commit: int, when: str) -> None:
 def summarize_and_die(url: str, api_base: str) -> None:
     """Ask a model for summaries, until they are to be written."""
     os.environ |= {"OPENAI_API_BASE": api_base, "OPENAI_BASE_URL": api_base, "OPENAI_API_KEY": "sk-test"}
-    summaries.write_digests = _die  # type: ignore[assignment]
+    summaries.write_summary_rows = _die  # type: ignore[assignment]
     with open_run(connect_engine(url), SLUG, settings=Settings(), job="summarize") as run:
         for name in JOB_PHASES["summarize"]:
             with run.phase(name):

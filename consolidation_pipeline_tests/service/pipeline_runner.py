@@ -14,23 +14,23 @@ from sqlalchemy import text
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.service.intake.importer import Imported, ensure_project, import_memories
 from consolidation_pipeline.service.jobs.run_report import Report, write_report
-from consolidation_pipeline.service.knowledge.derive import Formed
-from consolidation_pipeline.service.knowledge.merged_memories import Merging, merge_clusters
-from consolidation_pipeline.service.knowledge.patterns import form_patterns
-from consolidation_pipeline.service.knowledge.principles import form_principles
-from consolidation_pipeline.service.knowledge.profiles import Profiled, form_profiles
-from consolidation_pipeline.service.knowledge.summaries import Summarized, summarize_memories
+from consolidation_pipeline.service.knowledge.derive import DeriveResult
+from consolidation_pipeline.service.knowledge.merged_memories import MergeResult, merge_clusters
+from consolidation_pipeline.service.knowledge.patterns import derive_patterns
+from consolidation_pipeline.service.knowledge.principles import derive_principles
+from consolidation_pipeline.service.knowledge.profiles import ProfileResult, update_profiles
+from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
 from consolidation_pipeline.service.lifecycle.archive import Archived, archive_memories
 from consolidation_pipeline.service.lifecycle.decay import Decay, score_relevance
 from consolidation_pipeline.service.plan.apply import check_plan
-from consolidation_pipeline.service.playbook.entries import Promoted, update_playbook
-from consolidation_pipeline.service.review.suggestion_proposals import Proposed, propose_merges
+from consolidation_pipeline.service.playbook.entries import PromotionResult, update_playbook
+from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
-from consolidation_pipeline.service.similarity.calibration import Calibrated, calibrate_thresholds
-from consolidation_pipeline.service.similarity.clusters import Clusters, form_clusters
-from consolidation_pipeline.service.similarity.embedding import Embedded, embed_memories
+from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
+from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
+from consolidation_pipeline.service.similarity.embedding import EmbeddingResult, embed_memories
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
 from consolidation_pipeline.settings import Settings
@@ -47,12 +47,12 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
     "similarity_graph": update_similarity_graph,
     "clusters": form_clusters,
     "merged_memories": merge_clusters,
-    "patterns": form_patterns,
-    "principles": form_principles,
+    "patterns": derive_patterns,
+    "principles": derive_principles,
     "playbook_entries": update_playbook,
     "consolidation_suggestions": propose_merges,
     "semantic_summaries": summarize_memories,
-    "procedural_profile": form_profiles,
+    "procedural_profile": update_profiles,
     "decay_scores": score_relevance,
     "archived_memories": archive_memories,
     "consolidation_report": write_report,
@@ -64,17 +64,17 @@ class Outcome:
     """What a run's phases returned, and its job."""
 
     job_id: UUID
-    embedded: Embedded
-    calibrated: Calibrated
+    embedded: EmbeddingResult
+    calibrated: CalibrationResult
     graph: GraphUpdate
-    clusters: Clusters
-    merging: Merging
-    patterns: Formed
-    principles: Formed
-    playbook: Promoted
-    suggestions: Proposed
-    summaries: Summarized
-    profiles: Profiled
+    clusters: ClusterSummary
+    merging: MergeResult
+    patterns: DeriveResult
+    principles: DeriveResult
+    playbook: PromotionResult
+    suggestions: ProposalResult
+    summaries: SummaryResult
+    profiles: ProfileResult
     decay: Decay
     archived: Archived
     report: Report

@@ -6,8 +6,13 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from consolidation_pipeline.core.knowledge.pattern_types import pattern_type
-from consolidation_pipeline.core.knowledge.sentence_ranking import Ranked, Ranking, rank_sentences, read_background
+from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
+from consolidation_pipeline.core.knowledge.sentence_ranking import (
+    RankedSentence,
+    SentenceRanking,
+    count_background,
+    rank_sentences,
+)
 from consolidation_pipeline.core.text.key_terms import key_terms
 from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
 
@@ -39,14 +44,14 @@ class Unit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A ``quote`` that occurs verbatim in the unit of this number: 1 is the first in the order of ``number_units``."""
+    """A ``quote`` that occurs verbatim in the unit of this number: 1 is the first in the order of ``sort_units``."""
 
     unit: int
     quote: str
 
 
 @dataclass(frozen=True)
-class Extract:
+class ExtractedPattern:
     """What a group has in common. Every sentence stands in one of its units, but for white space.
 
     ``content``: the most central sentences, one per line; ``summary``: the first of them; ``evidence``: the sentences
@@ -76,7 +81,7 @@ _PATTERN = _Style(most=3, max_chars=400, rule=1.25)
 _PRINCIPLE = _Style(most=2, max_chars=300, rule=2.0)
 
 
-def number_units(units: Iterable[Unit]) -> list[Unit]:
+def sort_units(units: Iterable[Unit]) -> list[Unit]:
     """The units in the order in which they are numbered: by id."""
     return sorted(units, key=lambda unit: (unit.id, unit.text, unit.memory_type, str(unit.success), unit.weight))
 
@@ -87,7 +92,7 @@ def extract_patterns(
     boilerplate: Collection[str] = (),
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
-) -> list[Extract]:
+) -> list[ExtractedPattern]:
     """What each of the project's groups of units has in common, in at most 3 sentences and about 400 characters.
 
     ``wanted``: positions of the groups to say it of, in this order; all unless given.
@@ -106,7 +111,7 @@ def extract_principles(
     boilerplate: Collection[str] = (),
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
-) -> list[Extract]:
+) -> list[ExtractedPattern]:
     """As ``extract_patterns`` over groups of patterns: at most 2 sentences and about 300 characters, rules first."""
     return _extract(_Asked(groups, boilerplate, context, wanted), _PRINCIPLE)
 
@@ -120,8 +125,8 @@ class _Asked(NamedTuple):
     wanted: Sequence[int] | None
 
 
-def _extract(asked: _Asked, style: _Style) -> list[Extract]:
-    numbered = [number_units(group) for group in asked.groups]
+def _extract(asked: _Asked, style: _Style) -> list[ExtractedPattern]:
+    numbered = [sort_units(group) for group in asked.groups]
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
@@ -130,7 +135,7 @@ def _extract(asked: _Asked, style: _Style) -> list[Extract]:
     is_context = [True] * len(every) if asked.context is None else asked.context
     # Of a group that is only there to compare with, its terms are enough.
     others = [at for at in sorted({*every} - {*wanted}) if is_context[at]]
-    background = read_background([_texts(numbered[at]) for at in others], boilerplate=asked.boilerplate)
+    background = count_background([_texts(numbered[at]) for at in others], boilerplate=asked.boilerplate)
     chosen, context = [numbered[at] for at in wanted], [is_context[at] for at in wanted]
     rankings = rank_sentences(
         [_texts(units) for units in chosen],
@@ -147,7 +152,7 @@ def _texts(units: Sequence[Unit]) -> list[str]:
     return [unit.text for unit in units]
 
 
-def _said(ranking: Ranking) -> list[str]:
+def _said(ranking: SentenceRanking) -> list[str]:
     """What each text says, without code and boilerplate."""
     texts: dict[int, list[str]] = {}
     for one in ranking.sentences:
@@ -155,34 +160,34 @@ def _said(ranking: Ranking) -> list[str]:
     return ["\n".join(sentences) for sentences in texts.values()]
 
 
-def _one(units: Sequence[Unit], ranking: Ranking, terms: tuple[str, ...], style: _Style) -> Extract:
+def _one(units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: _Style) -> ExtractedPattern:
     pattern = ranking.choose(_preferred(ranking, style), most=style.most, max_chars=style.max_chars)
     readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
     gotchas = _listed(ranking, [one for one in readable if _is_gotcha(one.sentence.text)])
     practices = _listed(ranking, [one for one in readable if _is_practice(one.sentence.text)])
-    return Extract(
+    return ExtractedPattern(
         content="\n".join(one.sentence.text for one in pattern),
         summary=pattern[0].sentence.text,
         best_practices=tuple(one.sentence.text for one in practices),
         gotchas=tuple(one.sentence.text for one in gotchas),
         key_terms=terms,
-        pattern_type=pattern_type(units),
+        pattern_type=vote_pattern_type(units),
         evidence=_evidence(ranking, [*pattern, *practices, *gotchas]),
     )
 
 
-def _preferred(ranking: Ranking, style: _Style) -> list[Ranked]:
+def _preferred(ranking: SentenceRanking, style: _Style) -> list[RankedSentence]:
     """The sentences that a pattern is made of, with rules counting more; fragments only if there is nothing else."""
     readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
     return [_weighed(one, style.rule) for one in readable or ranking.sentences]
 
 
-def _weighed(one: Ranked, rule: float) -> Ranked:
+def _weighed(one: RankedSentence, rule: float) -> RankedSentence:
     is_rule = is_advice(one.sentence.text) or is_warning(one.sentence.text)
-    return Ranked(one.sentence, one.text, one.score * (rule if is_rule else 1.0), one.row)
+    return RankedSentence(one.sentence, one.text, one.score * (rule if is_rule else 1.0), one.row)
 
 
-def _listed(ranking: Ranking, candidates: Sequence[Ranked]) -> list[Ranked]:
+def _listed(ranking: SentenceRanking, candidates: Sequence[RankedSentence]) -> list[RankedSentence]:
     return ranking.choose(candidates, most=_MOST_LISTED, max_chars=_LISTED_CHARS)
 
 
@@ -194,7 +199,7 @@ def _is_practice(sentence: str) -> bool:
     return is_advice(sentence) and not is_warning(sentence)
 
 
-def _evidence(ranking: Ranking, used: Sequence[Ranked]) -> tuple[Evidence, ...]:
+def _evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:
     heard = {one.text for one in used}
     others = {one.text: one for one in reversed(ranking.sentences) if one.text not in heard}
     found = {Evidence(one.text + 1, one.sentence.quote) for one in [*used, *others.values()]}

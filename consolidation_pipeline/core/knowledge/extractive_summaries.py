@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from consolidation_pipeline.core.knowledge.sentence_ranking import Ranked, Ranking, rank_sentences
+from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking, rank_sentences
 from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_preference, is_warning
 
 # A summary has 2 to 5 sentences (pipeline.md, semantic_summaries), one more for every four memories.
@@ -21,7 +21,7 @@ _PARTS = ("preferences", "practices", "pitfalls", "facts")
 
 
 @dataclass(frozen=True)
-class Profile:
+class ExtractedProfile:
     """How a project or a user works, each part most central first; ``facts``: what is none of the other three."""
 
     preferences: tuple[str, ...]
@@ -35,7 +35,7 @@ class Profile:
         return "\n".join((*self.preferences, *self.practices, *self.pitfalls, *self.facts))
 
 
-def summarize(texts: Sequence[str], *, memories: int | None = None, boilerplate: Collection[str] = ()) -> str:
+def extract_summary(texts: Sequence[str], *, memories: int | None = None, boilerplate: Collection[str] = ()) -> str:
     """2 to 5 sentences that cover ``texts``, oldest first, in their chronological order, one per line.
 
     Maximal marginal relevance over the sentences' term vectors; sentences in the first person, about today only or
@@ -54,7 +54,7 @@ def summarize(texts: Sequence[str], *, memories: int | None = None, boilerplate:
     return "\n".join(one.sentence.text for one in sorted(chosen, key=lambda one: one.row))
 
 
-def extract_profile(summaries: Sequence[str]) -> Profile:
+def extract_profile(summaries: Sequence[str]) -> ExtractedProfile:
     """How a project or user works, from all of its summaries; the order of summaries does not matter.
 
     Each sentence is in one part, first match wins: a preference that is no warning, a pitfall (a warning, or a failure
@@ -62,14 +62,14 @@ def extract_profile(summaries: Sequence[str]) -> Profile:
     """
     ranking = _ranking(sorted(summaries), "profile")
     readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE] or ranking.sentences
-    parts: dict[str, list[Ranked]] = {part: [] for part in _PARTS}
+    parts: dict[str, list[RankedSentence]] = {part: [] for part in _PARTS}
     for one in readable:
         parts[_part(one.sentence.text)].append(one)
     chosen = {part: ranking.choose(parts[part], most=_PART_SENTENCES, max_chars=_PART_CHARS) for part in _PARTS}
-    return Profile(**{part: tuple(one.sentence.text for one in chosen[part]) for part in _PARTS})
+    return ExtractedProfile(**{part: tuple(one.sentence.text for one in chosen[part]) for part in _PARTS})
 
 
-def _ranking(texts: Sequence[str], wanted: str, boilerplate: Collection[str] = ()) -> Ranking:
+def _ranking(texts: Sequence[str], wanted: str, boilerplate: Collection[str] = ()) -> SentenceRanking:
     if not any(text.strip() for text in texts):
         raise ValueError(f"{len(texts)} texts given, none with a word; a {wanted} needs at least one sentence")
     return rank_sentences([texts], boilerplate=boilerplate)[0]

@@ -33,12 +33,12 @@ def trim_words(text: str, most: int) -> str:
     return whole[0].rstrip() if len(whole) > 1 else head.rstrip()
 
 
-def longest(texts: Iterable[str | None]) -> int:
+def longest_length(texts: Iterable[str | None]) -> int:
     """Characters of the longest text; 0 where there is none. None is no text."""
     return max((len(text.strip()) for text in texts if text), default=0)
 
 
-def left_out(sources: Sequence[str], text: str) -> tuple[str, ...]:
+def find_left_out(sources: Sequence[str], text: str) -> tuple[str, ...]:
     """The sentences of the sources that hold a literal which ``text`` lacks, each once, in order."""
     missing = missing_literals(sources, text)
     if not missing:

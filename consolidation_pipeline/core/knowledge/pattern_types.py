@@ -38,7 +38,7 @@ class Voter(Protocol):
     def pattern_type(self) -> str | None: ...
 
 
-def pattern_type(units: Sequence[Voter]) -> str:
+def vote_pattern_type(units: Sequence[Voter]) -> str:
     """The type with the most votes by weight; ties in the order of ``PATTERN_TYPES``.
 
     The vote of a unit, first match wins: its own pattern type if it is a pattern; ``success`` False: failure; memory

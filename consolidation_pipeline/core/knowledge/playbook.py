@@ -31,11 +31,11 @@ GENERAL = "general"
 # Every category there is, as a playbook lists them.
 CATEGORIES = (*CATEGORY_WORDS, GENERAL)
 _CATEGORIES = tuple(
-    (category, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for category, words in CATEGORY_WORDS.items()
+    (find_category, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for find_category, words in CATEGORY_WORDS.items()
 )
 
 
-def priority(confidence: float | None, evidence: int) -> int:
+def compute_priority(confidence: float | None, evidence: int) -> int:
     """Priority 50 to 100: min(100, 50 + int(50 * confidence) + max(0, evidence - 3)); 50 without a confidence.
 
     The product is the float's, rounded down, as pipeline.md writes it: 0.58 gives 28, for 50 * 0.58 is a little less
@@ -51,7 +51,7 @@ def priority(confidence: float | None, evidence: int) -> int:
     return min(_MOST, _BASE + int(_RANGE * confidence) + max(0, evidence - REQUIRED_EVIDENCE))
 
 
-def category(text: str) -> str:
+def find_category(text: str) -> str:
     """What ``text`` is about, by whole words: the first of ``CATEGORY_WORDS`` that it has a word of, else general.
 
     Letter case does not count; inflected forms do ("fixed", "layered", "tests"), parts of words do not ("prefix",

@@ -7,7 +7,7 @@ from enum import StrEnum
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 
 # All of pipeline.md: patterns, principles, playbook_entries.
-LEAST_CONFIDENCE = 0.70
+MIN_CONFIDENCE = 0.70
 REVIEW_UP_TO = 0.80
 T_PROMOTE = 0.85
 PROMOTION_REVIEW_FROM = 0.80
@@ -18,7 +18,7 @@ ENTRY_REVIEW_FROM = 0.85
 # of those from bug reports, one in five from short questions. Below it sentences of several topics meet.
 HEURISTIC_REVIEW_FROM = 0.60
 # So many of a project's at a time, the best first: what a person looks through at one go.
-MOST_HEURISTIC_WAITING = 20
+MAX_HEURISTIC_WAITING = 20
 
 # Similarities are computed in float32.
 _SLACK = 1e-6
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
     STORE = "store"
 
 
-class Fit(StrEnum):
+class EntryAction(StrEnum):
     """What a candidate does to the playbook."""
 
     CREATE = "create"
@@ -46,7 +46,7 @@ def judge_pattern(confidence: float) -> Verdict:
     ValueError: confidence NaN or outside [0, 1].
     """
     _require_share("confidence", confidence)
-    if confidence < LEAST_CONFIDENCE:
+    if confidence < MIN_CONFIDENCE:
         return Verdict.DISCARD
     return Verdict.STORE if confidence > REVIEW_UP_TO else Verdict.REVIEW
 
@@ -100,19 +100,19 @@ def judge_heuristic_promotion(confidence: float | None, evidence: int, *, instru
     return Verdict.REVIEW if sound else Verdict.DISCARD
 
 
-def judge_fit(similarity: float | None) -> Fit:
+def judge_fit(similarity: float | None) -> EntryAction:
     """By the cosine with the most similar entry of the project, None where there is none.
 
     From 0.90 it reinforces that entry, from 0.85 a person decides, below it is an entry of its own; thresholds are
     inclusive with a slack of 1e-6. ValueError: NaN.
     """
     if similarity is None:
-        return Fit.CREATE
+        return EntryAction.CREATE
     if similarity != similarity:
         raise ValueError("similarity is NaN; it must be a cosine, or None where there is no entry")
     if similarity >= REINFORCE_FROM - _SLACK:
-        return Fit.REINFORCE
-    return Fit.REVIEW if similarity >= ENTRY_REVIEW_FROM - _SLACK else Fit.CREATE
+        return EntryAction.REINFORCE
+    return EntryAction.REVIEW if similarity >= ENTRY_REVIEW_FROM - _SLACK else EntryAction.CREATE
 
 
 def _require_share(name: str, value: float) -> None:

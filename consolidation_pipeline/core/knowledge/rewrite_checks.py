@@ -17,19 +17,19 @@ LEAST_KEPT = 0.5
 _MARGIN_SHARE, _MARGIN_CHARS = 0.1, 40
 
 
-def longest_rewrite(texts: Sequence[str], *, max_chars: int) -> int:
+def max_rewrite_chars(texts: Sequence[str], *, max_chars: int) -> int:
     """Most characters of a rewrite: those of the lossless union and a little more, never beyond ``max_chars``."""
     union = len(merge_texts(texts))
     return min(max_chars, union + max(int(union * _MARGIN_SHARE), _MARGIN_CHARS))
 
 
-def share_kept(source: str, text: str) -> float:
+def compute_kept_share(source: str, text: str) -> float:
     """Share of the content words of ``source``, by their stems, that ``text`` has too; 1 where it has none."""
     words = content_words(source)
     return len(words & content_words(text)) / len(words) if words else 1.0
 
 
-def lost_denials(source: str, text: str) -> list[str]:
+def find_lost_denials(source: str, text: str) -> list[str]:
     """The clauses of ``source`` that deny something which no clause of ``text`` on the same topic denies.
 
     A clause is on the topic of another that has 0.65 of its words, as for the vetoes.
@@ -48,6 +48,6 @@ def _says_too(other: Clause, clause: Clause) -> bool:
     return bool(denied) and len(clause.words & other.words) >= SAME_TOPIC * len(clause.words)
 
 
-def reversals(source: str, text: str) -> list[str]:
+def find_reversals(source: str, text: str) -> list[str]:
     """What ``text`` says the opposite of, in the words of ``source``."""
     return [item.value for found in conflicts(source, text) if found.kind == "polarity" for item in found.a]

@@ -27,7 +27,7 @@ _DECIMALS = 9
 
 
 @dataclass(frozen=True)
-class Ranked:
+class RankedSentence:
     """A sentence of the text at position ``text`` of its group; the higher its ``score``, the more central it is.
 
     ``row`` is its row among the term vectors.
@@ -45,13 +45,13 @@ class Ranked:
 
 
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class SentenceRanking:
     """The sentences of one group, best first; ``vectors`` (rows, terms): sparse, L2-normalised."""
 
-    sentences: tuple[Ranked, ...]
+    sentences: tuple[RankedSentence, ...]
     vectors: Any
 
-    def choose(self, candidates: Iterable[Ranked], *, most: int, max_chars: int) -> list[Ranked]:
+    def choose(self, candidates: Iterable[RankedSentence], *, most: int, max_chars: int) -> list[RankedSentence]:
         """At most ``most`` of the candidates, in ``max_chars`` characters with a line break between them.
 
         Greedy by maximal marginal relevance: central, and not what was said already; a second sentence of one text
@@ -64,7 +64,7 @@ class Ranking:
         scores, nearest = np.array([ranked.score for ranked in best]), np.zeros(len(best))
         scores = scores / max(scores.max(), np.finfo(np.float64).tiny)
         is_open = np.ones(len(best), dtype=bool)
-        chosen: list[Ranked] = []
+        chosen: list[RankedSentence] = []
         room = max_chars
         while len(chosen) < most and is_open.any():
             values = np.round(_RELEVANCE * scores - (1 - _RELEVANCE) * nearest, _DECIMALS)
@@ -78,7 +78,7 @@ class Ranking:
             is_open[_repeats(best, at, covered[at])] = False
         return chosen
 
-    def _compared(self, ranked: Sequence[Ranked]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _compared(self, ranked: Sequence[RankedSentence]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Cosines (n, n), and the share of each column's sentence that the row's covers: above 1 for equal wording."""
         vectors = _dense(self.vectors, [one.row for one in ranked])
         forms = np.array([normalize_text(one.sentence.text) for one in ranked])
@@ -93,7 +93,7 @@ def rank_sentences(
     boilerplate: Collection[str] = (),
     context: Sequence[bool] | None = None,
     background: Background = NO_BACKGROUND,
-) -> list[Ranking]:
+) -> list[SentenceRanking]:
     """The sentences of each group of texts, by how much of the group's other texts each says, and how well it reads.
 
     Score = ``Sentence.worth`` times the mean cosine of the sentence with the other texts of its group, each text
@@ -116,17 +116,17 @@ def rank_sentences(
     scores = scores * np.array([sentence.worth for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
     ranked = [
-        Ranked(sentence, int(text - first[group_of_text[text]]), score, row)
+        RankedSentence(sentence, int(text - first[group_of_text[text]]), score, row)
         for row, (sentence, text, score) in enumerate(zip(flat, text_of.tolist(), scores.tolist(), strict=True))
     ]
     ends = np.searchsorted(group_of_text[text_of], np.arange(len(groups) + 1))
     return [
-        Ranking(tuple(sorted(ranked[start:end], key=lambda one: one.order)), vectors)
+        SentenceRanking(tuple(sorted(ranked[start:end], key=lambda one: one.order)), vectors)
         for start, end in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)
     ]
 
 
-def read_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> Background:
+def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> Background:
     """What ``rank_sentences`` and ``key_terms`` ask of groups that are only to tell how rare a term is."""
     said, texts = _normal_sentences(boilerplate), [text for group in groups for text in group]
     terms = ({term.stem for one in _read(text, said) for term in read_terms(one.text)} for text in texts)
@@ -200,7 +200,7 @@ def _dense(vectors: Any, rows: Sequence[int]) -> NDArray[np.float64]:
     return dense
 
 
-def _repeats(ranked: Sequence[Ranked], at: int, covered: NDArray[np.float64]) -> list[int]:
+def _repeats(ranked: Sequence[RankedSentence], at: int, covered: NDArray[np.float64]) -> list[int]:
     """Positions of the sentences that say nothing beyond what the one at ``at`` says."""
     near = np.flatnonzero(covered >= _COVERED).tolist()
     known = literals(ranked[at].sentence.text) if len(near) > 1 else frozenset()

@@ -25,7 +25,7 @@ SESSION_IDLE = timedelta(minutes=30)
 _T = TypeVar("_T")
 
 
-def chunk(memories: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:
+def split_chunks(memories: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:
     """``memories``, oldest first, in chunks of ``size``; the last one holds the rest. ValueError: size below 1."""
     if size < 1:
         raise ValueError(f"size is {size}; a chunk needs at least 1 memory")

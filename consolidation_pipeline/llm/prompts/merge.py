@@ -8,10 +8,10 @@ from pydantic import BaseModel, Field
 
 from consolidation_pipeline.core.knowledge.rewrite_checks import (
     LEAST_KEPT,
-    longest_rewrite,
-    lost_denials,
-    reversals,
-    share_kept,
+    compute_kept_share,
+    find_lost_denials,
+    find_reversals,
+    max_rewrite_chars,
 )
 from consolidation_pipeline.core.text.text_merge import missing_literals
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
@@ -42,7 +42,7 @@ def merge_prompt(texts: Sequence[str], languages: Sequence[str], *, max_chars: i
 
     ``max_chars``: most characters of a merged text.
     """
-    longest = longest_rewrite(texts, max_chars=max_chars)
+    longest = max_rewrite_chars(texts, max_chars=max_chars)
     task = _TASK.format(longest=longest, language=language_rule(languages))
     tokens = min(_MOST_TOKENS, _FRAME + longest // _CHARS_PER_TOKEN)
     return Prompt("merge", VERSION, _SYSTEM, task, tuple(texts), max_tokens=tokens)
@@ -53,7 +53,7 @@ def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[st
     text = reply.content.strip()
     if not text:
         return ["it says nothing: write the text"]
-    longest = longest_rewrite(prompt.sources, max_chars=max_chars)
+    longest = max_rewrite_chars(prompt.sources, max_chars=max_chars)
     lost = sorted(missing_literals(prompt.sources, text), key=lambda literal: (literal.kind, literal.value))
     return [
         *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
@@ -64,7 +64,9 @@ def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[st
 
 
 def _compare(number: int, source: str, text: str) -> Iterator[str]:
-    yield from (f"memory {number} says {clause!r}, and this does not: keep it" for clause in lost_denials(source, text))
-    yield from (f"memory {number} says {clause!r}, and this the opposite" for clause in reversals(source, text))
-    if share_kept(source, text) < LEAST_KEPT:
+    yield from (
+        f"memory {number} says {clause!r}, and this does not: keep it" for clause in find_lost_denials(source, text)
+    )
+    yield from (f"memory {number} says {clause!r}, and this the opposite" for clause in find_reversals(source, text))
+    if compute_kept_share(source, text) < LEAST_KEPT:
         yield f"most of what memory {number} says is missing: keep all of it"

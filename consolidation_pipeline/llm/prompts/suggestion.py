@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.core.knowledge.merge_proposals import longest, trim_words
+from consolidation_pipeline.core.knowledge.merge_proposals import longest_length, trim_words
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.reply_checks import find_foreign_literals
 
@@ -93,5 +93,5 @@ def word_reply(reply: SuggestionReply, originals: Sequence[Asked]) -> Wording:
 
 def _limits(originals: Sequence[Asked]) -> tuple[int, int]:
     """Most characters of content and of lessons; where no original has lessons of its own, they are in its content."""
-    content = max(longest(original.content for original in originals), 1)
-    return content, longest(original.lessons for original in originals) or content
+    content = max(longest_length(original.content for original in originals), 1)
+    return content, longest_length(original.lessons for original in originals) or content

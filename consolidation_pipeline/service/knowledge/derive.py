@@ -15,24 +15,24 @@ from consolidation_pipeline.core.knowledge.majority import most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.knowledge.reconcile import (
-    Outline,
-    Place,
-    choose_context,
-    find_outgrown,
-    plan_abstractions,
+    GroupIds,
+    TargetRow,
+    choose_context_groups,
+    find_superseded_rows,
+    find_target_rows,
 )
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.knowledge.abstractions import (
-    Held,
+    ExistingRow,
     UnitRow,
-    load_held,
+    load_existing_rows,
     load_sessions,
     load_unit_vectors,
     load_units,
     supersede_rows,
 )
-from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, Edge, write_derived
+from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, LineageEdge, write_derived
 from consolidation_pipeline.store.ledger.cannot_link import load_unwanted_groups
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
@@ -61,7 +61,7 @@ class Group:
 class PlannedAbstraction:
     """A group that something is to be made of, and the row it is written to."""
 
-    place: Place
+    place: TargetRow
     group: Group
 
     def reason(self, kind: str) -> str:
@@ -70,7 +70,7 @@ class PlannedAbstraction:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Said:
+class DraftText:
     """What a group has in common, in words. ``confidence`` in [0, 1] before evidence is weighed in.
 
     ``evidence``: (unit, quote). ``llm_confidence``: what a model said, None without one.
@@ -93,12 +93,12 @@ class Outcome:
     """What became of one planned group: what was said of it, or None where that was not sure enough, or an error."""
 
     planned: PlannedAbstraction
-    said: Said | None
+    said: DraftText | None
     error: str | None = None
 
 
 @dataclass(frozen=True)
-class Formed:
+class DeriveResult:
     """What a phase did, in groups. ``failures``: cluster key and error; ``stopped``: why it ended before its time."""
 
     groups: int = 0
@@ -118,7 +118,7 @@ Author = Callable[[Sequence[Group], Sequence[PlannedAbstraction]], Iterator[Sequ
 in a transaction of its own."""
 
 
-def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], author: Author) -> Formed:
+def derive_abstractions(run: ProjectRun, kind: str, outlines: Sequence[GroupIds], author: Author) -> DeriveResult:
     """Plan the groups of ``kind`` (pattern or principle), have ``author`` word them, and write what is sure enough.
 
     Texts are loaded only where there is something to word. Rows that no group needs any more are retired with what took
@@ -130,10 +130,10 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
     """
     present = frozenset(outline.cluster_key for outline in outlines)
     with run.writing() as connection:
-        held = load_held(connection, run.project.id, kind)
+        held = load_existing_rows(connection, run.project.id, kind)
         superseded = _supersede_outgrown(connection, run, kind, held, present=present)
         if superseded:
-            held = load_held(connection, run.project.id, kind)
+            held = load_existing_rows(connection, run.project.id, kind)
         places, groups = _plan(connection, run, kind, outlines, held)
     plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
     awaited = {id_ for place in places.values() for id_ in (place.id, *(row for row, _ in place.superseded))}
@@ -159,8 +159,8 @@ def form_abstractions(run: ProjectRun, kind: str, outlines: Sequence[Outline], a
 
 
 def _plan(
-    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline], held: Sequence[Held]
-) -> tuple[dict[str, Place], list[Group]]:
+    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[GroupIds], held: Sequence[ExistingRow]
+) -> tuple[dict[str, TargetRow], list[Group]]:
     """Where each new group goes, by cluster key; these groups with their texts, and others to tell them apart."""
     places = place_groups(connection, run, kind, outlines, held)
     shown = show_groups(outlines, places)
@@ -169,30 +169,30 @@ def _plan(
 
 
 def place_groups(
-    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[Outline], held: Sequence[Held]
-) -> dict[str, Place]:
+    connection: Connection, run: ProjectRun, kind: str, outlines: Sequence[GroupIds], held: Sequence[ExistingRow]
+) -> dict[str, TargetRow]:
     """Where each group goes that the run may write and says something new beside the rows ``held``, by cluster key."""
     unwanted = load_unwanted_groups(connection, run.project.id, kind)
     wanted = [outline for outline in outlines if outline.cluster_key not in unwanted]
-    places = plan_abstractions(run.project.slug, kind, wanted, held)
+    places = find_target_rows(run.project.slug, kind, wanted, held)
     return {key: place for key, place in places.items() if run.may_write(place.id)}
 
 
 @dataclass(frozen=True)
-class Shown:
+class ContextGroup:
     """A group whose texts are read; ``is_context``: to tell what sets others apart."""
 
-    outline: Outline
+    outline: GroupIds
     is_context: bool
 
 
-def show_groups(outlines: Sequence[Outline], places: Collection[str]) -> list[Shown]:
+def show_groups(outlines: Sequence[GroupIds], places: Collection[str]) -> list[ContextGroup]:
     """The groups to be worded, by cluster key in ``places``, and those that they are set apart from; none for none."""
-    context = choose_context(outlines) if places else set()
-    return [Shown(one, one.cluster_key in context) for one in outlines if one.cluster_key in {*context, *places}]
+    context = choose_context_groups(outlines) if places else set()
+    return [ContextGroup(one, one.cluster_key in context) for one in outlines if one.cluster_key in {*context, *places}]
 
 
-def group_units(shown: Sequence[Shown], units: Mapping[UUID, UnitRow]) -> list[Group]:
+def group_units(shown: Sequence[ContextGroup], units: Mapping[UUID, UnitRow]) -> list[Group]:
     """The groups with their texts; one that lost a unit meanwhile is left to the next run."""
     whole = [(one.outline, one.is_context) for one in shown if units.keys() >= set(one.outline.units)]
     return [
@@ -205,21 +205,21 @@ def _supersede_outgrown(
     connection: Connection,
     run: ProjectRun,
     kind: str,
-    held: Sequence[Held],
+    held: Sequence[ExistingRow],
     *,
     present: Collection[str],
     awaited: Collection[UUID] = (),
 ) -> int:
-    """Retire what ``find_outgrown`` finds, but for rows that are still to be written; returns how many."""
-    found = find_outgrown(present, held)
+    """Retire what ``find_superseded_rows`` finds, but for rows that are still to be written; returns how many."""
+    found = find_superseded_rows(present, held)
     outgrown = [(row, by) for row, by in found if row.id not in awaited and run.may_write(row.id)]
     supersede_rows(connection, run.author, outgrown, operation=kind, now=run.now)
     return len(outgrown)
 
 
-def _count(outcomes: Sequence[Outcome]) -> Formed:
+def _count(outcomes: Sequence[Outcome]) -> DeriveResult:
     written = [outcome for outcome in outcomes if outcome.said is not None]
-    return Formed(
+    return DeriveResult(
         created=sum(outcome.planned.place.version is None for outcome in written),
         updated=sum(outcome.planned.place.version is not None for outcome in written),
         needs_review=sum(outcome.said.needs_review for outcome in written if outcome.said is not None),
@@ -238,12 +238,12 @@ def _write(
     rows = _rows(run, kind, told)
     with run.writing() as connection:
         write_derived(connection, run.author, rows, operation=kind, now=run.now)
-        held = load_held(connection, run.project.id, kind)
+        held = load_existing_rows(connection, run.project.id, kind)
         outgrown = _supersede_outgrown(connection, run, kind, held, present=present, awaited=awaited)
     return sum(len(row.superseded) for row in rows) + outgrown
 
 
-def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, Said]]) -> list[DerivedMemory]:
+def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, DraftText]]) -> list[DerivedMemory]:
     model = run.embedder.name
     with run.engine.connect() as connection:
         dimension = load_dimension(connection, run.project.id, model)
@@ -256,12 +256,13 @@ def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, S
             id=planned.place.id,
             version=planned.place.version,
             group_id=uuid4(),
-            values=columns_of(kind, planned, said, sessions),
+            values=build_abstraction_columns(kind, planned, said, sessions),
             vector=vector,
             model=model,
             source_ids=planned.group.leaves,
             lineage=[
-                Edge(unit.id, unit.kind, round(float(parents[unit.id] @ vector), 6)) for unit in planned.group.units
+                LineageEdge(unit.id, unit.kind, round(float(parents[unit.id] @ vector), 6))
+                for unit in planned.group.units
             ],
             reason=planned.reason(kind),
             superseded=planned.place.superseded,
@@ -270,7 +271,9 @@ def _rows(run: ProjectRun, kind: str, told: Sequence[tuple[PlannedAbstraction, S
     ]
 
 
-def columns_of(kind: str, planned: PlannedAbstraction, said: Said, sessions: Mapping[UUID, str]) -> dict[str, Any]:
+def build_abstraction_columns(
+    kind: str, planned: PlannedAbstraction, said: DraftText, sessions: Mapping[UUID, str]
+) -> dict[str, Any]:
     """Columns of the row, recomputed from all of its units; what was retired is active again.
 
     Accesses are the row's own once it is there, so an update leaves them alone.

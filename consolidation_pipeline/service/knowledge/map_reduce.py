@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from consolidation_pipeline.core.knowledge.extractive_summaries import summarize
+from consolidation_pipeline.core.knowledge.extractive_summaries import extract_summary
 from consolidation_pipeline.core.knowledge.majority import most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, chunk
+from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, split_chunks
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
@@ -33,7 +33,7 @@ Tell = Callable[[Sequence[Sequence[Passage]]], Sequence[Told]]
 
 
 @dataclass(frozen=True)
-class Teller:
+class Condenser:
     """How a project's texts are condensed: ``batch`` memories, ``reduce`` what came of that. ``method`` as stored."""
 
     batch: Tell
@@ -42,18 +42,18 @@ class Teller:
     gateway: Gateway | None
 
 
-def open_teller(run: ProjectRun) -> Teller:
+def open_condenser(run: ProjectRun) -> Condenser:
     """The project's model, or without one the texts' own sentences."""
     boilerplate = run.boilerplate
     if run.options.llm_model is None:
         batch, reduce = (partial(_extract, boilerplate=boilerplate, memories=each) for each in (1, CHUNK_SIZE))
-        return Teller(batch, reduce, "heuristic", None)
+        return Condenser(batch, reduce, "heuristic", None)
     gateway = open_gateway(run)
 
     def shorten(text: str) -> str:
         return beginning(strip_boilerplate(text, boilerplate))
 
-    return Teller(
+    return Condenser(
         partial(_ask, gateway, summary_prompt, shorten), partial(_ask, gateway, reduce_prompt, str), "llm", gateway
     )
 
@@ -63,7 +63,7 @@ def _extract(batches: Sequence[Sequence[Passage]], *, boilerplate: frozenset[str
     told: list[Told] = []
     for batch in batches:
         texts = [one.text for one in batch]
-        found = summarize(texts, memories=memories * len(texts), boilerplate=boilerplate)
+        found = extract_summary(texts, memories=memories * len(texts), boilerplate=boilerplate)
         told.append(Passage(found, most_frequent(_languages(batch))))
     return told
 
@@ -91,7 +91,7 @@ def condense(tell: Tell, parts: Sequence[Sequence[Passage]], *, most: int = 1) -
     """
     done: list[Sequence[Passage] | Failure] = list(parts)
     while long := [at for at, part in enumerate(done) if not isinstance(part, Failure) and len(part) > most]:
-        chunks = [(at, found) for at in long for found in chunk(_passages(done[at]), size=CHUNK_SIZE)]
+        chunks = [(at, found) for at in long for found in split_chunks(_passages(done[at]), size=CHUNK_SIZE)]
         told = iter(tell([found for _, found in chunks if len(found) > 1]))
         made: dict[int, list[Told]] = {at: [] for at in long}
         for at, found in chunks:

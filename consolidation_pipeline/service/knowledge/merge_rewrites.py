@@ -15,11 +15,11 @@ from consolidation_pipeline.service.knowledge.writers.llm import open_gateway, p
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 
 # Characters of all texts of a group, about 4,000 tokens. To cut them would lose something, so more are not asked about.
-MOST_CHARS = 16_000
+MAX_REWRITE_CHARS = 16_000
 
 
 @dataclass(frozen=True)
-class Duplicates:
+class DuplicateTexts:
     """The distinct texts of one merge group, and their text search configurations."""
 
     texts: tuple[str, ...]
@@ -28,7 +28,7 @@ class Duplicates:
     @property
     def can_be_asked_about(self) -> bool:
         """Whether there is something to say in one text, and it is not too much."""
-        return len(self.texts) > 1 and sum(map(len, self.texts)) <= MOST_CHARS
+        return len(self.texts) > 1 and sum(map(len, self.texts)) <= MAX_REWRITE_CHARS
 
 
 @dataclass(frozen=True)
@@ -39,19 +39,19 @@ class Rewrite:
     refused: bool
 
 
-def rewrites(run: ProjectRun) -> bool:
+def is_rewriting(run: ProjectRun) -> bool:
     """Whether the run has merged texts rewritten; one that carries out a plan writes the texts that the plan shows."""
     return run.options.merge_style == "rewrite" and run.options.llm_model is not None and run.plan is None
 
 
-def price_rewrites(run: ProjectRun, groups: Sequence[Duplicates]) -> list[Bill]:
+def price_rewrites(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Bill]:
     """The most that each call would be billed that rewriting these groups takes."""
-    asked = [group for group in groups if group.can_be_asked_about] if rewrites(run) else []
+    asked = [group for group in groups if group.can_be_asked_about] if is_rewriting(run) else []
     with run.engine.connect() as connection:
         return price_prompts(connection, run, _prompts(run, asked), MergeReply)
 
 
-def _prompts(run: ProjectRun, groups: Sequence[Duplicates]) -> list[Prompt]:
+def _prompts(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Prompt]:
     max_chars = run.options.merge_max_chars
     return [merge_prompt(group.texts, group.languages, max_chars=max_chars) for group in groups]
 
@@ -67,7 +67,7 @@ class Rewriter:
     failed: int = 0
     stopped: str | None = field(default=None, init=False)
 
-    def rewrite(self, groups: Sequence[Duplicates]) -> list[Rewrite | None]:
+    def rewrite(self, groups: Sequence[DuplicateTexts]) -> list[Rewrite | None]:
         """What the model made of each group, in their order; None where it gave no reply."""
         if self.stopped is not None or not groups:
             return [None] * len(groups)

@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.majority import most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.text.text_merge import Merged, merge_capped
 from consolidation_pipeline.errors import ConflictError, JobEndedError
-from consolidation_pipeline.service.knowledge.merge_rewrites import Duplicates, Rewrite, Rewriter, rewrites
+from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, Rewrite, Rewriter, is_rewriting
 from consolidation_pipeline.service.knowledge.writers import llm
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -22,13 +22,13 @@ from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.merged_memories import (
-    Edge,
+    LineageEdge,
     MergedMemory,
-    Source,
+    MergeSource,
     load_consolidated,
-    load_open_groups,
     load_source_vectors,
     load_sources,
+    load_unmerged_groups,
     write_merged,
 )
 from consolidation_pipeline.store.ledger.active_keys import load_speakers
@@ -45,11 +45,11 @@ _PENDING = "rewrite_pending"
 
 
 # Memory type and hash of the normalised text: only one active merged memory has both.
-Words = tuple[str, str]
+TextKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Merging:
+class MergeResult:
     """What merging did: memories absorbed, merged memories made and extended, groups left because they changed.
 
     ``rewritten``: texts in a model's words; ``refused``: groups of which it would have lost something, and ``failed``:
@@ -79,8 +79,8 @@ class PlannedMerge:
     id: UUID
     cluster_key: str
     representative: UUID
-    sources: Sequence[Source]
-    absorbed: Sequence[Source]
+    sources: Sequence[MergeSource]
+    absorbed: Sequence[MergeSource]
     held: Sequence[Row[Any]]
     merged: Merged
     verbatim: UUID | None
@@ -94,15 +94,15 @@ class PlannedMerge:
         return [source.id for source in self.sources if source.consolidated_into_id is None]
 
     @property
-    def words(self) -> Words:
+    def words(self) -> TextKey:
         """What it says, and as what."""
         first = next(s for s in self.sources if s.id == self.representative)
         return first.memory_type, normalized_hash(self.merged.content)
 
     @property
-    def duplicates(self) -> Duplicates:
+    def duplicates(self) -> DuplicateTexts:
         """What a model is shown of it."""
-        return Duplicates(tuple(dict.fromkeys(self.texts)), tuple(source.language for source in self.sources))
+        return DuplicateTexts(tuple(dict.fromkeys(self.texts)), tuple(source.language for source in self.sources))
 
     @property
     def reason(self) -> str:
@@ -125,7 +125,7 @@ class _Batch:
     skipped: int
 
 
-def merge_clusters(run: ProjectRun) -> Merging:
+def merge_clusters(run: ProjectRun) -> MergeResult:
     """Merge every group of the merge tier that is not merged yet.
 
     Texts are the lossless union, or rewritten by a model where the project wants that and nothing is lost by it. A
@@ -135,10 +135,10 @@ def merge_clusters(run: ProjectRun) -> Merging:
         ConflictError: memories changed again and again while they were being merged. BudgetExhaustedError: a merged
         text could not be embedded any more. What was merged before either stays.
     """
-    rewriter = Rewriter(run) if rewrites(run) else None
+    rewriter = Rewriter(run) if is_rewriting(run) else None
     plans: list[PlannedMerge] = []
     skipped = 0
-    said: dict[Words, UUID] = {}
+    said: dict[TextKey, UUID] = {}
     for planned in prefetch(_planned_batches(run, rewriter, said)):
         batch = _write(run, planned, rewriter, said)
         plans += batch.plans
@@ -147,7 +147,7 @@ def merge_clusters(run: ProjectRun) -> Merging:
     return done if rewriter is None else replace(done, failed=rewriter.failed, stopped=rewriter.stopped)
 
 
-def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict[Words, UUID]) -> _Batch:
+def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict[TextKey, UUID]) -> _Batch:
     """Write a batch; it is planned anew where somebody changed one of its memories meanwhile, say by feedback."""
     left = _ATTEMPTS
     while True:
@@ -164,8 +164,8 @@ def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict
         batch = _plan_batch(run, batch.groups, rewriter, said)
 
 
-def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:
-    return Merging(
+def _count(plans: Sequence[PlannedMerge], skipped: int) -> MergeResult:
+    return MergeResult(
         absorbed=sum(len(plan.absorbed) for plan in plans),
         created=sum(plan.version is None for plan in plans),
         extended=sum(plan.version is not None and bool(plan.absorbed) for plan in plans),
@@ -175,7 +175,7 @@ def _count(plans: Sequence[PlannedMerge], skipped: int) -> Merging:
     )
 
 
-def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[Words, UUID]) -> Iterator[_Batch]:
+def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[TextKey, UUID]) -> Iterator[_Batch]:
     """Groups share no memory and no words, so that a batch can be planned before the one ahead of it is written.
 
     Replies are paid for, so no more are asked for at once than phases ask for that write nothing else.
@@ -183,7 +183,7 @@ def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[Word
     if not run.options.merge:
         return
     with run.engine.connect() as connection:
-        open_groups = load_open_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
+        open_groups = load_unmerged_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
     groups = list(open_groups.items())
     size = BATCH if rewriter is None else min(BATCH, llm.BATCH)
     for start in range(0, len(groups), size):
@@ -191,7 +191,7 @@ def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[Word
 
 
 def _plan_batch(
-    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None, said: dict[Words, UUID]
+    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None, said: dict[TextKey, UUID]
 ) -> _Batch:
     plans, skipped = plan_merges(run, groups, said)
     if run.plan is not None:
@@ -220,7 +220,7 @@ def _reworded(plan: PlannedMerge, rewrite: Rewrite | None) -> PlannedMerge:
 
 
 def plan_merges(
-    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], said: dict[Words, UUID]
+    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], said: dict[TextKey, UUID]
 ) -> tuple[list[PlannedMerge], int]:
     """Plans for the groups that are not merged yet, and how many groups changed since they were formed.
 
@@ -239,11 +239,13 @@ def plan_merges(
         if len(chosen) < len(members):
             skipped += 1
         elif None in stand_in or len(stand_in) > 1 or _awaits_rewriting(run, [held[id_] for id_ in stand_in if id_]):
-            plans.append(_plan(run, key, chosen, largest_first(held[id_] for id_ in stand_in if id_ is not None)))
+            plans.append(
+                _plan(run, key, chosen, sort_by_source_count(held[id_] for id_ in stand_in if id_ is not None))
+            )
     return _without_twins(run, plans, said), skipped
 
 
-def _without_twins(run: ProjectRun, plans: Sequence[PlannedMerge], said: dict[Words, UUID]) -> list[PlannedMerge]:
+def _without_twins(run: ProjectRun, plans: Sequence[PlannedMerge], said: dict[TextKey, UUID]) -> list[PlannedMerge]:
     """The plans but for those that would make a second merged memory of the same words: then their sources stay.
 
     Word for word the same, yet in two groups, are memories that a person keeps apart, or that were merged apart.
@@ -260,15 +262,15 @@ def _without_twins(run: ProjectRun, plans: Sequence[PlannedMerge], said: dict[Wo
 
 
 def _awaits_rewriting(run: ProjectRun, held: Sequence[Row[Any]]) -> bool:
-    return rewrites(run) and any(_PENDING in row.details for row in held)
+    return is_rewriting(run) and any(_PENDING in row.details for row in held)
 
 
-def largest_first(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
+def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
     """Merged memories, the one with most sources first; ties: the smallest id."""
     return sorted(merged, key=lambda row: (-row.source_count, row.id))
 
 
-def _plan(run: ProjectRun, key: str, sources: Sequence[Source], held: Sequence[Row[Any]]) -> PlannedMerge:
+def _plan(run: ProjectRun, key: str, sources: Sequence[MergeSource], held: Sequence[Row[Any]]) -> PlannedMerge:
     """``sources``: the representative first, then by id, as their texts are joined.
 
     Words that a person approved stand for the sources that the person saw, before what others add.
@@ -312,18 +314,20 @@ def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[
         id=plan.id,
         version=plan.version,
         group_id=uuid4(),
-        values=columns_of(plan),
+        values=build_merged_columns(plan),
         vector=vector,
         model=run.embedder.name,
         source_ids=[s.id for s in plan.sources],
-        lineage=[Edge(s.id, "raw", round(alike, 6)) for s, alike in zip(plan.sources, similarities, strict=True)],
+        lineage=[
+            LineageEdge(s.id, "raw", round(alike, 6)) for s, alike in zip(plan.sources, similarities, strict=True)
+        ],
         absorbed=plan.absorbed,
         reason=plan.reason,
         superseded=[(row.id, row.version) for row in plan.held[1:]],
     )
 
 
-def columns_of(plan: PlannedMerge) -> dict[str, Any]:
+def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
     """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories).
 
     Uses, pins and importance of the merged memories that the group has already are kept: what people and agents said of

@@ -6,15 +6,15 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
-from consolidation_pipeline.service.knowledge.derive import Formed, form_abstractions
-from consolidation_pipeline.service.knowledge.reconcile import Outline
+from consolidation_pipeline.service.knowledge.derive import DeriveResult, derive_abstractions
+from consolidation_pipeline.service.knowledge.reconcile import GroupIds
 from consolidation_pipeline.service.knowledge.writers.selection import PATTERN, author_of
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.knowledge.abstractions import load_leaves
-from consolidation_pipeline.store.similarity.clusters import Member, load_clusters
+from consolidation_pipeline.store.knowledge.abstractions import load_raw_ids
+from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
 
-def form_patterns(run: ProjectRun) -> Formed:
+def derive_patterns(run: ProjectRun) -> DeriveResult:
     """A pattern of every pattern group that none covers yet; a grown group updates its pattern.
 
     Nothing is made while ``summarize`` is off; a run that carries out a plan makes those of the plan.
@@ -23,22 +23,24 @@ def form_patterns(run: ProjectRun) -> Formed:
         ConflictError: a pattern changed meanwhile; what was written before stays.
     """
     if not run.options.summarize:
-        return Formed()
+        return DeriveResult()
     with run.engine.connect() as connection:
         clusters = load_clusters(connection, run.project.id, "pattern")
-        leaves = load_leaves(connection, [m.member_id for members in clusters.values() for m in members])
+        leaves = load_raw_ids(connection, [m.member_id for members in clusters.values() for m in members])
     outlines = outline_groups(clusters, leaves)
-    formed = form_abstractions(run, PATTERN.name, outlines, author_of(run, PATTERN))
+    formed = derive_abstractions(run, PATTERN.name, outlines, author_of(run, PATTERN))
     return replace(formed, changed=formed.changed + len(clusters) - len(outlines))
 
 
-def outline_groups(clusters: Mapping[str, Sequence[Member]], leaves: Mapping[UUID, Collection[UUID]]) -> list[Outline]:
+def outline_groups(
+    clusters: Mapping[str, Sequence[ClusterMember]], leaves: Mapping[UUID, Collection[UUID]]
+) -> list[GroupIds]:
     """The pattern groups, those left out of which a unit is not active any more.
 
     ``clusters``: members by cluster key; ``leaves``: the raw memories behind each active unit.
     """
     return [
-        Outline(
+        GroupIds(
             key,
             tuple(m.member_id for m in _nearest_first(members)),
             frozenset(leaf for m in members for leaf in leaves[m.member_id]),
@@ -49,9 +51,9 @@ def outline_groups(clusters: Mapping[str, Sequence[Member]], leaves: Mapping[UUI
     ]
 
 
-def _nearest_first(members: Sequence[Member]) -> list[Member]:
+def _nearest_first(members: Sequence[ClusterMember]) -> list[ClusterMember]:
     return sorted(members, key=lambda m: (not m.is_representative, -(m.similarity or 0.0), m.member_id))
 
 
-def _cohesion(members: Sequence[Member]) -> float | None:
+def _cohesion(members: Sequence[ClusterMember]) -> float | None:
     return next((m.details.get("cohesion_mean") for m in members if m.is_representative), None)

@@ -11,23 +11,23 @@ from uuid import UUID
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile
 from consolidation_pipeline.core.knowledge.majority import most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION, chunk
+from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION, split_chunks
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompts.profile import ProfileReply, find_problems, profile_prompt
 from consolidation_pipeline.service.knowledge.map_reduce import (
+    Condenser,
     Failure,
     Passage,
-    Teller,
     condense,
     find_failure,
     is_stop,
-    open_teller,
+    open_condenser,
 )
-from consolidation_pipeline.service.knowledge.summary_rows import Digest, write_digests
+from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.knowledge.summaries import Material, load_profiles, load_summaries
+from consolidation_pipeline.store.knowledge.summaries import SummarySource, load_profiles, load_summaries
 from consolidation_pipeline.store.ledger.cannot_link import load_unwanted_groups
 
 # Users asked about at once, and written together.
@@ -35,7 +35,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class Profiled:
+class ProfileResult:
     """What a phase did, in profiles, one per user. ``unchanged``: nothing new to say, or put away by a person.
 
     ``failures``: user and error; ``stopped``: why it ended before its time.
@@ -56,7 +56,7 @@ class _Planned:
     id: UUID
     version: int | None
     cluster_key: str
-    summaries: Sequence[Material]
+    summaries: Sequence[SummarySource]
 
     @property
     def passages(self) -> list[Passage]:
@@ -72,7 +72,7 @@ class _Told:
     parts: Mapping[str, Sequence[str]]
 
 
-def form_profiles(run: ProjectRun) -> Profiled:
+def update_profiles(run: ProjectRun) -> ProfileResult:
     """A profile of each user whose set of summaries is not the one that the profile was made of.
 
     It is replaced in place, as a new version of one row, and never by nothing: where the reply fails the old one stays.
@@ -83,17 +83,17 @@ def form_profiles(run: ProjectRun) -> Profiled:
         ConflictError: a profile changed meanwhile; what was written before stays.
     """
     if not run.options.summarize or run.plan is not None:
-        return Profiled()
+        return ProfileResult()
     users, plans = _plan(run)
-    teller = open_teller(run)
+    teller = open_condenser(run)
     written: list[_Planned] = []
     failures: list[tuple[str, str]] = []
     stopped = None
     try:
-        for batch in chunk(plans, size=BATCH):
+        for batch in split_chunks(plans, size=BATCH):
             told = list(zip(batch, _tell(teller, batch), strict=True))
             sound = [(plan, one) for plan, one in told if isinstance(one, _Told)]
-            write_digests(run, [_digest(plan, one, teller.method) for plan, one in sound])
+            write_summary_rows(run, [_digest(plan, one, teller.method) for plan, one in sound])
             written += [plan for plan, _ in sound]
             failures += [
                 (plan.summaries[0].user_id or "no user", str(one))
@@ -107,7 +107,7 @@ def form_profiles(run: ProjectRun) -> Profiled:
         # Replies so far are paid for and in the cache: the next run asks for the rest.
         stopped = run.note_stop("profile", error)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
-    return Profiled(
+    return ProfileResult(
         summaries=sum(map(len, users)),
         created=sum(plan.version is None for plan in written),
         updated=sum(plan.version is not None for plan in written),
@@ -117,7 +117,7 @@ def form_profiles(run: ProjectRun) -> Profiled:
     )
 
 
-def _plan(run: ProjectRun) -> tuple[list[list[Material]], list[_Planned]]:
+def _plan(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_Planned]]:
     """The summaries of each user, and the profiles that are to be made of some."""
     with run.engine.connect() as connection:
         summaries = load_summaries(connection, run.project.id)
@@ -135,7 +135,7 @@ def _plan(run: ProjectRun) -> tuple[list[list[Material]], list[_Planned]]:
     return users, plans
 
 
-def _tell(teller: Teller, plans: Sequence[_Planned]) -> list[_Told | Failure]:
+def _tell(teller: Condenser, plans: Sequence[_Planned]) -> list[_Told | Failure]:
     if teller.gateway is None:
         return [_extract(plan.passages) for plan in plans]
     reduced = condense(teller.reduce, [plan.passages for plan in plans], most=CHUNK_SIZE)
@@ -169,9 +169,9 @@ def _language(passages: Sequence[Passage]) -> str:
     return most_frequent(one.language for one in passages)
 
 
-def _digest(plan: _Planned, told: _Told, method: str) -> Digest:
+def _digest(plan: _Planned, told: _Told, method: str) -> SummaryRow:
     details: dict[str, Any] = {name: list(texts) for name, texts in told.parts.items()}
-    return Digest(
+    return SummaryRow(
         kind="procedural",
         id=plan.id,
         version=plan.version,

@@ -9,14 +9,14 @@ from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.memories.memories import consolidated_id
-from consolidation_pipeline.store.knowledge.abstractions import Held
+from consolidation_pipeline.store.knowledge.abstractions import ExistingRow
 
 # Groups that are read to tell how rare a word is: one that none of these has is rare enough.
-CONTEXT = 500
+MAX_CONTEXT_GROUPS = 500
 
 
 @dataclass(frozen=True)
-class Outline:
+class GroupIds:
     """A group by ids alone: its units, the representative first, and the raw memories behind them.
 
     ``cohesion``: the mean cosine of the units.
@@ -29,7 +29,7 @@ class Outline:
 
 
 @dataclass(frozen=True)
-class Place:
+class TargetRow:
     """The row that a group is written to: a new one (``version`` None) or the next version of one there is.
 
     ``superseded``: (id, version) of other rows most of whose members are in the group.
@@ -40,7 +40,9 @@ class Place:
     superseded: tuple[tuple[UUID, int], ...]
 
 
-def plan_abstractions(slug: str, kind: str, groups: Sequence[Outline], held: Sequence[Held]) -> dict[str, Place]:
+def find_target_rows(
+    slug: str, kind: str, groups: Sequence[GroupIds], held: Sequence[ExistingRow]
+) -> dict[str, TargetRow]:
     """By cluster key the groups that say something new, those left out that a row there is covers.
 
     A row covers a group of its cluster key, and one all of whose members it has; so does a row that a person put away,
@@ -69,33 +71,33 @@ def plan_abstractions(slug: str, kind: str, groups: Sequence[Outline], held: Seq
     return places
 
 
-def _is_grown(row: Held, shared: int) -> bool:
+def _is_grown(row: ExistingRow, shared: int) -> bool:
     return row.is_active and 2 * shared > len(row.members)
 
 
-def _grow(rows: Sequence[Held]) -> Place:
+def _grow(rows: Sequence[ExistingRow]) -> TargetRow:
     first, *others = sorted(rows, key=lambda row: (-len(row.members), row.id))
-    return Place(first.id, first.version, tuple((row.id, row.version) for row in others if not row.is_kept))
+    return TargetRow(first.id, first.version, tuple((row.id, row.version) for row in others if not row.is_kept))
 
 
-def _place_new(slug: str, kind: str, group: Outline, known: Mapping[UUID, Held]) -> Place:
+def _place_new(slug: str, kind: str, group: GroupIds, known: Mapping[UUID, ExistingRow]) -> TargetRow:
     id_ = consolidated_id(slug, kind, group.units, ALGORITHM_VERSION)
     while id_ in known and (known[id_].is_active or known[id_].is_put_away):
         # That row began as this group and has grown into another one.
         id_ = consolidated_id(slug, kind, [*group.units, id_], ALGORITHM_VERSION)
-    return Place(id_, known[id_].version if id_ in known else None, ())
+    return TargetRow(id_, known[id_].version if id_ in known else None, ())
 
 
-def choose_context(groups: Sequence[Outline]) -> set[str]:
-    """The groups, by cluster key, by which it is told what sets any group apart: at most ``CONTEXT``.
+def choose_context_groups(groups: Sequence[GroupIds]) -> set[str]:
+    """The groups, by cluster key, by which it is told what sets any group apart: at most ``MAX_CONTEXT_GROUPS``.
 
     Cluster keys are hashes, so that the first of them are a sample. What a group is said to be does not depend on which
     others are new: a run that goes on after it was cut off says the same.
     """
-    return set(sorted(group.cluster_key for group in groups)[:CONTEXT])
+    return set(sorted(group.cluster_key for group in groups)[:MAX_CONTEXT_GROUPS])
 
 
-def find_outgrown(present: Collection[str], held: Sequence[Held]) -> list[tuple[Held, UUID]]:
+def find_superseded_rows(present: Collection[str], held: Sequence[ExistingRow]) -> list[tuple[ExistingRow, UUID]]:
     """Active rows whose group is no more and all of whose raw memories are in rows of ``present`` groups.
 
     ``present``: the cluster keys of today's groups. Beside each the row that has most of its memories, of equals the

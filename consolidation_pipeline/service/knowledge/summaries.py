@@ -11,24 +11,29 @@ from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.summary_batches import (
     FEWEST_EPISODES,
     IDENTITY_VERSION,
-    chunk,
     compression_ratio,
     is_summary_due,
+    split_chunks,
 )
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.service.knowledge.map_reduce import (
+    Condenser,
     Failure,
     Passage,
-    Teller,
     condense,
     find_failure,
     is_stop,
-    open_teller,
+    open_condenser,
 )
-from consolidation_pipeline.service.knowledge.summary_rows import Digest, write_digests
+from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.knowledge.summaries import Material, count_covered, count_waiting, load_episodes
+from consolidation_pipeline.store.knowledge.summaries import (
+    SummarySource,
+    count_coverage,
+    count_unsummarized,
+    load_unsummarized,
+)
 from consolidation_pipeline.store.ledger.cannot_link import load_unwanted_groups
 
 # The job that makes summaries whenever there is anything to summarise.
@@ -38,7 +43,7 @@ BATCH = 16
 
 
 @dataclass(frozen=True)
-class Summarized:
+class SummaryResult:
     """What a phase did. ``memories`` waited for a summary, ``waiting`` still do; ``is_due``: it was time for one.
 
     ``failures``: first memory of a chunk, or user, and error; ``ratio``: episodes per summary over the whole project;
@@ -62,7 +67,7 @@ class Summarized:
 class _Chunk:
     """Memories of one user that are told of in one call, and what came of it."""
 
-    episodes: Sequence[Material]
+    episodes: Sequence[SummarySource]
     told: Passage | Failure
 
 
@@ -70,14 +75,14 @@ class _Chunk:
 class _Outcome:
     """What became of one user: the row to write, if any, the ``chunks`` asked about, failures, and what ended it."""
 
-    digest: Digest | None
+    digest: SummaryRow | None
     chunks: int
     failures: tuple[tuple[str, str], ...] = ()
     failed_chunks: int = 0
     stop: Failure | None = None
 
 
-def summarize_memories(run: ProjectRun) -> Summarized:
+def summarize_memories(run: ProjectRun) -> SummaryResult:
     """One summary for each user of all memories that wait for one, when it is due or the run is of job ``summarize``.
 
     A user with fewer than ``FEWEST_EPISODES`` waits on, unless a person asked for that job. A chunk without a usable
@@ -88,19 +93,19 @@ def summarize_memories(run: ProjectRun) -> Summarized:
         ConflictError: a memory is in another summary by now; what was written before stays.
     """
     if not run.options.summarize or run.plan is not None:
-        return Summarized()
+        return SummaryResult()
     with run.engine.connect() as connection:
-        before = count_waiting(connection, run.project.id, run.now)
+        before = count_unsummarized(connection, run.project.id, run.now)
     verdict = is_summary_due(before.memories, session_ended=before.session_ended)
     is_due = bool(verdict) or run.job == JOB
     outcomes, stopped = _summarize(run) if is_due and before.memories else ([], None)
     with run.engine.connect() as connection:
-        after = count_waiting(connection, run.project.id, run.now)
-        covered = count_covered(connection, run.project.id)
+        after = count_unsummarized(connection, run.project.id, run.now)
+        covered = count_coverage(connection, run.project.id)
     written = [outcome.digest for outcome in outcomes if outcome.digest is not None]
     failures = tuple(failure for outcome in outcomes for failure in outcome.failures)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
-    return Summarized(
+    return SummaryResult(
         memories=before.memories,
         is_due=is_due,
         reason=verdict.reason,
@@ -118,11 +123,11 @@ def summarize_memories(run: ProjectRun) -> Summarized:
 def _summarize(run: ProjectRun) -> tuple[list[_Outcome], str | None]:
     """What became of each user, and why it ended before all were done."""
     outcomes: list[_Outcome] = []
-    teller = open_teller(run)
+    teller = open_condenser(run)
     try:
         for wave in _waves(_load_users(run)):
             found = _tell(run, teller, wave)
-            write_digests(run, [outcome.digest for outcome in found if outcome.digest is not None])
+            write_summary_rows(run, [outcome.digest for outcome in found if outcome.digest is not None])
             outcomes += found
             stop = find_failure(outcome.stop for outcome in found)
             if stop is not None:
@@ -133,31 +138,31 @@ def _summarize(run: ProjectRun) -> tuple[list[_Outcome], str | None]:
     return outcomes, None
 
 
-def _load_users(run: ProjectRun) -> list[list[Material]]:
+def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
     """What waits, by user; without those that have too little, and those whose summary a person undid by itself."""
     fewest = 1 if run.job == JOB and run.trigger_type == "manual" else FEWEST_EPISODES
     with run.engine.connect() as connection:
-        episodes = load_episodes(connection, run.project.id, run.embedder.name)
+        episodes = load_unsummarized(connection, run.project.id, run.embedder.name)
         unwanted = load_unwanted_groups(connection, run.project.id, "summary")
     users = [list(found) for _, found in groupby(episodes, key=lambda episode: episode.user_id)]
     return [user for user in users if len(user) >= fewest and _key(user) not in unwanted]
 
 
-def _waves(users: Sequence[list[Material]]) -> Iterator[list[list[Material]]]:
+def _waves(users: Sequence[list[SummarySource]]) -> Iterator[list[list[SummarySource]]]:
     """Whole users, until they have ``BATCH`` chunks or more."""
-    wave: list[list[Material]] = []
+    wave: list[list[SummarySource]] = []
     for user in users:
         wave.append(user)
-        if sum(len(chunk(one)) for one in wave) >= BATCH:
+        if sum(len(split_chunks(one)) for one in wave) >= BATCH:
             yield wave
             wave = []
     if wave:
         yield wave
 
 
-def _tell(run: ProjectRun, teller: Teller, wave: Sequence[Sequence[Material]]) -> list[_Outcome]:
+def _tell(run: ProjectRun, teller: Condenser, wave: Sequence[Sequence[SummarySource]]) -> list[_Outcome]:
     """What comes of the users of a wave: their chunks first, then what these say reduced to one text each."""
-    parts = [(at, part) for at, user in enumerate(wave) for part in chunk(user)]
+    parts = [(at, part) for at, user in enumerate(wave) for part in split_chunks(user)]
     told = teller.batch([[Passage(episode.text, episode.language) for episode in part] for _, part in parts])
     chunks: list[list[_Chunk]] = [[] for _ in wave]
     for (at, part), one in zip(parts, told, strict=True):
@@ -173,7 +178,7 @@ def _stop_of(chunks: Sequence[_Chunk]) -> Failure | None:
 
 
 def _outcome(
-    run: ProjectRun, teller: Teller, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure
+    run: ProjectRun, teller: Condenser, chunks: Sequence[_Chunk], reduced: Sequence[Passage] | Failure
 ) -> _Outcome:
     """A summary of the chunks that succeeded, unless the work ended or they could not be reduced."""
     stop = _stop_of(chunks) or (reduced if isinstance(reduced, Failure) and is_stop(reduced) else None)
@@ -192,9 +197,9 @@ def _is_failed(outcome: object) -> bool:
     return isinstance(outcome, Failure) and not is_stop(outcome)
 
 
-def _digest(run: ProjectRun, teller: Teller, chunks: Sequence[_Chunk], told: Passage) -> Digest:
+def _digest(run: ProjectRun, teller: Condenser, chunks: Sequence[_Chunk], told: Passage) -> SummaryRow:
     episodes = [episode for one in chunks for episode in one.episodes]
-    return Digest(
+    return SummaryRow(
         kind="summary",
         id=consolidated_id(run.project.slug, "summary", _ids(episodes), IDENTITY_VERSION),
         version=None,
@@ -213,9 +218,9 @@ def _digest(run: ProjectRun, teller: Teller, chunks: Sequence[_Chunk], told: Pas
     )
 
 
-def _ids(episodes: Sequence[Material]) -> list[UUID]:
+def _ids(episodes: Sequence[SummarySource]) -> list[UUID]:
     return [episode.id for episode in episodes]
 
 
-def _key(episodes: Sequence[Material]) -> str:
+def _key(episodes: Sequence[SummarySource]) -> str:
     return cluster_key(_ids(episodes), IDENTITY_VERSION)

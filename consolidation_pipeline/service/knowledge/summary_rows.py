@@ -11,14 +11,14 @@ from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.knowledge.confidence import UNASKED_CONFIDENCE, heuristic_confidence
 from consolidation_pipeline.core.knowledge.majority import most_frequent
-from consolidation_pipeline.core.knowledge.summary_batches import chunk
+from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.knowledge.map_reduce import Passage
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import load_unit_vectors
-from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, Edge, write_derived
-from consolidation_pipeline.store.knowledge.summaries import Material
+from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory, LineageEdge, write_derived
+from consolidation_pipeline.store.knowledge.summaries import SummarySource
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
 # Vectors in memory at once: a first summary may be of a hundred thousand memories.
@@ -26,7 +26,7 @@ _VECTORS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digest:
+class SummaryRow:
     """What was told of ``materials``, all of one user. ``version`` None = a new row.
 
     ``cluster_key`` names the set of materials; ``method``: llm or heuristic.
@@ -36,14 +36,14 @@ class Digest:
     id: UUID
     version: int | None
     cluster_key: str
-    materials: Sequence[Material]
+    materials: Sequence[SummarySource]
     told: Passage
     details: Mapping[str, Any]
     method: str
     reason: str
 
 
-def write_digests(run: ProjectRun, digests: Sequence[Digest]) -> None:
+def write_summary_rows(run: ProjectRun, digests: Sequence[SummaryRow]) -> None:
     """Write them in one transaction, embedded and with their lineage, each a group of its own in the ledger.
 
     Raises:
@@ -57,7 +57,7 @@ def write_digests(run: ProjectRun, digests: Sequence[Digest]) -> None:
         write_derived(connection, run.author, rows, operation="summarize", now=run.now)
 
 
-def _row(run: ProjectRun, digest: Digest, vector: Vectors) -> DerivedMemory:
+def _row(run: ProjectRun, digest: SummaryRow, vector: Vectors) -> DerivedMemory:
     cosines = _cosines(run, digest.materials, vector)
     return DerivedMemory(
         id=digest.id,
@@ -68,24 +68,24 @@ def _row(run: ProjectRun, digest: Digest, vector: Vectors) -> DerivedMemory:
         model=run.embedder.name,
         # By their numbers: to compare a hundred thousand ids as objects takes three times as long.
         source_ids=sorted({leaf for material in digest.materials for leaf in material.leaves}, key=attrgetter("int")),
-        lineage=[Edge(material.id, material.kind, cosines.get(material.id)) for material in digest.materials],
+        lineage=[LineageEdge(material.id, material.kind, cosines.get(material.id)) for material in digest.materials],
         reason=digest.reason,
     )
 
 
-def _cosines(run: ProjectRun, materials: Sequence[Material], vector: Vectors) -> dict[UUID, float]:
+def _cosines(run: ProjectRun, materials: Sequence[SummarySource], vector: Vectors) -> dict[UUID, float]:
     """Cosine of the text with each of its materials, by id; those embedded in another model are left out."""
     found: dict[UUID, float] = {}
     model = run.embedder.name
     with run.engine.connect() as connection:
         dimension = load_dimension(connection, run.project.id, model)
-        for part in chunk([material.id for material in materials], size=_VECTORS):
+        for part in split_chunks([material.id for material in materials], size=_VECTORS):
             vectors = load_unit_vectors(connection, part, model, dimension)
             found |= {id_: round(float(parent @ vector), 6) for id_, parent in vectors.items()}
     return found
 
 
-def _confidence(digest: Digest, cosines: Mapping[UUID, float]) -> float:
+def _confidence(digest: SummaryRow, cosines: Mapping[UUID, float]) -> float:
     """A model is not asked how sure it is of a summary; without one it is as sure as it resembles what it covers."""
     if digest.method == "llm":
         return UNASKED_CONFIDENCE
@@ -94,7 +94,7 @@ def _confidence(digest: Digest, cosines: Mapping[UUID, float]) -> float:
     return round(heuristic_confidence(mean), 6)
 
 
-def _values(digest: Digest, confidence: float) -> dict[str, Any]:
+def _values(digest: SummaryRow, confidence: float) -> dict[str, Any]:
     """Columns of the row, recomputed from all of its materials; accesses are its own."""
     of = digest.materials
     known = [material.success for material in of if material.success is not None]

@@ -13,7 +13,11 @@ from consolidation_pipeline.core.vectors import find_unusable
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
-from consolidation_pipeline.store.knowledge.relations import Ends, load_end_vectors, load_ends
+from consolidation_pipeline.store.knowledge.relations import (
+    AssociationInputs,
+    load_association_inputs,
+    load_association_vectors,
+)
 from consolidation_pipeline.store.memories.memories import load_unembedded
 
 logger = logging.getLogger(__name__)
@@ -30,9 +34,9 @@ _PROBE = "memory"
 class Compared:
     """Units ``ends`` and their vectors ``x`` float32 (n, d), both sorted by id; ``missing`` are units without one."""
 
-    ends: Ends
+    ends: AssociationInputs
     x: Vectors
-    missing: Ends
+    missing: AssociationInputs
 
 
 def load_sample(run: ProjectRun) -> Compared:
@@ -43,10 +47,10 @@ def load_sample(run: ProjectRun) -> Compared:
     """
     model = run.embedder.name
     with run.engine.connect() as connection:
-        pool = load_ends(connection, run.project.id, model, newest=POOL)
+        pool = load_association_inputs(connection, run.project.id, model, newest=POOL)
         drawn = pool.select(draw_weekly(len(pool), run.options.sample_size, name=run.project.slug, now=run.now))
         dimension = int(drawn.dimension.max(initial=0))
-        found = load_end_vectors(connection, run.project.id, model, dimension, ids=drawn.ids)
+        found = load_association_vectors(connection, run.project.id, model, dimension, ids=drawn.ids)
     return _divided(drawn, *found)
 
 
@@ -54,13 +58,13 @@ def load_all(run: ProjectRun) -> Compared:
     """Every unit. Raises EmbeddingError: the stored vectors differ in length."""
     model = run.embedder.name
     with run.engine.connect() as connection:
-        ends = load_ends(connection, run.project.id, model)
+        ends = load_association_inputs(connection, run.project.id, model)
         dimension = int(ends.dimension.max(initial=0))
-        found = load_end_vectors(connection, run.project.id, model, dimension)
+        found = load_association_vectors(connection, run.project.id, model, dimension)
     return _divided(ends, *found)
 
 
-def _divided(ends: Ends, ids: Ids, x: Vectors) -> Compared:
+def _divided(ends: AssociationInputs, ids: Ids, x: Vectors) -> Compared:
     """Agents write between the two queries: what only one of them saw is not compared."""
     has = np.isin(ends.ids, ids)
     return Compared(ends.select(has), x[np.isin(ids, ends.ids)], ends.select(~has))

@@ -20,7 +20,13 @@ from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.service.lifecycle.association_inputs import Compared, embed_missing, load_all, load_sample
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.vector_copy import to_uuids
-from consolidation_pipeline.store.knowledge.relations import Ends, NewRelation, Related, append_relations, load_related
+from consolidation_pipeline.store.knowledge.relations import (
+    AssociationInputs,
+    NewRelation,
+    RelatedPairs,
+    append_relations,
+    load_related_pairs,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -94,7 +100,7 @@ def associate_memories(run: ProjectRun) -> Associated:
         return Associated(0, _count(np.empty(0, np.int8)), 0, len(known.missing), skipped=str(error))
     found = _match(known, _sampled_pairs(known) if sampled else _all_pairs(known))
     with run.writing() as connection:
-        new = _leave_related(known.ends, found, load_related(connection, run.project.id))
+        new = _leave_related(known.ends, found, load_related_pairs(connection, run.project.id))
         for batch in _new_relations(run, known.ends, new):
             append_relations(connection, run.author, batch, now=run.now)
     return Associated(len(known.ends), _count(found.rule), len(new), len(known.missing))
@@ -147,7 +153,7 @@ def _directed(pairs: SimilarPairs, role: rules.Codes, rule: rules.Codes) -> _Fou
     return _Found(np.where(turned, j, i), np.where(turned, i, j), pairs.similarity, rule)
 
 
-def _leave_related(ends: Ends, found: _Found, related: Related) -> _Found:
+def _leave_related(ends: AssociationInputs, found: _Found, related: RelatedPairs) -> _Found:
     """Without the pairs that have a relation of that type already."""
     a, b = positions_of(ends.ids, related.a), positions_of(ends.ids, related.b)
     there = (a >= 0) & (b >= 0)
@@ -162,7 +168,7 @@ def _keys(a: Positions, b: Positions, rule: npt.NDArray[np.integer], count: int)
     return np.asarray((rule.astype(np.int64) * count + first) * count + second)
 
 
-def _new_relations(run: ProjectRun, ends: Ends, found: _Found) -> Iterator[list[NewRelation]]:
+def _new_relations(run: ProjectRun, ends: AssociationInputs, found: _Found) -> Iterator[list[NewRelation]]:
     for start in range(0, len(found), BATCH):
         part = found.select(slice(start, start + BATCH))
         pairs = zip(to_uuids(ends.ids[part.a]), to_uuids(ends.ids[part.b]), strict=True)

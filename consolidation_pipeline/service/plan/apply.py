@@ -10,7 +10,7 @@ from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.errors import ConflictError, UsageError
 from consolidation_pipeline.service.jobs.job_requests import pend_job
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge
-from consolidation_pipeline.service.plan.knowledge_forecast import foresee_knowledge
+from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
 from consolidation_pipeline.service.plan.plan_document import Plan, PlannedKnowledge
 from consolidation_pipeline.service.plan.planner import plan_all_merges, plan_archiving
 from consolidation_pipeline.service.runs.effective_options import effective_options
@@ -18,16 +18,16 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import to_uuids
-from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated, load_open_groups
+from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated, load_unmerged_groups
 from consolidation_pipeline.store.knowledge.playbook import load_entries
 from consolidation_pipeline.store.memories.archive import load_archived
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.similarity.clusters import Member, load_clusters
+from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
 _SHOWN = 5
 
 
-def request_plan(engine: Engine, project: Project, plan: Plan, *, settings: Settings, triggered_by: str) -> UUID:
+def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: Settings, triggered_by: str) -> UUID:
     """A pending job that carries the plan out, and nothing else; returns its id.
 
     Raises:
@@ -37,7 +37,7 @@ def request_plan(engine: Engine, project: Project, plan: Plan, *, settings: Sett
         raise UsageError(f"the plan is for project {plan.project}, not for {project.slug}")
     decisions = {
         "as_of": plan.as_of.isoformat(),
-        "merges": {str(m.id): digest(m.id, (source.id for source in m.sources), m.text) for m in plan.merges},
+        "merges": {str(m.id): hash_decision(m.id, (source.id for source in m.sources), m.text) for m in plan.merges},
         "archives": {str(archive.id): archive.policy for archive in plan.archives},
         "knowledge": {str(item.id): _digest_item(item) for item in _founded(plan)},
     }
@@ -66,13 +66,13 @@ def check_plan(run: ProjectRun) -> None:
     if run.plan is None:
         return
     with run.engine.connect() as connection:
-        groups = load_open_groups(connection, run.project.id)
+        groups = load_unmerged_groups(connection, run.project.id)
         clusters = load_clusters(connection, run.project.id, "pattern")
         made = load_consolidated(connection, map(UUID, run.plan.merges))
         archived = load_archived(connection, list(map(UUID, run.plan.archives)))
     merges = [merge for merge in plan_all_merges(run, groups) if str(merge.id) in run.plan.merges]
     found = {
-        str(row.id): digest(row.id, row.source_memory_ids, row.content)
+        str(row.id): hash_decision(row.id, row.source_memory_ids, row.content)
         for row in made.values()
         if row.retired_at is None or row.archive_reason is not None
     }
@@ -97,7 +97,7 @@ def _why_not(what: str, id_: str, found: Container[str]) -> str:
 
 
 def _known_knowledge(
-    run: ProjectRun, clusters: Mapping[str, Sequence[Member]], merges: Sequence[PlannedMerge]
+    run: ProjectRun, clusters: Mapping[str, Sequence[ClusterMember]], merges: Sequence[PlannedMerge]
 ) -> dict[str, set[str]]:
     """The digests by id of the plan's patterns, principles and entries: as they would be made now, and as they are."""
     assert run.plan is not None
@@ -106,12 +106,12 @@ def _known_knowledge(
         rows = load_consolidated(connection, ids)
         entries = load_entries(connection, run.project.id) if ids else []
     known: dict[str, set[str]] = defaultdict(set)
-    for item in foresee_knowledge(run, clusters, merges).items if ids else ():
+    for item in forecast_knowledge(run, clusters, merges).items if ids else ():
         known[str(item.id)].add(_digest_item(item))
     for row in rows.values():
-        known[str(row.id)] |= {digest(row.id, row.source_memory_ids, text) for text in (row.content, "")}
+        known[str(row.id)] |= {hash_decision(row.id, row.source_memory_ids, text) for text in (row.content, "")}
     for entry in entries:
-        known[str(entry.id)].add(digest(entry.id, entry.supporting, entry.content))
+        known[str(entry.id)].add(hash_decision(entry.id, entry.supporting, entry.content))
     return known
 
 
@@ -127,13 +127,13 @@ def _founded(plan: Plan) -> list[PlannedKnowledge]:
 
 
 def _digest_item(item: PlannedKnowledge) -> str:
-    return digest(item.id, item.sources, item.text or "")
+    return hash_decision(item.id, item.sources, item.text or "")
 
 
-def digest(id_: UUID, sources: Iterable[UUID], content: str) -> str:
+def hash_decision(id_: UUID, sources: Iterable[UUID], content: str) -> str:
     """A hash of what a plan decides: what is made of which memories, and the text that results."""
     return content_hash("\n".join([str(id_), *sorted(map(str, sources)), content]))[:16]
 
 
 def _digest(merge: PlannedMerge) -> str:
-    return digest(merge.id, (source.id for source in merge.sources), merge.merged.content)
+    return hash_decision(merge.id, (source.id for source in merge.sources), merge.merged.content)

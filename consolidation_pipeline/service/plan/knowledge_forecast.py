@@ -16,44 +16,43 @@ from consolidation_pipeline.embed.embedder import is_free
 from consolidation_pipeline.service.knowledge.derive import (
     Outcome,
     PlannedAbstraction,
-    columns_of,
+    build_abstraction_columns,
     group_units,
     place_groups,
     show_groups,
 )
-from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge
-from consolidation_pipeline.service.knowledge.merged_memories import columns_of as columns_of_merge
+from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, build_merged_columns
 from consolidation_pipeline.service.knowledge.patterns import outline_groups
 from consolidation_pipeline.service.knowledge.principles import group_rows
-from consolidation_pipeline.service.knowledge.reconcile import Outline, find_outgrown
+from consolidation_pipeline.service.knowledge.reconcile import GroupIds, find_superseded_rows
 from consolidation_pipeline.service.knowledge.writers.llm import build_prompt, price_prompts
 from consolidation_pipeline.service.knowledge.writers.selection import PATTERN, PRINCIPLE, Kind, author_of
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
-from consolidation_pipeline.service.playbook.drafts import Draft
-from consolidation_pipeline.service.playbook.entries import load_material
+from consolidation_pipeline.service.playbook.drafts import EntryDraft
+from consolidation_pipeline.service.playbook.entries import load_promotion_inputs
 from consolidation_pipeline.service.playbook.promotion import draft_entries
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import (
-    ActiveRow,
-    Held,
+    ActivePattern,
+    ExistingRow,
     UnitRow,
-    list_active,
-    load_held,
+    list_active_patterns,
+    load_existing_rows,
     load_sessions,
     load_unit_vectors,
     load_units,
 )
 from consolidation_pipeline.store.knowledge.playbook import Candidate
-from consolidation_pipeline.store.similarity.clusters import Member
+from consolidation_pipeline.store.similarity.clusters import ClusterMember
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-Clusters = Mapping[str, Sequence[Member]]
+Clusters = Mapping[str, Sequence[ClusterMember]]
 
 
 @dataclass(frozen=True)
-class Foreseen:
+class KnowledgeForecast:
     """What a run would learn, and the most that each call of a model would be billed that it takes."""
 
     items: Sequence[PlannedKnowledge] = ()
@@ -85,7 +84,7 @@ class _Stage:
     planned: list[PlannedAbstraction] = field(default_factory=list)
     worded: list[_Worded] = field(default_factory=list)
     retired: dict[UUID, UUID] = field(default_factory=dict)
-    outgrown: list[Held] = field(default_factory=list)
+    outgrown: list[ExistingRow] = field(default_factory=list)
 
     @property
     def written(self) -> set[UUID]:
@@ -97,7 +96,7 @@ class _Stage:
         return id_ not in self.retired and id_ not in self.written
 
 
-def foresee_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[PlannedMerge]) -> Foreseen:
+def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[PlannedMerge]) -> KnowledgeForecast:
     """What the run would learn from these pattern groups, by cluster key, once ``merges`` were made."""
     stages: list[_Stage] = []
     bills: list[Bill] = []
@@ -116,7 +115,7 @@ def foresee_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Plan
     merged = {merge.id for merge in merges}
     made = {id_ for stage in stages for id_ in stage.written}
     items = [item for stage in stages for item in _describe(stage, merged | made)]
-    return Foreseen([*items, *(_entry(draft, made) for draft in drafts)], bills)
+    return KnowledgeForecast([*items, *(_entry(draft, made) for draft in drafts)], bills)
 
 
 def _units_after(connection: Connection, clusters: Clusters, merges: Sequence[PlannedMerge]) -> dict[UUID, UnitRow]:
@@ -128,7 +127,7 @@ def _units_after(connection: Connection, clusters: Clusters, merges: Sequence[Pl
 
 def _merged_unit(merge: PlannedMerge) -> UnitRow:
     leaves = tuple(source.id for source in merge.sources)
-    return _unit(merge.id, columns_of_merge(merge), leaves)
+    return _unit(merge.id, build_merged_columns(merge), leaves)
 
 
 def _unit(id_: UUID, columns: Mapping[str, Any], leaves: tuple[UUID, ...]) -> UnitRow:
@@ -150,11 +149,11 @@ def _unit(id_: UUID, columns: Mapping[str, Any], leaves: tuple[UUID, ...]) -> Un
 
 
 def _plan_kind(
-    connection: Connection, run: ProjectRun, kind: Kind, outlines: Sequence[Outline], units: Mapping[UUID, UnitRow]
+    connection: Connection, run: ProjectRun, kind: Kind, outlines: Sequence[GroupIds], units: Mapping[UUID, UnitRow]
 ) -> _Stage:
-    """As ``form_abstractions`` does it, without writing."""
+    """As ``derive_abstractions`` does it, without writing."""
     stage, present = _Stage(kind), frozenset(outline.cluster_key for outline in outlines)
-    held = _retire_outgrown(run, stage, present, load_held(connection, run.project.id, kind.name))
+    held = _retire_outgrown(run, stage, present, load_existing_rows(connection, run.project.id, kind.name))
     places = place_groups(connection, run, kind.name, outlines, held)
     groups = group_units(show_groups(outlines, places), units)
     plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
@@ -167,17 +166,19 @@ def _plan_kind(
     return stage
 
 
-def _retire_outgrown(run: ProjectRun, stage: _Stage, present: Collection[str], held: Sequence[Held]) -> list[Held]:
+def _retire_outgrown(
+    run: ProjectRun, stage: _Stage, present: Collection[str], held: Sequence[ExistingRow]
+) -> list[ExistingRow]:
     """The rows after those that no group needs any more were retired, which the stage notes."""
-    found = [(row, by) for row, by in find_outgrown(present, held) if run.may_write(row.id)]
+    found = [(row, by) for row, by in find_superseded_rows(present, held) if run.may_write(row.id)]
     stage.outgrown += [row for row, _ in found]
     stage.retired |= {row.id: by for row, by in found}
     return [replace(row, is_active=False) if row.id in stage.retired else row for row in held]
 
 
-def _held_after(held: Sequence[Held], stage: _Stage) -> list[Held]:
+def _held_after(held: Sequence[ExistingRow], stage: _Stage) -> list[ExistingRow]:
     new = [
-        Held(
+        ExistingRow(
             id=plan.place.id,
             version=(plan.place.version or 0) + 1,
             cluster_key=plan.group.cluster_key,
@@ -203,14 +204,16 @@ def _word(
     if texts and is_free(run.embedder):
         vectors = list(run.embedder.embed(texts))
     for (planned, said), vector in zip(told, vectors, strict=True):
-        yield _Worded(planned, columns_of(kind.name, planned, said, sessions), vector)
+        yield _Worded(planned, build_abstraction_columns(kind.name, planned, said, sessions), vector)
 
 
 def _plan_principles(connection: Connection, run: ProjectRun, patterns: _Stage) -> _Stage:
     """The principles of the patterns that there would be."""
-    standing = [row for row in list_active(connection, run.project.id, PATTERN.name) if patterns.leaves_alone(row.id)]
+    standing = [
+        row for row in list_active_patterns(connection, run.project.id, PATTERN.name) if patterns.leaves_alone(row.id)
+    ]
     fresh = [(w, w.vector) for w in patterns.worded if w.vector is not None and w.id not in patterns.retired]
-    new = [ActiveRow(w.id, w.columns["memory_type"], w.planned.group.leaves) for w, _ in fresh]
+    new = [ActivePattern(w.id, w.columns["memory_type"], w.planned.group.leaves) for w, _ in fresh]
     dimension = load_dimension(connection, run.project.id, run.embedder.name)
     ids = [row.id for row in standing]
     vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids and dimension else {}
@@ -221,9 +224,9 @@ def _plan_principles(connection: Connection, run: ProjectRun, patterns: _Stage) 
     return _plan_kind(connection, run, PRINCIPLE, outlines, units)
 
 
-def _draft_entries(connection: Connection, run: ProjectRun, stages: Sequence[_Stage]) -> list[Draft]:
+def _draft_entries(connection: Connection, run: ProjectRun, stages: Sequence[_Stage]) -> list[EntryDraft]:
     """The entries that would change; what a model is still to word can be no candidate yet."""
-    material = load_material(connection, run)
+    material = load_promotion_inputs(connection, run)
     retired = {id_: by for stage in stages for id_, by in stage.retired.items()}
     fresh = [w for stage in stages for w in stage.worded if w.vector is not None and w.id not in retired]
     standing = [c for c in material.candidates if all(stage.leaves_alone(c.id) for stage in stages)]
@@ -283,7 +286,7 @@ def _describe(stage: _Stage, made: Collection[UUID]) -> Iterator[PlannedKnowledg
         )
 
 
-def _entry(draft: Draft, made: Collection[UUID]) -> PlannedKnowledge:
+def _entry(draft: EntryDraft, made: Collection[UUID]) -> PlannedKnowledge:
     entry = draft.entry
     return PlannedKnowledge(
         id=entry.id,

@@ -18,11 +18,17 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     merge_units,
     plan_archives,
 )
-from consolidation_pipeline.service.knowledge.merge_rewrites import Duplicates, price_rewrites
-from consolidation_pipeline.service.knowledge.merged_memories import BATCH, CONFIDENCE, PlannedMerge, Words, plan_merges
+from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, price_rewrites
+from consolidation_pipeline.service.knowledge.merged_memories import (
+    BATCH,
+    CONFIDENCE,
+    PlannedMerge,
+    TextKey,
+    plan_merges,
+)
 from consolidation_pipeline.service.lifecycle.archive import load_units, policies_in_force
-from consolidation_pipeline.service.plan.grouping_preview import Preview, preview_contents
-from consolidation_pipeline.service.plan.knowledge_forecast import foresee_knowledge
+from consolidation_pipeline.service.plan.grouping_preview import GroupingPreview, preview_grouping
+from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
 from consolidation_pipeline.service.plan.plan_document import (
     Costs,
     MergeGroup,
@@ -31,7 +37,7 @@ from consolidation_pipeline.service.plan.plan_document import (
     PlannedSource,
     Question,
 )
-from consolidation_pipeline.service.review.suggestion_groups import AlikeGroup, group_by_words, read_groups
+from consolidation_pipeline.service.review.suggestion_groups import SuggestGroup, group_by_terms, read_suggest_groups
 from consolidation_pipeline.service.review.suggestion_proposals import price_suggestions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
@@ -40,12 +46,12 @@ from consolidation_pipeline.service.similarity.merge_groups import Contents
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
-from consolidation_pipeline.store.knowledge.merged_memories import load_merged_texts
+from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated_texts
 from consolidation_pipeline.store.memories.memories import load_texts
-from consolidation_pipeline.store.similarity.clusters import Member
+from consolidation_pipeline.store.similarity.clusters import ClusterMember
 
 # Of a larger group the lowest cosine is told alone: a matrix of thousands of cells is not read.
-MATRIX_MOST = 25
+MAX_MATRIX_SOURCES = 25
 
 
 def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
@@ -55,14 +61,14 @@ def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
         NotFoundError; EmbeddingError: the model gave no usable vector.
     """
     run = preview_run(engine, slug, settings=settings)
-    seen = preview_contents(run)
+    seen = preview_grouping(run)
     with run.engine.connect() as connection:
         groups = group_contents(connection, run, seen.contents)
-        by_words = group_by_words(connection, seen.unembedded, cross_type=run.options.cross_type)
-        asked = [*read_groups(_of_tier(groups.members, "suggest")), *by_words]
+        by_words = group_by_terms(connection, seen.unembedded, cross_type=run.options.cross_type)
+        asked = [*read_suggest_groups(_of_tier(groups.members, "suggest")), *by_words]
         proposals = price_suggestions(connection, run, asked)
     merges = plan_all_merges(run, _open_groups(seen.contents, groups.members))
-    foreseen = foresee_knowledge(run, _of_tier(groups.members, "pattern"), merges)
+    foreseen = forecast_knowledge(run, _of_tier(groups.members, "pattern"), merges)
     archiving = plan_archiving(run, merges)
     return Plan(
         project=slug,
@@ -88,12 +94,12 @@ def plan_all_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> li
         return []
     keys = list(groups)
     batches = ({key: groups[key] for key in keys[at : at + BATCH]} for at in range(0, len(keys), BATCH))
-    said: dict[Words, UUID] = {}
+    said: dict[TextKey, UUID] = {}
     return [merge for batch in batches for merge in plan_merges(run, batch, said)[0]]
 
 
-def _open_groups(contents: Contents, members: Iterable[Member]) -> dict[str, list[UUID]]:
-    """The merge groups that are not one merged memory yet, as ``load_open_groups`` has them."""
+def _open_groups(contents: Contents, members: Iterable[ClusterMember]) -> dict[str, list[UUID]]:
+    """The merge groups that are not one merged memory yet, as ``load_unmerged_groups`` has them."""
     nodes, found = contents.nodes, {}
     for key, group in _of_tier(members, "merge").items():
         ordered = [m.member_id for m in sorted(group, key=lambda m: (not m.is_representative, m.member_id))]
@@ -113,7 +119,7 @@ def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
         reason=merge.reason,
         confidence=CONFIDENCE,
         lowest_similarity=round(float(cosines.min()), 4),
-        similarity=np.round(cosines, 4).tolist() if len(x) <= MATRIX_MOST else None,
+        similarity=np.round(cosines, 4).tolist() if len(x) <= MAX_MATRIX_SOURCES else None,
         sources=[
             PlannedSource(
                 id=source.id,
@@ -131,7 +137,7 @@ def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     )
 
 
-def _questions(run: ProjectRun, members: Iterable[Member]) -> list[Question]:
+def _questions(run: ProjectRun, members: Iterable[ClusterMember]) -> list[Question]:
     groups = _of_tier(members, "suggest")
     texts = _load_texts(run, [m.member_id for group in groups.values() for m in group])
     return [
@@ -145,7 +151,7 @@ def _questions(run: ProjectRun, members: Iterable[Member]) -> list[Question]:
     ]
 
 
-def _questions_by_words(run: ProjectRun, groups: Sequence[AlikeGroup]) -> list[Question]:
+def _questions_by_words(run: ProjectRun, groups: Sequence[SuggestGroup]) -> list[Question]:
     texts = _load_texts(run, [id_ for group in groups for id_ in group.members])
     return [
         Question(
@@ -164,9 +170,9 @@ def _questions_by_words(run: ProjectRun, groups: Sequence[AlikeGroup]) -> list[Q
     ]
 
 
-def _of_tier(members: Iterable[Member], tier: str) -> dict[str, list[Member]]:
+def _of_tier(members: Iterable[ClusterMember], tier: str) -> dict[str, list[ClusterMember]]:
     """The groups of a tier by their keys, in the order of these."""
-    groups: dict[str, list[Member]] = defaultdict(list)
+    groups: dict[str, list[ClusterMember]] = defaultdict(list)
     for member in members:
         if member.tier == tier:
             groups[member.cluster_key].append(member)
@@ -176,11 +182,11 @@ def _of_tier(members: Iterable[Member], tier: str) -> dict[str, list[Member]]:
 def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:
     """Texts of raw and merged memories."""
     with run.engine.connect() as connection:
-        return {**load_texts(connection, ids), **load_merged_texts(connection, ids)}
+        return {**load_texts(connection, ids), **load_consolidated_texts(connection, ids)}
 
 
 @dataclass(frozen=True, eq=False)
-class Archiving:
+class PlannedArchiving:
     """What would be archived once the merges were made: ids ``S16`` (m,), whether raw, policies and words."""
 
     ids: Ids
@@ -190,7 +196,7 @@ class Archiving:
     held_back: bool
 
 
-def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> Archiving:
+def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedArchiving:
     """What the policies would take as of the run's instant, after ``merges``; a merge is judged as it would stand."""
     with run.engine.connect() as connection:
         ids, raw, units = load_units(connection, run)
@@ -204,7 +210,7 @@ def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> Archiving
     after_ids = np.concatenate([ids[alone], to_ids([merge.id for merge in merges])])
     plan = plan_archives(after, policies_in_force(run.options, run.job))
     still_raw = np.concatenate([raw[alone], np.zeros(len(merges), dtype=bool)])
-    return Archiving(
+    return PlannedArchiving(
         after_ids[plan.rows],
         still_raw[plan.rows],
         plan.reasons,
@@ -213,7 +219,7 @@ def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> Archiving
     )
 
 
-def _archives(run: ProjectRun, archiving: Archiving, merges: Sequence[PlannedMerge]) -> list[PlannedArchive]:
+def _archives(run: ProjectRun, archiving: PlannedArchiving, merges: Sequence[PlannedMerge]) -> list[PlannedArchive]:
     ids = to_uuids(archiving.ids)
     texts = _load_texts(run, ids) | {merge.id: merge.merged.content for merge in merges}
     columns = zip(ids, archiving.raw.tolist(), archiving.policies.tolist(), archiving.words, strict=True)
@@ -223,11 +229,11 @@ def _archives(run: ProjectRun, archiving: Archiving, merges: Sequence[PlannedMer
     ]
 
 
-def _to_word(merges: Iterable[PlannedMerge]) -> list[Duplicates]:
+def _to_word(merges: Iterable[PlannedMerge]) -> list[DuplicateTexts]:
     return [merge.duplicates for merge in merges if merge.verbatim is None]
 
 
-def _costs(seen: Preview, bills: Sequence[Bill]) -> Costs:
+def _costs(seen: GroupingPreview, bills: Sequence[Bill]) -> Costs:
     embedding = seen.usage.cost_usd
     return Costs(
         memories_to_embed=len(seen.unembedded),

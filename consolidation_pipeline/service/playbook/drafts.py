@@ -10,67 +10,67 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.core.knowledge.playbook import category, priority
+from consolidation_pipeline.core.knowledge.playbook import compute_priority, find_category
 from consolidation_pipeline.core.knowledge.quality_gates import (
     ENTRY_REVIEW_FROM,
-    MOST_HEURISTIC_WAITING,
-    Fit,
+    MAX_HEURISTIC_WAITING,
+    EntryAction,
     Verdict,
     judge_fit,
 )
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.knowledge.playbook import Candidate, Entry
+from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
 
 
 @dataclass
-class Draft:
+class EntryDraft:
     """An entry as the run leaves it. ``held``: as it was, None = new; ``words_from``: whose vector its text has now."""
 
-    entry: Entry
-    held: Entry | None
+    entry: PlaybookEntry
+    held: PlaybookEntry | None
     words_from: UUID
     reasons: list[str] = field(default_factory=list)
     reinforced: bool = False
 
-    def become(self, entry: Entry, reason: str) -> None:
+    def become(self, entry: PlaybookEntry, reason: str) -> None:
         """Have the entry look like this from now on."""
         if entry != self.entry:
             self.entry = entry
             self.reasons.append(reason)
 
 
-def with_words(entry: Entry, source: Candidate) -> Entry:
+def with_source_text(entry: PlaybookEntry, source: Candidate) -> PlaybookEntry:
     """The entry in its source's words; a source does not say its category, so its words do."""
     said = (source.content, source.details.get("summary") or "", *source.details.get("best_practices", ()))
     return replace(
         entry,
         content=source.content,
         content_hash=source.content_hash,
-        category=category("\n".join(said)),
+        category=find_category("\n".join(said)),
         tags=source.tags,
     )
 
 
-def with_evidence(entry: Entry, leaves: Iterable[UUID]) -> Entry:
+def with_evidence(entry: PlaybookEntry, leaves: Iterable[UUID]) -> PlaybookEntry:
     """The entry with these memories behind it too, but for those that a person took out; its priority never falls."""
     new = {*leaves} - {*entry.supporting} - entry.declined
     supporting = tuple(sorted({*entry.supporting, *new})) if new else entry.supporting
-    least = priority(entry.confidence, len(supporting))
+    least = compute_priority(entry.confidence, len(supporting))
     return replace(entry, supporting=supporting, priority=max(entry.priority, least))
 
 
-def told(source: Candidate) -> str:
+def describe_evidence(source: Candidate) -> str:
     sure = "no confidence" if source.confidence is None else f"confidence {source.confidence:.2f}"
     return f"{len(source.leaves)} memories, {sure}"
 
 
-class Book:
+class PlaybookDraft:
     """The drafts, and which of them and of the candidates resemble each other."""
 
     def __init__(
-        self, slug: str, drafts: list[Draft], candidates: Sequence[Candidate], vectors: Mapping[UUID, Vectors]
+        self, slug: str, drafts: list[EntryDraft], candidates: Sequence[Candidate], vectors: Mapping[UUID, Vectors]
     ) -> None:
         self.drafts = list(drafts)
         self.held_back = 0
@@ -88,24 +88,24 @@ class Book:
         near = self._most_similar(self._row[candidate.id])
         similarity, nearest = near[0] if near else (None, None)
         fit = judge_fit(similarity)
-        if nearest is None or fit is Fit.CREATE:
+        if nearest is None or fit is EntryAction.CREATE:
             self._add(candidate, verdict, None)
-        elif fit is Fit.REVIEW:
+        elif fit is EntryAction.REVIEW:
             self._add(candidate, Verdict.REVIEW, f"much like entry {nearest.entry.id} ({similarity:.2f})")
         else:
-            same = [draft for cosine, draft in near if judge_fit(cosine) is Fit.REINFORCE]
+            same = [draft for cosine, draft in near if judge_fit(cosine) is EntryAction.REINFORCE]
             _reinforce(_first_active(same), candidate, same)
 
-    def activate(self, draft: Draft) -> None:
+    def activate(self, draft: EntryDraft) -> None:
         """What waited for its source alone waits no longer."""
         entry = draft.entry
         if entry.status != "review" or entry.status_by_hand or entry.id not in self._row:
             return
         near = self._most_similar(self._row[entry.id])
-        if judge_fit(near[0][0] if near else None) is Fit.CREATE:
+        if judge_fit(near[0][0] if near else None) is EntryAction.CREATE:
             draft.become(replace(entry, status="active"), "promoted: what it was made from is sure enough by now")
 
-    def _most_similar(self, row: int) -> list[tuple[float, Draft]]:
+    def _most_similar(self, row: int) -> list[tuple[float, EntryDraft]]:
         """The drafts that resemble what stands at ``row``, the most similar first; ties: the smaller id."""
         near = [(cosine, self._at[other]) for cosine, other in self._near[row] if other in self._at]
         return sorted(near, key=lambda one: (-one[0], one[1].entry.id))
@@ -113,11 +113,11 @@ class Book:
     def _add(self, candidate: Candidate, verdict: Verdict, doubt: str | None) -> None:
         waits = verdict is Verdict.REVIEW
         if waits and candidate.is_heuristic:
-            if self._waiting >= MOST_HEURISTIC_WAITING:
+            if self._waiting >= MAX_HEURISTIC_WAITING:
                 self.held_back += 1
                 return
             self._waiting += 1
-        draft = Draft(_new_entry(self._free_id(candidate), candidate, waits), None, candidate.id)
+        draft = EntryDraft(_new_entry(self._free_id(candidate), candidate, waits), None, candidate.id)
         draft.reasons.append(_why(candidate, waits, doubt))
         self.drafts.append(draft)
         self._ids.add(draft.entry.id)
@@ -142,21 +142,21 @@ def _find_neighbours(vectors: Sequence[Vectors]) -> dict[int, list[tuple[float, 
     return near
 
 
-def _first_active(drafts: Sequence[Draft]) -> Draft:
+def _first_active(drafts: Sequence[EntryDraft]) -> EntryDraft:
     return next((draft for draft in drafts if draft.entry.status == "active"), drafts[0])
 
 
-def _reinforce(draft: Draft, candidate: Candidate, same: Sequence[Draft]) -> None:
+def _reinforce(draft: EntryDraft, candidate: Candidate, same: Sequence[EntryDraft]) -> None:
     """Put the candidate's memories behind an entry, unless one that says the same has them all."""
     if any(with_evidence(one.entry, candidate.leaves).supporting == one.entry.supporting for one in same):
         return
     grown = with_evidence(draft.entry, candidate.leaves)
     draft.reinforced = True
-    draft.become(grown, f"borne out by {candidate.kind} {candidate.id}: {told(candidate)}")
+    draft.become(grown, f"borne out by {candidate.kind} {candidate.id}: {describe_evidence(candidate)}")
 
 
-def _new_entry(id_: UUID, source: Candidate, waits: bool) -> Entry:
-    empty = Entry(
+def _new_entry(id_: UUID, source: Candidate, waits: bool) -> PlaybookEntry:
+    empty = PlaybookEntry(
         id=id_,
         version=None,
         source_id=source.id,
@@ -170,11 +170,11 @@ def _new_entry(id_: UUID, source: Candidate, waits: bool) -> Entry:
         supporting=(),
         is_heuristic=source.is_heuristic,
     )
-    return with_evidence(with_words(empty, source), source.leaves)
+    return with_evidence(with_source_text(empty, source), source.leaves)
 
 
 def _why(source: Candidate, waits: bool, doubt: str | None) -> str:
-    made = f"{source.kind} of {told(source)}"
+    made = f"{source.kind} of {describe_evidence(source)}"
     if not waits:
         return f"promoted from a {made}"
     unsure = "needs review itself" if source.needs_review else "not sure enough to be promoted unasked"

@@ -11,8 +11,8 @@ from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.core.knowledge.playbook import STATUSES as ENTRY_STATUSES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.playbook.drafts import Draft
-from consolidation_pipeline.service.playbook.promotion import Drafted, Material, draft_entries
+from consolidation_pipeline.service.playbook.drafts import EntryDraft
+from consolidation_pipeline.service.playbook.promotion import PlaybookChanges, PromotionInputs, draft_entries
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -33,7 +33,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import load_dimens
 
 
 @dataclass(frozen=True)
-class Promoted:
+class PromotionResult:
     """What a run did to the playbook. ``candidates``: active patterns and principles.
 
     ``promoted``: entries that became active, new ones and such as waited; ``proposed``: new ones that wait for a
@@ -53,7 +53,7 @@ class Promoted:
     waiting: int = 0
 
 
-def describe_promoted(done: Promoted) -> dict[str, Any]:
+def describe_promotion(done: PromotionResult) -> dict[str, Any]:
     """The numbers of a run's work on the playbook under their stable names."""
     return {
         "candidates_in": done.candidates,
@@ -68,7 +68,7 @@ def describe_promoted(done: Promoted) -> dict[str, Any]:
     }
 
 
-def update_playbook(run: ProjectRun) -> Promoted:
+def update_playbook(run: ProjectRun) -> PromotionResult:
     """Bring the project's playbook up to what its patterns and principles say (``promoting.draft_entries``).
 
     An entry has the vector of what it was made from; nothing is embedded. All in one transaction. Nothing is done while
@@ -80,7 +80,7 @@ def update_playbook(run: ProjectRun) -> Promoted:
     if not run.options.promote:
         return _count_alone(run)
     with run.engine.connect() as connection:
-        material = load_material(connection, run)
+        material = load_promotion_inputs(connection, run)
     drafted = draft_entries(run.project.slug, material, t_promote=run.options.t_promote)
     drafted = replace(drafted, drafts=[draft for draft in drafted.drafts if run.may_write(draft.entry.id)])
     done = _count(material, drafted)
@@ -89,14 +89,14 @@ def update_playbook(run: ProjectRun) -> Promoted:
     return done
 
 
-def load_material(connection: Connection, run: ProjectRun) -> Material:
+def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionInputs:
     """What the playbook is judged by: as the store holds it, in the vectors of the run's model."""
     project, model = run.project.id, run.embedder.name
     candidates = load_candidates(connection, project, model)
     dimension = load_dimension(connection, project, model)
     ids = [candidate.id for candidate in candidates]
     vectors = load_entry_vectors(connection, project, model, ids, dimension) if dimension else {}
-    return Material(
+    return PromotionInputs(
         candidates=[candidate for candidate in candidates if candidate.id in vectors],
         entries=load_entries(connection, project),
         vectors=vectors,
@@ -105,22 +105,22 @@ def load_material(connection: Connection, run: ProjectRun) -> Material:
     )
 
 
-def _count_alone(run: ProjectRun) -> Promoted:
+def _count_alone(run: ProjectRun) -> PromotionResult:
     with run.engine.connect() as connection:
         totals = count_entries(connection, run.project.id)
-    return Promoted(active=totals.get("active", 0), waiting=totals.get("review", 0))
+    return PromotionResult(active=totals.get("active", 0), waiting=totals.get("review", 0))
 
 
-def _was_promoted(draft: Draft) -> bool:
+def _was_promoted(draft: EntryDraft) -> bool:
     return draft.entry.status == "active" and (draft.held is None or draft.held.status != "active")
 
 
-def _count(material: Material, drafted: Drafted) -> Promoted:
+def _count(material: PromotionInputs, drafted: PlaybookChanges) -> PromotionResult:
     drafts = drafted.drafts
     held = [draft for draft in drafts if draft.held is not None]
     now = {entry.id: entry.status for entry in material.entries} | {d.entry.id: d.entry.status for d in drafts}
     statuses = list(now.values())
-    return Promoted(
+    return PromotionResult(
         candidates=len(material.candidates),
         promoted=sum(map(_was_promoted, drafts)),
         proposed=sum(draft.held is None and draft.entry.status == "review" for draft in drafts),
@@ -133,7 +133,7 @@ def _count(material: Material, drafted: Drafted) -> Promoted:
     )
 
 
-def _write(run: ProjectRun, material: Material, drafts: Sequence[Draft], done: Promoted) -> None:
+def _write(run: ProjectRun, material: PromotionInputs, drafts: Sequence[EntryDraft], done: PromotionResult) -> None:
     model = run.embedder.name
     promoted = [_change(draft, material.vectors, model) for draft in drafts if _was_promoted(draft)]
     others = [_change(draft, material.vectors, model) for draft in drafts if not _was_promoted(draft)]
@@ -157,7 +157,7 @@ _COLUMNS = {
 }
 
 
-def _change(draft: Draft, vectors: Mapping[UUID, Vectors], model: str) -> EntryChange:
+def _change(draft: EntryDraft, vectors: Mapping[UUID, Vectors], model: str) -> EntryChange:
     """The columns that differ, and the vector where the text does."""
     entry, held = draft.entry, draft.held
     values: dict[str, Any] = {
@@ -198,7 +198,7 @@ def read_playbook(
     }
 
 
-def to_document(playbook: Mapping[str, Any]) -> str:
+def to_markdown(playbook: Mapping[str, Any]) -> str:
     """What ``read_playbook`` found as Markdown for an agent's instructions."""
     entries = [
         Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"])

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
 from consolidation_pipeline.store.jobs.jobs import JOB_NAME, WHOLE_JOB
-from consolidation_pipeline.store.knowledge.summaries import WAITS
+from consolidation_pipeline.store.knowledge.summaries import IS_UNSUMMARIZED
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,7 @@ def list_backlogs(
                         SELECT count(*) AS waiting,
                             t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
                         FROM consolidation.task_memories t
-                        WHERE t.project_id = p.id AND {WAITS} AND (tried.at IS NULL OR t.created_at > tried.at)
+                        WHERE t.project_id = p.id AND {IS_UNSUMMARIZED} AND (tried.at IS NULL OR t.created_at > tried.at)
                         GROUP BY t.session_id) sessions) found
                 WHERE CAST(:job AS text) = 'summarize')
             SELECT p.id, p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),

@@ -52,7 +52,7 @@ _UNITS = f"""
 """
 
 
-def load_leaves(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID, ...]]:
+def load_raw_ids(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID, ...]]:
     """The raw memories behind each of the units, or patterns, that are active, by id."""
     rows = connection.execute(text(_LEAVES), {"ids": list(ids)})
     return {row.id: tuple(row.leaves) for row in rows}
@@ -87,7 +87,7 @@ def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, d
     return dict(zip(to_uuids(found), vectors, strict=True))
 
 
-class ActiveRow(NamedTuple):
+class ActivePattern(NamedTuple):
     """What grouping asks of a pattern; ``leaves``: its raw memories."""
 
     id: UUID
@@ -95,17 +95,17 @@ class ActiveRow(NamedTuple):
     leaves: list[UUID]
 
 
-def list_active(connection: Connection, project_id: UUID, kind: str) -> list[ActiveRow]:
+def list_active_patterns(connection: Connection, project_id: UUID, kind: str) -> list[ActivePattern]:
     """The active consolidated memories of a kind, by id."""
     query = (
         "SELECT id, memory_type, source_memory_ids FROM consolidation.consolidated_memories "
         "WHERE project_id = :project AND kind = :kind AND retired_at IS NULL ORDER BY id"
     )
-    return [ActiveRow(*row) for row in connection.execute(text(query), {"project": project_id, "kind": kind})]
+    return [ActivePattern(*row) for row in connection.execute(text(query), {"project": project_id, "kind": kind})]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Held:
+class ExistingRow:
     """A pattern or principle there is.
 
     ``members``: the raw memories of a pattern, the patterns of a principle; ``leaves``: its raw memories.
@@ -136,20 +136,25 @@ _HELD = f"""
 _PARENTS = "ARRAY(SELECT parent_id FROM consolidation.memory_lineage l WHERE l.child_id = c.id)"
 
 
-def load_held(connection: Connection, project_id: UUID, kind: str) -> list[Held]:
+def load_existing_rows(connection: Connection, project_id: UUID, kind: str) -> list[ExistingRow]:
     """Every pattern or principle of a project, retired ones too, by id."""
     query = _HELD.format(members=_PARENTS if kind == "principle" else "NULL")
     rows = connection.execute(text(query), {"project": project_id, "kind": kind}).mappings()
     return [_held(row, frozenset(row["leaves"])) for row in rows]
 
 
-def _held(row: RowMapping, leaves: frozenset[UUID]) -> Held:
+def _held(row: RowMapping, leaves: frozenset[UUID]) -> ExistingRow:
     members = leaves if row["members"] is None else frozenset(row["members"])
-    return Held(**{**row, "members": members, "leaves": leaves})
+    return ExistingRow(**{**row, "members": members, "leaves": leaves})
 
 
 def supersede_rows(
-    connection: Connection, author: Author, superseded: Sequence[tuple[Held, UUID]], *, operation: str, now: datetime
+    connection: Connection,
+    author: Author,
+    superseded: Sequence[tuple[ExistingRow, UUID]],
+    *,
+    operation: str,
+    now: datetime,
 ) -> None:
     """Retire rows in favour of the one with the id beside each, every one as a group of its own.
 

@@ -20,7 +20,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
 
 @dataclass(frozen=True)
-class Source:
+class MergeSource:
     """A raw memory as merging sees it; ``texts`` in the order of ``TEXT_COLUMNS``."""
 
     id: UUID
@@ -56,7 +56,9 @@ _OPEN_GROUPS = """
 """
 
 
-def load_open_groups(connection: Connection, project_id: UUID, *, pending: str | None = None) -> dict[str, list[UUID]]:
+def load_unmerged_groups(
+    connection: Connection, project_id: UUID, *, pending: str | None = None
+) -> dict[str, list[UUID]]:
     """The merge groups that are not one merged memory yet: cluster key -> members, the representative first.
 
     Groups of which a member is gone or archived are among them. ``pending``: those whose merged memory has this key in
@@ -74,11 +76,11 @@ _SOURCE_QUERY = f"""
 """
 
 
-def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Source]:
+def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, MergeSource]:
     """Raw memories that are not archived, themselves or with the merged memory they are in, by id."""
     rows = connection.execute(text(_SOURCE_QUERY), {"ids": list(ids)})
     return {
-        row.id: Source(
+        row.id: MergeSource(
             **{**row._mapping, "texts": tuple(row.texts), "tags": tuple(row.tags), "files": tuple(row.files)}
         )
         for row in rows
@@ -100,7 +102,7 @@ def load_source_vectors(
 
 
 @dataclass(frozen=True)
-class Edge:
+class LineageEdge:
     """One edge of lineage: what the row was made from, and how similar it is to it; None = in another model."""
 
     parent_id: UUID
@@ -119,7 +121,7 @@ class DerivedMemory:
     vector: Vectors
     model: str
     source_ids: Sequence[UUID]
-    lineage: Sequence[Edge]
+    lineage: Sequence[LineageEdge]
     reason: str
     superseded: Sequence[tuple[UUID, int]] = ()
 
@@ -133,7 +135,7 @@ class DerivedMemory:
 class MergedMemory(DerivedMemory):
     """A merged memory ready to be written; ``absorbed``: the sources that are not behind it yet."""
 
-    absorbed: Sequence[Source]
+    absorbed: Sequence[MergeSource]
 
 
 def write_derived(
@@ -195,7 +197,7 @@ def _change(author: Author, row: DerivedMemory, now: datetime) -> Change:
     return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)
 
 
-def load_merged_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
+def load_consolidated_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
     """Texts of consolidated memories by id."""
     query = select(consolidated_memories.c.id, consolidated_memories.c.content)
     rows = connection.execute(query.where(consolidated_memories.c.id.in_(list(ids))))

@@ -51,7 +51,7 @@ def load_candidates(connection: Connection, project_id: UUID, model: str) -> lis
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class PlaybookEntry:
     """An entry as the playbook holds it: its columns, then what the ledger tells about it.
 
     ``words_by_hand``, ``status_by_hand``: whoever gave it its text, or status, last was a person; also where the ledger
@@ -95,11 +95,11 @@ _ENTRIES = f"""
 """
 
 
-def load_entries(connection: Connection, project_id: UUID) -> list[Entry]:
+def load_entries(connection: Connection, project_id: UUID) -> list[PlaybookEntry]:
     """Every entry of a project, retired ones too, by id."""
     rows = connection.execute(text(_ENTRIES), {"project": project_id})
     return [
-        Entry(
+        PlaybookEntry(
             **{
                 **row._mapping,
                 "tags": tuple(row.tags),

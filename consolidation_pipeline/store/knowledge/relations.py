@@ -27,7 +27,7 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class Ends:
+class AssociationInputs:
     """Units that may be related, arrays of shape (n,), sorted by id: ids ``S16``; memory_type; learned_at in whole
     microseconds since 1970, int64; dimension of the vector of the run's model (0 = it has none).
     """
@@ -40,18 +40,20 @@ class Ends:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def select(self, rows: npt.NDArray[Any]) -> Ends:
+    def select(self, rows: npt.NDArray[Any]) -> AssociationInputs:
         """The ends at ``rows`` (indices or mask)."""
-        return Ends(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        return AssociationInputs(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
-    def united(self, other: Ends) -> Ends:
+    def united(self, other: AssociationInputs) -> AssociationInputs:
         """These ends and those of ``other``, sorted by id."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
-        both = Ends(*(np.concatenate(columns) for columns in pairs))
+        both = AssociationInputs(*(np.concatenate(columns) for columns in pairs))
         return both.select(np.argsort(both.ids))
 
 
-def load_ends(connection: Connection, project_id: UUID, model: str, *, newest: int | None = None) -> Ends:
+def load_association_inputs(
+    connection: Connection, project_id: UUID, model: str, *, newest: int | None = None
+) -> AssociationInputs:
     """The active raw and merged memories of a project; with ``newest`` so many, by learned_at, ties by id."""
     types = "array_position(ARRAY[{}], t.memory_type)".format(", ".join(f"'{name}'" for name in MEMORY_TYPES))
     units = _units(
@@ -62,10 +64,10 @@ def load_ends(connection: Connection, project_id: UUID, model: str, *, newest: i
     parameters = {"project": project_id, "model": model, "newest": newest}
     kinds = {"id": "S16", "type": ">i4", "learned": ">i8", "dimension": ">i4"}
     ids, types_at, learned, dimension = load_columns(connection, query, parameters, kinds)
-    return Ends(ids, np.array(MEMORY_TYPES)[types_at], learned, dimension.astype(np.int64))
+    return AssociationInputs(ids, np.array(MEMORY_TYPES)[types_at], learned, dimension.astype(np.int64))
 
 
-def load_end_vectors(
+def load_association_vectors(
     connection: Connection, project_id: UUID, model: str, dimension: int, *, ids: Ids | None = None
 ) -> tuple[Ids, Vectors]:
     """Ids and plain vectors float32 (n, dimension) of the units that have one of ``model``, or of those of ``ids``.
@@ -87,7 +89,7 @@ def _units(columns: str, condition: str = "true") -> str:
 
 
 @dataclass(frozen=True)
-class Related:
+class RelatedPairs:
     """Pairs that have a relation, whatever its status, (m,) each: ids ``S16`` of the units that stand for the ends, and
     the relation's type as its position in ``RELATION_TYPES``, int32.
     """
@@ -97,7 +99,7 @@ class Related:
     relation_type: npt.NDArray[np.int32]
 
 
-def load_related(connection: Connection, project_id: UUID) -> Related:
+def load_related_pairs(connection: Connection, project_id: UUID) -> RelatedPairs:
     """Every pair of active units that a relation links, in the relation's direction; a pair may stand there twice."""
     types = "array_position(ARRAY[{}], r.relation_type)".format(", ".join(f"'{name}'" for name in RELATION_TYPES))
     query = f"""
@@ -105,7 +107,9 @@ def load_related(connection: Connection, project_id: UUID) -> Related:
         SELECT a.id, b.id, {types} - 1
         FROM chosen r JOIN carriers a ON a.origin = r.a_id JOIN carriers b ON b.origin = r.b_id
     """
-    return Related(*load_columns(connection, query, {"project": project_id}, {"a": "S16", "b": "S16", "type": ">i4"}))
+    return RelatedPairs(
+        *load_columns(connection, query, {"project": project_id}, {"a": "S16", "b": "S16", "type": ">i4"})
+    )
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge.extractive_patterns import (
-    Extract,
+    ExtractedPattern,
     Unit,
     extract_patterns,
     extract_principles,
-    number_units,
+    sort_units,
 )
 from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS
 from consolidation_pipeline.core.text.text_merge import split_sentences
@@ -69,7 +69,7 @@ def units(texts: list[str], memory_type: str = "learning") -> list[Unit]:
     return [Unit(id=f"u{at}", text=text, memory_type=memory_type) for at, text in enumerate(texts)]
 
 
-def one(texts: list[str]) -> Extract:
+def one(texts: list[str]) -> ExtractedPattern:
     return extract_patterns([units(texts), units(LOCKS)])[0]
 
 
@@ -111,7 +111,7 @@ def test_identical_units_and_a_group_of_one_have_a_pattern() -> None:
 
 def test_units_are_numbered_by_id() -> None:
     given = units(WEBHOOKS)
-    assert [unit.id for unit in number_units(reversed(given))] == ["u0", "u1", "u2", "u3"]
+    assert [unit.id for unit in sort_units(reversed(given))] == ["u0", "u1", "u2", "u3"]
 
 
 def test_principles_are_shorter_and_put_rules_first() -> None:
@@ -162,7 +162,7 @@ def test_the_order_of_units_and_groups_does_not_matter(groups: list[list[Unit]],
 @given(unit_groups())
 def test_every_sentence_stands_in_its_unit_and_none_is_cut_inside_a_word(groups: list[list[Unit]]) -> None:
     for group, found in zip(groups, extract_patterns(groups), strict=True):
-        numbered = number_units(group)
+        numbered = sort_units(group)
         quotes = {" ".join(evidence.quote.split()) for evidence in found.evidence}
         for evidence in found.evidence:
             text = numbered[evidence.unit - 1].text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile, summarize
+from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile, extract_summary
 
 BATCH = [
     "The order service moved to UUIDv7. I was tired today.",
@@ -27,26 +27,26 @@ TEXTS = st.lists(
 
 
 def test_a_summary_covers_the_batch_in_its_order() -> None:
-    lines = summarize(BATCH).split("\n")
+    lines = extract_summary(BATCH).split("\n")
     assert len(lines) == 2
     places = [next(at for at, text in enumerate(BATCH) if line in text) for line in lines]
     assert places == sorted(places)
-    assert summarize(BATCH * 3).count("\n") == 4
-    assert "tired" not in summarize(BATCH * 3)
+    assert extract_summary(BATCH * 3).count("\n") == 4
+    assert "tired" not in extract_summary(BATCH * 3)
 
 
 def test_summaries_of_chunks_are_reduced_by_the_same_rule() -> None:
-    chunks = [summarize(BATCH[:4]), summarize(BATCH[4:])]
-    assert set(summarize(chunks).split("\n")) <= {line for part in chunks for line in part.split("\n")}
-    assert summarize(chunks).count("\n") == 1
-    assert summarize(chunks, memories=16).count("\n") == 3
+    chunks = [extract_summary(BATCH[:4]), extract_summary(BATCH[4:])]
+    assert set(extract_summary(chunks).split("\n")) <= {line for part in chunks for line in part.split("\n")}
+    assert extract_summary(chunks).count("\n") == 1
+    assert extract_summary(chunks, memories=16).count("\n") == 3
 
 
 def test_one_sentence_alone_is_its_own_summary_and_nothing_has_none() -> None:
-    assert summarize(["Reports run on the replica."]) == "Reports run on the replica."
+    assert extract_summary(["Reports run on the replica."]) == "Reports run on the replica."
     for empty in ([], ["", " \n"]):
         with pytest.raises(ValueError, match="a summary needs"):
-            summarize(empty)
+            extract_summary(empty)
         with pytest.raises(ValueError, match="a profile needs"):
             extract_profile(empty)
 
@@ -69,7 +69,7 @@ def test_a_profile_groups_what_is_said() -> None:
 @given(TEXTS)
 def test_summaries_and_profiles_are_made_of_whole_sentences_of_their_texts(texts: list[str]) -> None:
     sources = [" ".join(text.split()) for text in texts]
-    summary, profile = summarize(texts), extract_profile(texts)
+    summary, profile = extract_summary(texts), extract_profile(texts)
     for line in [*summary.split("\n"), *profile.content.split("\n")]:
         assert line
         assert any(line in source for source in sources)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint, left_out, longest, trim_words
+from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out, fingerprint, longest_length, trim_words
 
 A, B = UUID(int=1), UUID(int=2)
 
@@ -46,11 +46,11 @@ def test_what_is_cut_fits_begins_the_text_and_says_something_where_the_text_does
 
 
 def test_the_longest_text_ignores_what_is_not_there() -> None:
-    assert longest([None, " abc ", ""]) == 3
-    assert longest([]) == 0
+    assert longest_length([None, " abc ", ""]) == 3
+    assert longest_length([]) == 0
 
 
 def test_sentences_whose_facts_are_missing_are_told_once() -> None:
     sources = ["Wait 30 s. Then retry.", "Wait 60 s. Then retry.", "Wait 60 s."]
-    assert left_out(sources, "Wait 30 s, then retry.") == ("Wait 60 s.",)
-    assert left_out(sources, "Wait 30 s or 60 s, then retry.") == ()
+    assert find_left_out(sources, "Wait 30 s, then retry.") == ("Wait 60 s.",)
+    assert find_left_out(sources, "Wait 30 s or 60 s, then retry.") == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from consolidation_pipeline.core.knowledge.extractive_patterns import Unit
-from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES, pattern_type
+from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES, vote_pattern_type
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 
 
@@ -31,21 +31,21 @@ def unit(memory_type: str = "learning", text: str = "The queue holds jobs.", **m
     ],
 )
 def test_a_unit_votes_by_success_type_and_words(voter: Unit, expected: str) -> None:
-    assert pattern_type([voter]) == expected
+    assert vote_pattern_type([voter]) == expected
 
 
 def test_most_votes_win_by_weight_and_ties_in_order() -> None:
     units = [unit("decision"), unit("decision"), unit("warning")]
-    assert pattern_type(units) == "decision"
+    assert vote_pattern_type(units) == "decision"
     assert (
-        pattern_type([unit("decision"), unit("warning")])
-        == pattern_type([unit("warning"), unit("decision")])
+        vote_pattern_type([unit("decision"), unit("warning")])
+        == vote_pattern_type([unit("warning"), unit("decision")])
         == "gotcha"
     )
-    assert pattern_type([unit("decision"), unit("decision"), unit("warning", weight=3.0)]) == "gotcha"
+    assert vote_pattern_type([unit("decision"), unit("decision"), unit("warning", weight=3.0)]) == "gotcha"
 
 
 def test_every_memory_type_has_a_vote_and_no_units_none() -> None:
-    assert {pattern_type([unit(name)]) for name in MEMORY_TYPES} <= set(PATTERN_TYPES)
+    assert {vote_pattern_type([unit(name)]) for name in MEMORY_TYPES} <= set(PATTERN_TYPES)
     with pytest.raises(ValueError, match="no units"):
-        pattern_type([])
+        vote_pattern_type([])

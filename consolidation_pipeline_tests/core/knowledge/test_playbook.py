@@ -6,7 +6,12 @@ import math
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.playbook import CATEGORY_WORDS, category, contradicts_itself, priority
+from consolidation_pipeline.core.knowledge.playbook import (
+    CATEGORY_WORDS,
+    compute_priority,
+    contradicts_itself,
+    find_category,
+)
 
 
 @pytest.mark.parametrize(
@@ -29,13 +34,13 @@ from consolidation_pipeline.core.knowledge.playbook import CATEGORY_WORDS, categ
     ],
 )
 def test_priority(confidence: float | None, evidence: int, expected: int) -> None:
-    assert priority(confidence, evidence) == expected
+    assert compute_priority(confidence, evidence) == expected
 
 
 def test_the_formula_holds_for_every_confidence_of_two_decimals() -> None:
     for hundredths in range(101):
         confidence = hundredths / 100
-        assert priority(confidence, 3) == 50 + int(50 * confidence)
+        assert compute_priority(confidence, 3) == 50 + int(50 * confidence)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +56,7 @@ def test_the_formula_holds_for_every_confidence_of_two_decimals() -> None:
 )
 def test_priority_refuses_what_is_out_of_range(confidence: float | None, evidence: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        priority(confidence, evidence)
+        compute_priority(confidence, evidence)
 
 
 # Per category words that count, and words that hold one of them and do not.
@@ -74,24 +79,24 @@ NOT_FORMS = (
 
 @pytest.mark.parametrize(("name", "word"), [(name, word) for name, words in FORMS.items() for word in words.split()])
 def test_inflected_forms_count(name: str, word: str) -> None:
-    assert category(f"Mind the {word}, here.") == name
+    assert find_category(f"Mind the {word}, here.") == name
 
 
 @pytest.mark.parametrize("word", NOT_FORMS.split())
 def test_parts_of_words_do_not_count(word: str) -> None:
-    assert category(f"Mind the {word} here") == "general"
+    assert find_category(f"Mind the {word} here") == "general"
 
 
 def test_the_first_category_wins_wherever_its_word_stands() -> None:
     words = ["fix", "layer", "best  practices", "security", "tests", "performance", "workflow"]
     names = [*CATEGORY_WORDS, "general"]
     for at in range(len(words) + 1):
-        assert category(" and ".join(reversed(words[at:]))) == names[at]
+        assert find_category(" and ".join(reversed(words[at:]))) == names[at]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12 %", "値", "snake_case_test_name", "Use UUIDv7."])
 def test_anything_else_is_general(text: str) -> None:
-    assert category(text) == "general"
+    assert find_category(text) == "general"
 
 
 @pytest.mark.parametrize(

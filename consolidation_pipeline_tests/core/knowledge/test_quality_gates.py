@@ -10,7 +10,7 @@ import pytest
 from consolidation_pipeline.core.knowledge.confidence import HEURISTIC_CAP
 from consolidation_pipeline.core.knowledge.quality_gates import (
     HEURISTIC_REVIEW_FROM,
-    Fit,
+    EntryAction,
     Verdict,
     judge_fit,
     judge_heuristic_promotion,
@@ -100,17 +100,17 @@ def test_what_was_made_without_a_model_waits_at_best(
 @pytest.mark.parametrize(
     ("similarity", "expected"),
     [
-        (None, Fit.CREATE),
-        (-1.0, Fit.CREATE),
-        (0.8499, Fit.CREATE),
-        (0.85, Fit.REVIEW),
-        (0.8999, Fit.REVIEW),
-        (0.90, Fit.REINFORCE),
-        (0.8999999, Fit.REINFORCE),
-        (1.0, Fit.REINFORCE),
+        (None, EntryAction.CREATE),
+        (-1.0, EntryAction.CREATE),
+        (0.8499, EntryAction.CREATE),
+        (0.85, EntryAction.REVIEW),
+        (0.8999, EntryAction.REVIEW),
+        (0.90, EntryAction.REINFORCE),
+        (0.8999999, EntryAction.REINFORCE),
+        (1.0, EntryAction.REINFORCE),
     ],
 )
-def test_fit(similarity: float | None, expected: Fit) -> None:
+def test_fit(similarity: float | None, expected: EntryAction) -> None:
     assert judge_fit(similarity) is expected
 
 

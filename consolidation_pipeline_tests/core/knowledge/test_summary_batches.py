@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, chunk, compression_ratio, is_summary_due
+from consolidation_pipeline.core.knowledge.summary_batches import (
+    CHUNK_SIZE,
+    compression_ratio,
+    is_summary_due,
+    split_chunks,
+)
 
 
 @pytest.mark.parametrize(
     ("count", "sizes"), [(0, []), (1, [1]), (19, [19]), (20, [20]), (21, [20, 1]), (50, [20, 20, 10])]
 )
 def test_chunks_of_twenty_in_order(count: int, sizes: list[int]) -> None:
-    found = chunk(range(count))
+    found = split_chunks(range(count))
     assert [len(part) for part in found] == sizes
     assert [memory for part in found for memory in part] == list(range(count))
     assert CHUNK_SIZE == 20
@@ -19,7 +24,7 @@ def test_chunks_of_twenty_in_order(count: int, sizes: list[int]) -> None:
 
 def test_a_chunk_holds_something() -> None:
     with pytest.raises(ValueError, match="size is 0"):
-        chunk([1], size=0)
+        split_chunks([1], size=0)
 
 
 def test_the_ratio_is_undefined_without_summaries() -> None:

@@ -10,20 +10,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
-from consolidation_pipeline.service.knowledge.reconcile import Outline, Place, find_outgrown, plan_abstractions
-from consolidation_pipeline.store.knowledge.abstractions import Held
+from consolidation_pipeline.service.knowledge.reconcile import (
+    GroupIds,
+    TargetRow,
+    find_superseded_rows,
+    find_target_rows,
+)
+from consolidation_pipeline.store.knowledge.abstractions import ExistingRow
 
 
 def ids(*numbers: int) -> list[UUID]:
     return [UUID(int=number) for number in numbers]
 
 
-def group(*numbers: int) -> Outline:
-    return Outline(cluster_key(ids(*numbers)), tuple(ids(*numbers)), frozenset(ids(*numbers)), 0.7)
+def group(*numbers: int) -> GroupIds:
+    return GroupIds(cluster_key(ids(*numbers)), tuple(ids(*numbers)), frozenset(ids(*numbers)), 0.7)
 
 
-def held(number: int, *members: int, **fields: Any) -> Held:
-    return Held(
+def held(number: int, *members: int, **fields: Any) -> ExistingRow:
+    return ExistingRow(
         **{
             "id": UUID(int=number),
             "version": 1,
@@ -38,12 +43,12 @@ def held(number: int, *members: int, **fields: Any) -> Held:
     )
 
 
-def plan(groups: list[Outline], rows: list[Held]) -> list[Place]:
-    return list(plan_abstractions("p", "pattern", groups, rows).values())
+def plan(groups: list[GroupIds], rows: list[ExistingRow]) -> list[TargetRow]:
+    return list(find_target_rows("p", "pattern", groups, rows).values())
 
 
-def outgrown(groups: list[Outline], rows: list[Held]) -> list[tuple[int, int]]:
-    found = find_outgrown({one.cluster_key for one in groups}, rows)
+def outgrown(groups: list[GroupIds], rows: list[ExistingRow]) -> list[tuple[int, int]]:
+    found = find_superseded_rows({one.cluster_key for one in groups}, rows)
     return [(row.id.int, successor.int) for row, successor in found]
 
 
@@ -51,7 +56,7 @@ def outgrown(groups: list[Outline], rows: list[Held]) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     "row", [held(9, 1, 2, 3), held(9, 1, 2, 3, 4), held(9, 7, 8, cluster_key=cluster_key(ids(1, 2, 3)))]
 )
-def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: Held, put_away: bool) -> None:
+def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: ExistingRow, put_away: bool) -> None:
     known = held(9, cluster_key=row.cluster_key, members=row.members, is_put_away=put_away)
     assert plan([group(1, 2, 3)], [known]) == []
 
@@ -113,7 +118,7 @@ def test_a_row_whose_memories_are_all_in_newer_rows_is_superseded_by_the_one_wit
         [held(20, 1, 2, 3, is_active=False), held(31, 1, 2, 5), held(32, 3, 4, 6)],
     ],
 )
-def test_a_row_that_is_kept_or_has_a_memory_or_a_group_of_its_own_stays(rows: list[Held]) -> None:
+def test_a_row_that_is_kept_or_has_a_memory_or_a_group_of_its_own_stays(rows: list[ExistingRow]) -> None:
     assert outgrown([group(1, 2, 5), group(3, 4, 6)], rows) == []
 
 

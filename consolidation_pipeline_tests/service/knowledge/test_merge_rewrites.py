@@ -42,10 +42,10 @@ def is_repair(request: Request) -> bool:
     return len(request.body["messages"]) > 2
 
 
-def rewrite(pipeline: Pipeline) -> merged_memories.Merging:
+def rewrite(pipeline: Pipeline) -> merged_memories.MergeResult:
     """A run as far as merging."""
     with pipeline.open(planned=PHASES) as run:
-        done: merged_memories.Merging = run_phases(run, PHASES)["merged_memories"]
+        done: merged_memories.MergeResult = run_phases(run, PHASES)["merged_memories"]
     return done
 
 
@@ -67,7 +67,7 @@ def test_each_group_is_one_call_and_a_second_run_makes_none(pairs: Pipeline, pro
     assert found == {**{pair[1]: "llm" for pair in PAIRS}, LESSONS[3]: "heuristic"}
     assert all(row.details == {} for row in merged(pairs))
     assert broken_rules(pairs) == []
-    assert rewrite(pairs) == merged_memories.Merging()
+    assert rewrite(pairs) == merged_memories.MergeResult()
     assert len(provider.requests) == 3
 
 
@@ -105,7 +105,7 @@ def test_a_text_that_loses_something_is_repaired_once_and_else_the_lossless_unio
     assert all("\n\n" in row.content and "20 minutes" in row.content for row in hybrid)
     assert broken_rules(pairs) == []
     asked = len(provider.requests)
-    assert rewrite(pairs) == merged_memories.Merging()
+    assert rewrite(pairs) == merged_memories.MergeResult()
     assert len(provider.requests) == asked
 
 
@@ -150,7 +150,7 @@ def test_a_budget_that_is_used_up_leaves_the_rest_lossless_and_the_next_run_asks
     assert again.rewritten == len(waiting)
     assert len(provider.requests) == 3
     assert [row.details for row in merged(pairs)] == [{}] * 4
-    assert rewrite(pairs) == merged_memories.Merging()
+    assert rewrite(pairs) == merged_memories.MergeResult()
 
 
 def test_a_model_that_does_not_answer_leaves_everything_lossless(pairs: Pipeline, provider: OpenAIServer) -> None:
@@ -194,4 +194,4 @@ def test_lossless_merging_asks_no_model(pairs: Pipeline, provider: OpenAIServer)
     done = rewrite(pairs)
     assert (done.created, done.rewritten, provider.requests) == (4, 0, [])
     pairs.configure(**OPTIONS)
-    assert rewrite(pairs) == merged_memories.Merging()
+    assert rewrite(pairs) == merged_memories.MergeResult()

@@ -12,8 +12,8 @@ from sqlalchemy import event
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.service.knowledge.derive import Formed
-from consolidation_pipeline.service.knowledge.patterns import form_patterns
+from consolidation_pipeline.service.knowledge.derive import DeriveResult
+from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
@@ -196,10 +196,10 @@ def regroup(pipeline: Pipeline, *groups: list[UUID]) -> None:
             )
 
 
-def form(pipeline: Pipeline) -> Formed:
+def form(pipeline: Pipeline) -> DeriveResult:
     """Patterns of the groups there are."""
     with pipeline.open() as run:
-        formed: Formed = run_phases(run, ["patterns", "decay_scores"])["patterns"]
+        formed: DeriveResult = run_phases(run, ["patterns", "decay_scores"])["patterns"]
     return formed
 
 
@@ -281,7 +281,7 @@ def test_texts_are_read_only_where_something_is_new(topics: Pipeline) -> None:
     said: list[str] = []
     with topics.open() as run, run.phase("patterns"):
         event.listen(topics.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
-        assert form_patterns(run).covered == 2
+        assert derive_patterns(run).covered == 2
     assert said
     assert not [statement for statement in said if "execution_summary" in statement]
 

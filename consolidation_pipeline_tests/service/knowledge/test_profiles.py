@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
-from consolidation_pipeline.service.plan.apply import request_plan
+from consolidation_pipeline.service.plan.apply import request_plan_job
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
@@ -161,7 +161,7 @@ def test_a_run_that_carries_out_a_plan_makes_neither(pipeline: Pipeline) -> None
     with pipeline.open() as run:
         run_phases(run, run.planned[:4])
     made = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
-    request_plan(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
+    request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
     done = pipeline.run()
     assert (done.summaries.created, done.profiles.created) == (0, 0)
     assert [*rows(pipeline, "summary"), *rows(pipeline, "procedural")] == []

@@ -16,7 +16,7 @@ from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, InvalidReplyError
 from consolidation_pipeline.service.intake.exporter import export_memories
 from consolidation_pipeline.service.knowledge.map_reduce import Passage, Told, condense
-from consolidation_pipeline.service.knowledge.summaries import Summarized
+from consolidation_pipeline.service.knowledge.summaries import SummaryResult
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, openai_server
@@ -82,8 +82,8 @@ def summarize(pipeline: Pipeline, **how: Any) -> dict[str, Any]:
         return run_phases(run, phases)
 
 
-def summarized(pipeline: Pipeline, **how: Any) -> Summarized:
-    done: Summarized = summarize(pipeline, **how)["semantic_summaries"]
+def summarized(pipeline: Pipeline, **how: Any) -> SummaryResult:
+    done: SummaryResult = summarize(pipeline, **how)["semantic_summaries"]
     return done
 
 

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.knowledge.quality_gates import HEURISTIC_REVIEW_FROM, MOST_HEURISTIC_WAITING
-from consolidation_pipeline.service.playbook.drafts import Draft
-from consolidation_pipeline.service.playbook.promotion import Drafted, Material, draft_entries
+from consolidation_pipeline.core.knowledge.quality_gates import HEURISTIC_REVIEW_FROM, MAX_HEURISTIC_WAITING
+from consolidation_pipeline.service.playbook.drafts import EntryDraft
+from consolidation_pipeline.service.playbook.promotion import PlaybookChanges, PromotionInputs, draft_entries
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.knowledge.playbook import Candidate, Entry
+from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
 
 # Rounded to float32, its cosine with east is the number itself, but for the last bits.
 EAST = np.array([1, 0, 0], np.float32)
@@ -57,9 +57,9 @@ def extracted(number: int, *leaves: int, **fields: Any) -> Candidate:
     return candidate(number, *leaves, **{"confidence": 0.7, "is_heuristic": True, "details": advice, **fields})
 
 
-def entry(number: int, *supporting: int, **fields: Any) -> Entry:
+def entry(number: int, *supporting: int, **fields: Any) -> PlaybookEntry:
     text = fields.pop("text", f"Do {number}.")
-    return Entry(
+    return PlaybookEntry(
         **{
             "id": UUID(int=number),
             "version": 1,
@@ -79,17 +79,19 @@ def entry(number: int, *supporting: int, **fields: Any) -> Entry:
 
 def drafted(
     candidates: Sequence[Candidate],
-    entries: Sequence[Entry] = (),
+    entries: Sequence[PlaybookEntry] = (),
     vectors: Mapping[int, Any] | None = None,
     **told: Any,
-) -> Drafted:
+) -> PlaybookChanges:
     """The plan; what has no vector of its own points UP."""
     given = vectors or {}
     known = {id_: given.get(id_.int, UP) for id_ in (*(c.id for c in candidates), *(e.id for e in entries))}
-    return draft_entries("p", Material(candidates=candidates, entries=entries, vectors=known, **told), t_promote=0.85)
+    return draft_entries(
+        "p", PromotionInputs(candidates=candidates, entries=entries, vectors=known, **told), t_promote=0.85
+    )
 
 
-def only(done: Drafted) -> Draft:
+def only(done: PlaybookChanges) -> EntryDraft:
     (draft,) = done.drafts
     return draft
 
@@ -250,11 +252,11 @@ def test_evidence_that_a_person_took_out_stays_out() -> None:
 
 
 def test_only_so_many_without_a_model_wait_at_a_time_the_best_first() -> None:
-    many = MOST_HEURISTIC_WAITING + 3
+    many = MAX_HEURISTIC_WAITING + 3
     rows = [extracted(100 + n, confidence=HEURISTIC_REVIEW_FROM + 0.001 * n) for n in range(many)]
     vectors = dict(zip((row.id.int for row in rows), np.eye(many, dtype=np.float32), strict=True))
     done = drafted(rows, (), vectors)
-    assert (len(done.drafts), done.held_back, done.below) == (MOST_HEURISTIC_WAITING, 3, 0)
+    assert (len(done.drafts), done.held_back, done.below) == (MAX_HEURISTIC_WAITING, 3, 0)
     assert min(draft.entry.source_id.int for draft in done.drafts if draft.entry.source_id) == 103
     held = [replace(draft.entry, version=1) for draft in done.drafts]
     held[0] = replace(held[0], status="retired")

@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection
 
 from consolidation_pipeline.store.database.schema import task_memories
-from consolidation_pipeline.store.knowledge.merged_memories import load_open_groups
+from consolidation_pipeline.store.knowledge.merged_memories import load_unmerged_groups
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline.store.similarity.clusters import Member, replace_clusters
+from consolidation_pipeline.store.similarity.clusters import ClusterMember, replace_clusters
 from consolidation_pipeline_tests.store.sample_rows import (
     author,
     new_memory,
@@ -20,9 +20,9 @@ from consolidation_pipeline_tests.store.sample_rows import (
 )
 
 
-def _group(key: str, members: list[UUID], *, tier: str = "merge") -> list[Member]:
+def _group(key: str, members: list[UUID], *, tier: str = "merge") -> list[ClusterMember]:
     """A group whose last member is the representative."""
-    return [Member(tier, key, id_, "raw", 1.0, id_ == members[-1], {}) for id_ in members]
+    return [ClusterMember(tier, key, id_, "raw", 1.0, id_ == members[-1], {}) for id_ in members]
 
 
 def _hide(connection: Connection, project: Project, ids: list[UUID], behind: UUID) -> None:
@@ -40,10 +40,10 @@ def test_groups_that_are_one_merged_memory_already_are_not_loaded(connection: Co
     members = [member for key, chosen in groups.items() for member in _group(key, chosen)]
     asked = _group("asked", [ids[3], ids[5]], tier="suggest")
     replace_clusters(connection, project.id, None, [*members, *asked])
-    loaded = load_open_groups(connection, project.id)
+    loaded = load_unmerged_groups(connection, project.id)
     assert list(loaded) == ["grown", "joined", "new"]
     assert all(loaded[key] == [groups[key][1], groups[key][0]] for key in loaded)
-    assert load_open_groups(connection, plant_project(connection, "other").id) == {}
+    assert load_unmerged_groups(connection, plant_project(connection, "other").id) == {}
 
 
 def test_a_group_that_lost_a_member_is_loaded_whole(connection: Connection, project: Project) -> None:
@@ -54,5 +54,5 @@ def test_a_group_that_lost_a_member_is_loaded_whole(connection: Connection, proj
     gone = uuid4()
     members = [*_group("archived", [ids[0], ids[2]]), *_group("gone", [ids[1], gone])]
     replace_clusters(connection, project.id, None, members)
-    loaded = load_open_groups(connection, project.id)
+    loaded = load_unmerged_groups(connection, project.id)
     assert loaded == {"archived": [ids[2], ids[0]], "gone": [gone, ids[1]]}

@@ -20,9 +20,9 @@ from consolidation_pipeline.store.knowledge.relations import (
     count_relations,
     decide_relations,
     list_relations,
-    load_end_vectors,
-    load_ends,
-    load_related,
+    load_association_inputs,
+    load_association_vectors,
+    load_related_pairs,
     load_relations,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
@@ -59,7 +59,7 @@ def hide(connection: Connection, project: Project, sources: list[UUID], into: UU
 
 
 def related(connection: Connection, project: Project) -> set[tuple[UUID, UUID, str]]:
-    found = load_related(connection, project.id)
+    found = load_related_pairs(connection, project.id)
     types = [RELATION_TYPES[at] for at in found.relation_type]
     return set(zip(to_uuids(found.a), to_uuids(found.b), types, strict=True))
 
@@ -77,33 +77,33 @@ def test_the_newest_ends_are_active_raw_and_merged_memories(connection: Connecti
     save_embeddings(connection, "task_memories", to_ids(ids[4:5]), unit_vector(1, 5)[None], "other")
     plant_memories(connection, plant_project(connection, "other"), [new_memory("x")])
 
-    ends = load_ends(connection, project.id, MODEL)
+    ends = load_association_inputs(connection, project.id, MODEL)
     assert to_uuids(ends.ids) == sorted([ids[0], merged, ids[4], ids[5]])
     at = {id_: n for n, id_ in enumerate(to_uuids(ends.ids))}
     assert [ends.dimension[at[id_]] for id_ in (ids[0], merged, ids[4], ids[5])] == [3, 3, 0, 0]
     assert (ends.memory_type[at[ids[0]]], ends.memory_type[at[merged]]) == ("decision", "learning")
     assert ends.learned_at[at[merged]] == int((NOW - timedelta(hours=2)).timestamp()) * 1_000_000
-    newest = load_ends(connection, project.id, MODEL, newest=2)
+    newest = load_association_inputs(connection, project.id, MODEL, newest=2)
     assert to_uuids(newest.ids) == sorted([ids[0], merged])
 
-    found, vectors = load_end_vectors(connection, project.id, MODEL, 3)
+    found, vectors = load_association_vectors(connection, project.id, MODEL, 3)
     assert to_uuids(found) == sorted([ids[0], merged])
     assert vectors.shape == (2, 3)
-    chosen, vector = load_end_vectors(connection, project.id, MODEL, 3, ids=to_ids([ids[0], ids[5]]))
+    chosen, vector = load_association_vectors(connection, project.id, MODEL, 3, ids=to_ids([ids[0], ids[5]]))
     assert to_uuids(chosen) == [ids[0]]
     assert np.array_equal(vector, unit_vector(1)[None])
     with pytest.raises(EmbeddingError):
-        load_end_vectors(connection, project.id, MODEL, 4)
+        load_association_vectors(connection, project.id, MODEL, 4)
 
 
 def test_of_equal_times_the_smallest_ids_are_the_newest(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key, learned_at=NOW) for key in "abcdef"])
-    assert to_uuids(load_ends(connection, project.id, MODEL, newest=4).ids) == sorted(ids)[:4]
+    assert to_uuids(load_association_inputs(connection, project.id, MODEL, newest=4).ids) == sorted(ids)[:4]
 
 
 def test_an_empty_project_has_no_ends(connection: Connection, project: Project) -> None:
-    assert len(load_ends(connection, project.id, MODEL)) == 0
-    assert load_end_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
+    assert len(load_association_inputs(connection, project.id, MODEL)) == 0
+    assert load_association_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
     assert related(connection, project) == set()
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence
-from consolidation_pipeline.core.knowledge.extractive_patterns import Extract, Unit, number_units
-from consolidation_pipeline.service.knowledge.derive import Group, Outcome, PlannedAbstraction, Said
+from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedPattern, Unit, sort_units
+from consolidation_pipeline.service.knowledge.derive import DraftText, Group, Outcome, PlannedAbstraction
 from consolidation_pipeline.store.knowledge.abstractions import UnitRow
 
 # Groups per transaction: a run that is killed has written whole batches, and the next one does the rest.
 BATCH = 1000
 
-Extractor = Callable[..., list[Extract]]
+Extractor = Callable[..., list[ExtractedPattern]]
 
 
 def extract_outcomes(
@@ -48,10 +48,10 @@ def as_unit(row: UnitRow) -> Unit:
     )
 
 
-def _said(group: Group, extract: Extract, needs_review: bool) -> Said:
+def _said(group: Group, extract: ExtractedPattern, needs_review: bool) -> DraftText:
     ids = {str(unit.id): unit.id for unit in group.units}
-    numbered = number_units(as_unit(unit) for unit in group.units)
-    return Said(
+    numbered = sort_units(as_unit(unit) for unit in group.units)
+    return DraftText(
         content=extract.content,
         pattern_type=extract.pattern_type,
         summary=extract.summary,

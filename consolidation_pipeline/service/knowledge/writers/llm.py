@@ -15,7 +15,7 @@ from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelU
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
-from consolidation_pipeline.service.knowledge.derive import Group, Outcome, PlannedAbstraction, Said
+from consolidation_pipeline.service.knowledge.derive import DraftText, Group, Outcome, PlannedAbstraction
 from consolidation_pipeline.service.runs.model_access import open_ledger
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
@@ -117,9 +117,9 @@ def _outcome(
     return Outcome(plan, said)
 
 
-def _said(group: Group, reply: AbstractionReply, verdict: Verdict, terms: Sequence[str]) -> Said:
+def _said(group: Group, reply: AbstractionReply, verdict: Verdict, terms: Sequence[str]) -> DraftText:
     units = _shown(group)
-    return Said(
+    return DraftText(
         content=reply.statement.strip(),
         pattern_type=reply.pattern_type,
         summary=reply.summary.strip(),
