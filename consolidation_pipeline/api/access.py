@@ -18,9 +18,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import APIKeyHeader, HTTPAuthorizationCredentials, HTTPBearer
 from starlette.requests import Request
 
-from consolidation_pipeline.api.problems import Refused
-from consolidation_pipeline.api.rate_limit import Limiter
-from consolidation_pipeline.api.request_log import told
+from consolidation_pipeline.api.problems import RefusedError
+from consolidation_pipeline.api.rate_limit import RateLimiter
+from consolidation_pipeline.api.request_log import log_fields
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Authenticate, Principal
 from consolidation_pipeline.service.admin.ownership import find_owners, find_project
@@ -33,7 +33,7 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
 _VALID_SECONDS = 1.0
 _REMEMBERED = 1_000
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
-_header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
+_api_key_header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
 
 
 def remember_keys(timer: Callable[[], float] = time.monotonic) -> TTLCache[bytes, Principal]:
@@ -93,12 +93,12 @@ class Caller:
         self.note(project=project.slug)
         return project
 
-    def _foreign(self) -> Refused:
-        return Refused(403, f"this key is for project {self.principal.project} only")
+    def _foreign(self) -> RefusedError:
+        return RefusedError(403, f"this key is for project {self.principal.project} only")
 
     def note(self, **what: object) -> None:
         """Have the log say so of this request."""
-        told(self.request).update(what)
+        log_fields(self.request).update(what)
 
     def own(self, ids: Iterable[UUID], *, noun: str) -> None:
         """Check that rows belong to the key's project, whatever they are: memory, entry, job, change or group.
@@ -118,7 +118,7 @@ class Caller:
                 raise NotFoundError(f"there is no {noun} {id_}")
 
 
-def require(role: str) -> Callable[..., Awaitable[Caller]]:
+def require_role(role: str) -> Callable[..., Awaitable[Caller]]:
     """A dependency: the caller, who may do at least what ``role`` may.
 
     Raises:
@@ -128,30 +128,30 @@ def require(role: str) -> Callable[..., Awaitable[Caller]]:
     async def check(
         request: Request,
         bearer: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)],
-        header: Annotated[str | None, Security(_header)],
+        header: Annotated[str | None, Security(_api_key_header)],
     ) -> Caller:
-        principal = await _identify(request, bearer.credentials if bearer else header)
-        admit(request, principal)
+        principal = await _authenticate(request, bearer.credentials if bearer else header)
+        count_request(request, principal)
         if not principal.may(role):
-            raise Refused(403, f"this needs the role {role}; the key is for the role {principal.role}")
+            raise RefusedError(403, f"this needs the role {role}; the key is for the role {principal.role}")
         return Caller(principal, request)
 
     return check
 
 
-def admit(request: Request, principal: Principal) -> None:
+def count_request(request: Request, principal: Principal) -> None:
     """Note whose request it is, and count it. Raises Refused (429): the key has made too many."""
-    told(request)["key"] = principal.key_id or principal.name
-    limiter: Limiter = request.app.state.limiter
+    log_fields(request)["key"] = principal.key_id or principal.name
+    limiter: RateLimiter = request.app.state.limiter
     if wait := limiter.take(str(principal.key_id)):
-        raise Refused(429, f"too many requests: try again in {wait} s", headers={"Retry-After": str(wait)})
+        raise RefusedError(429, f"too many requests: try again in {wait} s", headers={"Retry-After": str(wait)})
 
 
-async def _identify(request: Request, secret: str | None) -> Principal:
+async def _authenticate(request: Request, secret: str | None) -> Principal:
     """Whose request it is; with auth off, everyone on this machine may do everything."""
     if request.app.state.settings.api_auth == "off":
         if not is_loopback(request.url.hostname or ""):  # a web page that points its own name at this machine
-            raise Refused(403, "without keys this API answers to its loopback address only")
+            raise RefusedError(403, "without keys this API answers to its loopback address only")
         return LOCAL
     recent: TTLCache[bytes, Principal] = request.app.state.recent_keys
     principal = recent.get(_digest(secret)) if secret else None
@@ -162,7 +162,7 @@ async def _identify(request: Request, secret: str | None) -> Principal:
             recent[_digest(secret)] = principal
     if principal is None:
         why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
-        raise Refused(401, why, headers=_CHALLENGE)
+        raise RefusedError(401, why, headers=_CHALLENGE)
     return principal
 
 
@@ -183,6 +183,6 @@ def check_exposure(settings: Settings) -> None:
         )
 
 
-Reader = Annotated[Caller, Depends(require("reader"))]
-Agent = Annotated[Caller, Depends(require("agent"))]
-Admin = Annotated[Caller, Depends(require("admin"))]
+Reader = Annotated[Caller, Depends(require_role("reader"))]
+Agent = Annotated[Caller, Depends(require_role("agent"))]
+Admin = Annotated[Caller, Depends(require_role("admin"))]

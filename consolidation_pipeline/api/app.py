@@ -27,30 +27,30 @@ from consolidation_pipeline.api import (
     summary_jobs,
 )
 from consolidation_pipeline.api.access import check_exposure, remember_keys, remember_projects
-from consolidation_pipeline.api.metrics import Metrics
+from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.api.pages import history, login
 from consolidation_pipeline.api.pages import projects as project_pages
 from consolidation_pipeline.api.pages import review as review_pages
-from consolidation_pipeline.api.problems import MEDIA_TYPE, handle_errors
-from consolidation_pipeline.api.rate_limit import Limiter
-from consolidation_pipeline.api.request_log import RequestLog
-from consolidation_pipeline.api.usage_buffer import Uses
+from consolidation_pipeline.api.problems import MEDIA_TYPE, add_error_handlers
+from consolidation_pipeline.api.rate_limit import RateLimiter
+from consolidation_pipeline.api.request_log import RequestLogMiddleware
+from consolidation_pipeline.api.usage_buffer import UsageBuffer
 from consolidation_pipeline.mcp.http_server import build_mcp_app
-from consolidation_pipeline.mcp.tool_context import PLANS
+from consolidation_pipeline.mcp.tool_context import MAX_CONCURRENT_PLANS
 from consolidation_pipeline.service.admin import api_keys
 from consolidation_pipeline.service.admin.api_keys import Authenticate
 from consolidation_pipeline.service.admin.browser_sessions import Sessions, load_secret
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import CONNECTIONS, Engine, ask_seldom
+from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine, ping_seldom
 
 # Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
 # the pool has connections, a request waits for a thread, where nothing is held and nothing times out, and none waits
 # for a connection while it holds one. A search takes some 5 ms of the processor here and as many in the
 # database, so 12 threads keep one core busy, which is what one Python process can use.
-THREADS = CONNECTIONS - 3
+WORKER_THREADS = POOL_SIZE - 3
 
 # A request is held against one route after the other: what agents call most comes first.
-ROUTERS = (
+API_ROUTERS = (
     search.router,
     memories.router,
     jobs.router,
@@ -62,7 +62,7 @@ ROUTERS = (
     health.router,
     metrics.router,
 )
-PAGES = (login.router, review_pages.router, project_pages.router, history.router)
+PAGE_ROUTERS = (login.router, review_pages.router, project_pages.router, history.router)
 
 _DESCRIPTION = """
 Consolidation of agents' memories: plan it, run it, look at what changed, undo it; search what was learned.
@@ -81,7 +81,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         UsageError: keys are off, and the host is not a loopback address.
     """
     check_exposure(settings)
-    ask_seldom(engine)
+    ping_seldom(engine)
     tracing.start()  # before the first request: FastAPI and the MCP SDK make their spans once there is a provider
     # As FastAPI itself, but that the pages of the documentation need no other server than this one.
     app = FastAPIOffline(
@@ -93,28 +93,28 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         lifespan=_lifespan,
         separate_input_output_schemas=False,
         generate_unique_id_function=lambda route: route.name,
-        telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_asked_by_machines},
+        telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_probe},
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
     app.state.recent_keys, app.state.find_recent_project = remember_keys(), remember_projects(engine)
-    app.state.limiter = Limiter(settings.api_rate, settings.api_burst)
-    app.state.plans = BoundedSemaphore(PLANS)
-    app.state.metrics = Metrics(engine)
+    app.state.limiter = RateLimiter(settings.api_rate, settings.api_burst)
+    app.state.plans = BoundedSemaphore(MAX_CONCURRENT_PLANS)
+    app.state.metrics = PrometheusMetrics(engine)
     app.state.sessions = Sessions(load_secret(settings.data_dir))
     mcp = build_mcp_app(engine, settings, authenticate, limit=app.state.limiter.take, plans=app.state.plans)
-    app.state.uses = Uses(engine)
+    app.state.uses = UsageBuffer(engine)
     app.state.running = (mcp.run, app.state.uses.run)
     # A route and not a mount: that would redirect /mcp to /mcp/.
     app.router.routes.append(Route("/mcp", endpoint=mcp, include_in_schema=False))
-    for router in (*ROUTERS, *PAGES):
+    for router in (*API_ROUTERS, *PAGE_ROUTERS):
         app.include_router(router)
-    handle_errors(app)
-    app.add_middleware(RequestLog, metrics=app.state.metrics, max_body=settings.api_max_body)
-    _describe_problems(app)
+    add_error_handlers(app)
+    app.add_middleware(RequestLogMiddleware, metrics=app.state.metrics, max_body=settings.api_max_body)
+    _declare_problem_media_type(app)
     return app
 
 
-def _is_asked_by_machines(scope: MutableMapping[str, Any]) -> bool:
+def _is_probe(scope: MutableMapping[str, Any]) -> bool:
     """Whether a request is one of those that come every few seconds and would fill the traces."""
     return str(scope["path"]).startswith(("/metrics", "/health/"))
 
@@ -122,14 +122,14 @@ def _is_asked_by_machines(scope: MutableMapping[str, Any]) -> bool:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     """What runs as long as the application does: also what is put on it, for only the outermost has a lifespan."""
-    current_default_thread_limiter().total_tokens = THREADS
+    current_default_thread_limiter().total_tokens = WORKER_THREADS
     async with AsyncExitStack() as stack:
         for run in app.state.running:
             await stack.enter_async_context(run())
         yield
 
 
-def _describe_problems(app: FastAPI) -> None:
+def _declare_problem_media_type(app: FastAPI) -> None:
     """Have OpenAPI say that problems come as problem+json; FastAPI declares all models as plain JSON."""
     plain = app.openapi
 

@@ -12,30 +12,35 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from consolidation_pipeline.api.access import Admin
-from consolidation_pipeline.api.models.base import Limit, Offset, ProjectPath, one_of
-from consolidation_pipeline.api.models.ledger import Change, Changes, History, RollbackReply, RollbackRequest
-from consolidation_pipeline.api.problems import declare
-from consolidation_pipeline.service.undo.history import count_groups, list_groups, list_ledger, stream_ledger
+from consolidation_pipeline.api.models.base import Limit, Offset, ProjectPath, enum_schema
+from consolidation_pipeline.api.models.ledger import Change, ChangesReply, HistoryReply, RollbackReply, RollbackRequest
+from consolidation_pipeline.api.problems import declare_problems
+from consolidation_pipeline.service.undo.history import (
+    count_change_groups,
+    list_change_groups,
+    list_ledger,
+    stream_ledger,
+)
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.store.database.schema import OPERATIONS
 
 router = APIRouter(prefix="/api/v1/consolidation", tags=["ledger"])
 
-_LINES = "application/x-ndjson"
-_STREAMED: dict[int | str, dict[str, Any]] = {
+_JSONL_TYPE = "application/x-ndjson"
+_CHANGES_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {
-        "model": Changes,
+        "model": ChangesReply,
         "description": "A page of changes; or, by `format=jsonl` or Accept, a change per line",
-        "content": {_LINES: {"schema": {"type": "string"}}},
+        "content": {_JSONL_TYPE: {"schema": {"type": "string"}}},
     }
 }
 
-Operation = Annotated[str | None, Query(description="Only this operation.", json_schema_extra=one_of(OPERATIONS))]
+Operation = Annotated[str | None, Query(description="Only this operation.", json_schema_extra=enum_schema(OPERATIONS))]
 Since = Annotated[datetime | None, Query(description="Not before this time; without a zone it is UTC.")]
 Until = Annotated[datetime | None, Query(description="Before this time.")]
 
 
-@router.get("/history/{project}", summary="What was done", responses=declare(400, 404))
+@router.get("/history/{project}", summary="What was done", responses=declare_problems(400, 404))
 def read_history(
     project: ProjectPath,
     caller: Admin,
@@ -45,21 +50,21 @@ def read_history(
     operation: Operation = None,
     since: Since = None,
     until: Until = None,
-) -> History:
+) -> HistoryReply:
     """Groups of changes, newest first: what was done, why, how much, and whether it was undone since."""
     found = caller.project(project)
     chosen = {"operation": operation, "since": since, "until": until}
-    groups = list_groups(caller.engine, found.slug, limit=limit, offset=offset, **chosen)
-    total = count_groups(caller.engine, found.slug, **chosen)
+    groups = list_change_groups(caller.engine, found.slug, limit=limit, offset=offset, **chosen)
+    total = count_change_groups(caller.engine, found.slug, **chosen)
     page = {"total": total, "limit": limit, "offset": offset, "history": groups}
-    return History.model_validate({"project_id": found.id, "project": found.slug, **page})
+    return HistoryReply.model_validate({"project_id": found.id, "project": found.slug, **page})
 
 
 @router.get(
     "/changes/{project}",
     summary="The ledger",
-    response_model=Changes,
-    responses={**declare(400, 404), **_STREAMED},
+    response_model=ChangesReply,
+    responses={**declare_problems(400, 404), **_CHANGES_RESPONSE},
 )
 def read_changes(
     project: ProjectPath,
@@ -73,27 +78,27 @@ def read_changes(
     since: Since = None,
     until: Until = None,
     format: Annotated[Literal["json", "jsonl"] | None, Query(description="In place of Accept.")] = None,
-) -> Response | Changes:
+) -> Response | ChangesReply:
     """Every change with the state before and after, newest first.
 
     As JSONL (`format=jsonl`, or `Accept: application/x-ndjson`) the whole ledger is streamed, a change per line.
     """
     found = caller.project(project)
     chosen: dict[str, Any] = {"operation": operation, "job_id": job_id, "since": since, "until": until}
-    if format == "jsonl" or (format is None and _LINES in request.headers.get("accept", "")):
+    if format == "jsonl" or (format is None and _JSONL_TYPE in request.headers.get("accept", "")):
         rows = stream_ledger(caller.engine, found.slug, most=limit, offset=offset, **chosen)
-        return StreamingResponse(_as_lines(rows), media_type=_LINES)
+        return StreamingResponse(_write_jsonl(rows), media_type=_JSONL_TYPE)
     most = min(limit or 50, 1000)
     told = list_ledger(caller.engine, found.slug, limit=most, offset=offset, **chosen)
-    return Changes.model_validate({"project_id": found.id, "limit": most, "offset": offset, **told})
+    return ChangesReply.model_validate({"project_id": found.id, "limit": most, "offset": offset, **told})
 
 
-def _as_lines(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+def _write_jsonl(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
     for row in rows:
         yield Change.model_validate(row).model_dump_json() + "\n"
 
 
-@router.post("/rollback", summary="Undo", responses=declare(400, 404, 409))
+@router.post("/rollback", summary="Undo", responses=declare_problems(400, 404, 409))
 def undo(body: RollbackRequest, caller: Admin) -> RollbackReply:
     """Undo a job or a group of changes, exactly; the reply's `rollback_id`, rolled back, is the redo.
 

@@ -11,31 +11,33 @@ from starlette.responses import Response
 
 from consolidation_pipeline.api.access import Agent, Caller
 from consolidation_pipeline.api.models.memories import (
-    AddedMemories,
-    AddedMemory,
-    AddMemories,
-    AddMemory,
-    BadMemory,
+    AddMemoriesReply,
+    AddMemoriesRequest,
+    AddMemoryReply,
+    AddMemoryRequest,
     ConsolidatedMemory,
     FeedbackReply,
-    GiveFeedback,
+    FeedbackRequest,
+    InvalidRow,
     MemoryRow,
     RawMemory,
 )
-from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.errors import InvalidMemoryError
 from consolidation_pipeline.service.intake.agent_memories import add_memories, get_memory, give_feedback
 
 router = APIRouter(prefix="/api/v1/memories", tags=["memories"])
 
-_STORED_BEFORE: dict[int | str, dict[str, Any]] = {
-    200: {"model": AddedMemory, "description": "It was stored before, just so"}
+_EXISTING_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"model": AddMemoryReply, "description": "It was stored before, just so"}
 }
-_NONE_NEW: dict[int | str, dict[str, Any]] = {200: {"model": AddedMemories, "description": "None is new"}}
+_NONE_NEW_RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": AddMemoriesReply, "description": "None is new"}}
 
 
-@router.post("", status_code=201, summary="Add a memory", responses={**_STORED_BEFORE, **declare(400, 404)})
-def add_memory(body: AddMemory, caller: Agent, response: Response) -> AddedMemory:
+@router.post(
+    "", status_code=201, summary="Add a memory", responses={**_EXISTING_RESPONSE, **declare_problems(400, 404)}
+)
+def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> AddMemoryReply:
     """Store a memory. Words find it at once, and meaning too where the project's model is free.
 
     The same memory again is the one that is there. 422: it is not valid, or its id was stored with other content.
@@ -52,14 +54,21 @@ def add_memory(body: AddMemory, caller: Agent, response: Response) -> AddedMemor
     status = "added" if added.added else "existing"
     (id_,) = added.ids
     caller.note(memory=id_)
-    return AddedMemory.model_validate({"id": id_, "project_id": project.id, "project": project.slug, "status": status})
+    return AddMemoryReply.model_validate(
+        {"id": id_, "project_id": project.id, "project": project.slug, "status": status}
+    )
 
 
-@router.post("/bulk", status_code=201, summary="Add many memories", responses={**_NONE_NEW, **declare(400, 404)})
-def add_many(body: AddMemories, caller: Agent, response: Response) -> AddedMemories:
+@router.post(
+    "/bulk",
+    status_code=201,
+    summary="Add many memories",
+    responses={**_NONE_NEW_RESPONSE, **declare_problems(400, 404)},
+)
+def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> AddMemoriesReply:
     """Store up to 1000 memories. What is wrong with a row stands in `errors`, and keeps no other out."""
     project = caller.project(body.project_id)
-    rows, errors = _read(body.memories)
+    rows, errors = _validate_rows(body.memories)
     added = add_memories(
         caller.engine,
         project.slug,
@@ -73,17 +82,17 @@ def add_many(body: AddMemories, caller: Agent, response: Response) -> AddedMemor
     if not added.added:
         response.status_code = 200
     ids = dict(zip(places, added.ids, strict=True))
-    return AddedMemories(
+    return AddMemoriesReply(
         project_id=project.id,
         project=project.slug,
         added=added.added,
         existing=added.existing,
-        errors=[BadMemory(index=at, message=errors[at]) for at in sorted(errors)],
+        errors=[InvalidRow(index=at, message=errors[at]) for at in sorted(errors)],
         ids=[ids.get(at) for at in range(len(body.memories))],
     )
 
 
-def _read(given: list[dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
+def _validate_rows(given: list[dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
     """The rows that are valid by their place, and what is wrong with the others."""
     rows, errors = {}, {}
     for at, row in enumerate(given):
@@ -95,7 +104,7 @@ def _read(given: list[dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], dict[
     return rows, errors
 
 
-@router.get("/{id}", summary="A memory", responses=declare(404))
+@router.get("/{id}", summary="A memory", responses=declare_problems(404))
 def read_memory(id: UUID, caller: Agent) -> RawMemory | ConsolidatedMemory:
     """A raw or consolidated memory with all that is known of it, and what stands in its place, if anything does."""
     return describe_memory(id, caller)
@@ -117,8 +126,8 @@ def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
     )
 
 
-@router.post("/{id}/feedback", summary="Say whether it helped", responses=declare(400, 404, 409))
-def add_feedback(id: UUID, body: GiveFeedback, caller: Agent) -> FeedbackReply:
+@router.post("/{id}/feedback", summary="Say whether it helped", responses=declare_problems(400, 404, 409))
+def add_feedback(id: UUID, body: FeedbackRequest, caller: Agent) -> FeedbackReply:
     """Say that a memory helped or not: its importance moves a step, its text stays. 409: it is archived or merged."""
     caller.own([id], noun="memory")
     done = give_feedback(caller.engine, id, helpful=body.helpful, note=body.note, changed_by=caller.name)

@@ -24,10 +24,10 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 router = APIRouter(tags=["health"])
 
-Family = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
+MetricFamily = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 
 
-class Metrics:
+class PrometheusMetrics:
     """The counters of one application, in a registry of their own, and what its database holds."""
 
     def __init__(self, engine: Engine) -> None:
@@ -39,7 +39,7 @@ class Metrics:
         self._seconds = Histogram(
             "consolidation_http_request_seconds", "Time to answer.", by_route, registry=self.registry, buckets=_BUCKETS
         )
-        self.registry.register(_WorkCollector(Watch(engine)))
+        self.registry.register(_DatabaseCollector(Watch(engine)))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request; ``route`` is the template, for paths hold ids."""
@@ -52,15 +52,15 @@ class Metrics:
         return generate_latest(self.registry)
 
 
-class _WorkCollector(Collector):
+class _DatabaseCollector(Collector):
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
 
-    def describe(self) -> list[Family]:
+    def describe(self) -> list[MetricFamily]:
         """Nothing in advance: the registry would ask the database before the first request."""
         return []
 
-    def collect(self) -> Iterator[Family]:
+    def collect(self) -> Iterator[MetricFamily]:
         """What the database says."""
         try:
             work = self._watch.look()
@@ -69,13 +69,15 @@ class _WorkCollector(Collector):
         up = "1 = the database answers."
         yield GaugeMetricFamily("consolidation_database_up", up, value=float(work is not None))
         if work is not None:
-            yield from _gauges(work)
-            yield from _totals(work)
+            yield from _build_gauges(work)
+            yield from _build_totals(work)
 
 
-def _gauges(work: Work) -> Iterator[Family]:
+def _build_gauges(work: Work) -> Iterator[MetricFamily]:
     waiting, totals = work.waiting, work.totals
-    yield _by("status", GaugeMetricFamily, "consolidation_jobs", "Jobs by status.", {**waiting.jobs, **totals.ended})
+    yield _labelled_family(
+        "status", GaugeMetricFamily, "consolidation_jobs", "Jobs by status.", {**waiting.jobs, **totals.ended}
+    )
     dead = "Jobs that failed too often to be tried by sensors."
     yield GaugeMetricFamily("consolidation_jobs_dead", dead, value=work.jobs_dead)
     age = "Age of the oldest job that did not begin; 0 = there is none."
@@ -85,12 +87,12 @@ def _gauges(work: Work) -> Iterator[Family]:
         "consolidation_suggestions_waiting", "Proposed merges that wait for a person.", value=totals.suggestions
     )
     raw = "Raw memories by state: counted while there are few, else as Postgres estimates them."
-    yield _by("state", GaugeMetricFamily, "consolidation_memories_estimate", raw, work.memories)
+    yield _labelled_family("state", GaugeMetricFamily, "consolidation_memories_estimate", raw, work.memories)
     held = "Reserved for calls to models under way, or lost with their process."
     yield GaugeMetricFamily("consolidation_llm_reserved_dollars", held, value=totals.usd_reserved)
 
 
-def _totals(work: Work) -> Iterator[Family]:
+def _build_totals(work: Work) -> Iterator[MetricFamily]:
     totals = work.totals
     completed = totals.ended["completed"]
     buckets = [(str(bound), float(count)) for bound, count in zip(RUN_BOUNDS, totals.runs_within, strict=True)]
@@ -100,15 +102,19 @@ def _totals(work: Work) -> Iterator[Family]:
         buckets=[*buckets, ("+Inf", float(completed))],
         sum_value=totals.run_seconds,
     )
-    yield _by("status", CounterMetricFamily, "consolidation_llm_calls", "Calls to models that ended.", totals.calls)
+    yield _labelled_family(
+        "status", CounterMetricFamily, "consolidation_llm_calls", "Calls to models that ended.", totals.calls
+    )
     tokens = {"sent": totals.tokens_sent, "received": totals.tokens_received}
-    yield _by("direction", CounterMetricFamily, "consolidation_llm_tokens", "Tokens of calls to models.", tokens)
+    yield _labelled_family(
+        "direction", CounterMetricFamily, "consolidation_llm_tokens", "Tokens of calls to models.", tokens
+    )
     yield CounterMetricFamily("consolidation_llm_cost_dollars", "Cost of calls to models.", value=totals.usd)
 
 
-def _by(
+def _labelled_family(
     label: str, kind: type[GaugeMetricFamily | CounterMetricFamily], name: str, about: str, values: Mapping[str, float]
-) -> Family:
+) -> MetricFamily:
     family = kind(name, about, labels=[label])
     for value, number in values.items():
         family.add_metric([value], number)
@@ -123,5 +129,5 @@ def _by(
 )
 def read_metrics(request: Request) -> Response:
     """Requests by route and status, their latency; jobs, runs, spending, memories, events of all projects. No key."""
-    metrics: Metrics = request.app.state.metrics
+    metrics: PrometheusMetrics = request.app.state.metrics
     return Response(metrics.read(), media_type=CONTENT_TYPE_LATEST)

@@ -18,7 +18,7 @@ from consolidation_pipeline import errors
 MEDIA_TYPE = "application/problem+json"
 
 # Our errors: the status and the word. A class that is not here is told as its nearest ancestor that is.
-TOLD: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
+ERROR_STATUSES: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
     errors.ConsolidationError: (500, "internal"),
     errors.UsageError: (400, "usage"),
     errors.InvalidOptionError: (422, "invalid_option"),
@@ -37,7 +37,7 @@ TOLD: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
     errors.StoreError: (503, "unavailable"),
 }
 # Errors of the way here, by status.
-_WORDS = {
+_ERROR_CODES = {
     400: "bad_request",
     401: "unauthorized",
     403: "forbidden",
@@ -65,14 +65,14 @@ _TITLES = {
     502: "A model did not do its part",
     503: "Cannot be done now",
 }
-_LONGEST = 2000  # characters of a message
-_MOST_ERRORS = 50
+_MAX_MESSAGE_CHARS = 2000  # characters of a message
+_MAX_LISTED_ERRORS = 50
 # What the database said is for the log: it may name the host.
-UNAVAILABLE = "the database cannot be reached or is not ready; try again later"
-_INTERNAL = "an unexpected error; the server's log has more under this request id"
+UNAVAILABLE_MESSAGE = "the database cannot be reached or is not ready; try again later"
+_INTERNAL_MESSAGE = "an unexpected error; the server's log has more under this request id"
 
 
-class Wrong(BaseModel):
+class InvalidField(BaseModel):
     """One thing that is wrong with a request: where, and what would be right."""
 
     where: str = Field(description="Path to the value, such as `body.options.t_merge`.")
@@ -106,10 +106,10 @@ class Problem(BaseModel):
     message: str = Field(description="What is wrong, with what value, and what would be right.")
     request_id: str = Field(description="Under this the server's log tells of the request.")
     conflicts: list[str] | None = Field(None, description="Ids of the rows in conflict, for status 409.")
-    errors: list[Wrong] | None = Field(None, description="All that is wrong, for status 422.")
+    errors: list[InvalidField] | None = Field(None, description="All that is wrong, for status 422.")
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The request is turned down before any service sees it."""
 
     def __init__(self, status: int, message: str, *, headers: Mapping[str, str] | None = None) -> None:
@@ -117,7 +117,7 @@ class Refused(Exception):
         self.status, self.message, self.headers = status, message, dict(headers or {})
 
 
-def problem(
+def build_problem(
     request: Request,
     status: int,
     message: str,
@@ -127,13 +127,15 @@ def problem(
     **more: Any,
 ) -> Response:
     """The reply that tells of a problem; ``more``: ``conflicts`` or ``errors``."""
-    message = message if len(message) <= _LONGEST else f"{message[:_LONGEST]}.."  # it may quote what was sent
+    message = (
+        message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:_MAX_MESSAGE_CHARS]}.."
+    )  # it may quote what was sent
     body = {
         "type": "about:blank",
         "title": _TITLES.get(status, "The request failed"),
         "status": status,
         "detail": message,
-        "error": error or _WORDS.get(status, "failed"),
+        "error": error or _ERROR_CODES.get(status, "failed"),
         "message": message,
         "request_id": getattr(request.state, "request_id", ""),
         **more,
@@ -142,59 +144,65 @@ def problem(
     return Response(json.dumps(body).encode(), status, dict(headers or {}), media_type=MEDIA_TYPE)
 
 
-def declare(*statuses: int) -> dict[int | str, dict[str, Any]]:
+def declare_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problems that a route may answer with, for its ``responses``; those of every route come by themselves."""
     everywhere = (400, 401, 403, 413, 422, 429, 500, 503)
     return {status: {"model": Problem, "description": _TITLES[status]} for status in sorted({*everywhere, *statuses})}
 
 
-def classify(error: errors.ConsolidationError) -> tuple[int, str, str]:
+def classify_error(error: errors.ConsolidationError) -> tuple[int, str, str]:
     """Status, word and message of one of our errors, by the table."""
-    status, word = next(TOLD[kind] for kind in type(error).__mro__ if kind in TOLD)
-    return status, word, UNAVAILABLE if isinstance(error, errors.StoreError) else str(error)
+    status, word = next(ERROR_STATUSES[kind] for kind in type(error).__mro__ if kind in ERROR_STATUSES)
+    return status, word, UNAVAILABLE_MESSAGE if isinstance(error, errors.StoreError) else str(error)
 
 
-def tell_error(request: Request, error: Exception) -> Response:
+def respond_to_error(request: Request, error: Exception) -> Response:
     """One of our errors, told by the table."""
     assert isinstance(error, errors.ConsolidationError)
-    status, word, told = classify(error)
+    status, word, told = classify_error(error)
     more: dict[str, Any] = {"conflicts": list(error.conflicts)} if isinstance(error, errors.ConflictError) else {}
-    return problem(request, status, told, error=word, **more)
+    return build_problem(request, status, told, error=word, **more)
 
 
-def tell_unexpected(request: Request, *, unavailable: bool) -> Response:
+def respond_to_unexpected(request: Request, *, unavailable: bool) -> Response:
     """An error that nobody foresaw; ``unavailable``: the database went away under the request."""
-    return problem(request, 503, UNAVAILABLE) if unavailable else problem(request, 500, _INTERNAL)
+    return (
+        build_problem(request, 503, UNAVAILABLE_MESSAGE)
+        if unavailable
+        else build_problem(request, 500, _INTERNAL_MESSAGE)
+    )
 
 
-def _tell_refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return problem(request, error.status, error.message, headers=error.headers)
+def _respond_to_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RefusedError)
+    return build_problem(request, error.status, error.message, headers=error.headers)
 
 
-def _tell_http(request: Request, error: Exception) -> Response:
+def _respond_to_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     messages = {
         404: f"there is no {request.method} {request.url.path}; /docs lists the routes",
         405: f"{request.method} is not allowed here; see Allow",
     }
-    return problem(
+    return build_problem(
         request, error.status_code, messages.get(error.status_code, str(error.detail)), headers=error.headers
     )
 
 
-def _tell_invalid(request: Request, error: Exception) -> Response:
+def _respond_to_invalid(request: Request, error: Exception) -> Response:
     """What is wrong and where; not the value, which may be large or secret."""
     assert isinstance(error, RequestValidationError)
-    found = error.errors()[:_MOST_ERRORS]
-    wrong = [{"where": ".".join(map(str, one["loc"]))[:_LONGEST], "message": str(one["msg"])} for one in found]
+    found = error.errors()[:_MAX_LISTED_ERRORS]
+    wrong = [
+        {"where": ".".join(map(str, one["loc"]))[:_MAX_MESSAGE_CHARS], "message": str(one["msg"])} for one in found
+    ]
     message = "; ".join(f"{one['where']}: {one['message']}" for one in wrong)
-    return problem(request, 422, message, errors=wrong)
+    return build_problem(request, 422, message, errors=wrong)
 
 
-def handle_errors(app: FastAPI) -> None:
+def add_error_handlers(app: FastAPI) -> None:
     """Tell every error of ``app`` as a problem; unforeseen ones are told by ``tracing``, which sees them last."""
-    app.add_exception_handler(errors.ConsolidationError, tell_error)
-    app.add_exception_handler(Refused, _tell_refused)
-    app.add_exception_handler(HTTPException, _tell_http)
-    app.add_exception_handler(RequestValidationError, _tell_invalid)
+    app.add_exception_handler(errors.ConsolidationError, respond_to_error)
+    app.add_exception_handler(RefusedError, _respond_to_refusal)
+    app.add_exception_handler(HTTPException, _respond_to_http_error)
+    app.add_exception_handler(RequestValidationError, _respond_to_invalid)

@@ -10,8 +10,14 @@ from fastapi import APIRouter
 
 from consolidation_pipeline.api.access import Admin, Caller
 from consolidation_pipeline.api.models.base import ProjectPath
-from consolidation_pipeline.api.models.projects import Configuration, Configure, PlanReply, PlanRequest, ProjectMetrics
-from consolidation_pipeline.api.problems import Refused, declare
+from consolidation_pipeline.api.models.projects import (
+    ConfigurationReply,
+    ConfigureRequest,
+    PlanReply,
+    PlanRequest,
+    ProjectMetricsReply,
+)
+from consolidation_pipeline.api.problems import RefusedError, declare_problems
 from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
 from consolidation_pipeline.service.jobs.job_status import describe_project
 from consolidation_pipeline.service.plan.planner import make_plan
@@ -22,7 +28,7 @@ router = APIRouter(prefix="/api/v1", tags=["projects"])
 _LEVELS = ("1", "2", "3")
 
 
-@router.post("/consolidation/plan", summary="What a run would do", responses=declare(404, 402, 502))
+@router.post("/consolidation/plan", summary="What a run would do", responses=declare_problems(404, 402, 502))
 def plan(body: PlanRequest, caller: Admin) -> PlanReply:
     """Every merge, pattern, promotion and archiving that a run would do now, with texts and reasons.
 
@@ -30,30 +36,30 @@ def plan(body: PlanRequest, caller: Admin) -> PlanReply:
     plans are being made already.
     """
     project = caller.project(body.project_id)
-    with _one_of_few(caller.request.app.state.plans):
+    with _plan_slot(caller.request.app.state.plans):
         made = make_plan(caller.engine, project.slug, settings=caller.settings)
     return PlanReply.model_validate({**dict(made), "project_id": project.id, "totals": made.count_totals()})
 
 
 @contextmanager
-def _one_of_few(plans: BoundedSemaphore) -> Iterator[None]:
+def _plan_slot(plans: BoundedSemaphore) -> Iterator[None]:
     """So many plans at once and no more: all threads busy with plans would leave none for searches."""
     if not plans.acquire(blocking=False):
-        raise Refused(503, "other plans are being made: try again in 5 s", headers={"Retry-After": "5"})
+        raise RefusedError(503, "other plans are being made: try again in 5 s", headers={"Retry-After": "5"})
     try:
         yield
     finally:
         plans.release()
 
 
-@router.get("/consolidation/configure/{project}", summary="Options in force", responses=declare(404))
-def read_configuration(project: ProjectPath, caller: Admin) -> Configuration:
+@router.get("/consolidation/configure/{project}", summary="Options in force", responses=declare_problems(404))
+def read_configuration(project: ProjectPath, caller: Admin) -> ConfigurationReply:
     """The options in force for the project, and those that were set for it."""
-    return _describe(caller, caller.project(project))
+    return _read_configuration(caller, caller.project(project))
 
 
-@router.post("/consolidation/configure/{project}", summary="Set options", responses=declare(404))
-def configure(project: ProjectPath, body: Configure, caller: Admin) -> Configuration:
+@router.post("/consolidation/configure/{project}", summary="Set options", responses=declare_problems(404))
+def configure(project: ProjectPath, body: ConfigureRequest, caller: Admin) -> ConfigurationReply:
     """Set options of the project, by name or alias; null takes one back to its default. All of them or none.
 
     422: an option is unknown or out of its range; the message names both.
@@ -68,12 +74,12 @@ def configure(project: ProjectPath, body: Configure, caller: Admin) -> Configura
         resets=[name for name, value in given.items() if value is None],
         enabled=body.consolidation_enabled,
     )
-    return _describe(caller, found)
+    return _read_configuration(caller, found)
 
 
-def _describe(caller: Caller, project: Project) -> Configuration:
+def _read_configuration(caller: Caller, project: Project) -> ConfigurationReply:
     found, options = get_configuration(caller.engine, project.slug, settings=caller.settings)
-    return Configuration(
+    return ConfigurationReply(
         project_id=found.id,
         project=found.slug,
         consolidation_enabled=found.consolidation_enabled,
@@ -82,12 +88,12 @@ def _describe(caller: Caller, project: Project) -> Configuration:
     )
 
 
-def read_metrics(project: ProjectPath, caller: Admin) -> ProjectMetrics:
+def read_metrics(project: ProjectPath, caller: Admin) -> ProjectMetricsReply:
     """The project in numbers: memories, reduction, distributions, cost, last and next run."""
     found = caller.project(project)
     told = describe_project(caller.engine, found.slug, settings=caller.settings)
     last = told["last_run"]
-    return ProjectMetrics.model_validate(
+    return ProjectMetricsReply.model_validate(
         {
             **told,
             "project_id": found.id,
@@ -110,4 +116,4 @@ for path, name in (
     ("/consolidation/metrics/{project}", "read_project_metrics"),
     ("/admin/consolidation-metrics/{project}", "consolidation_metrics"),
 ):
-    router.add_api_route(path, read_metrics, name=name, summary="A project in numbers", responses=declare(404))
+    router.add_api_route(path, read_metrics, name=name, summary="A project in numbers", responses=declare_problems(404))

@@ -13,7 +13,7 @@ from cachetools import LRUCache
 _REMEMBERED = 10_000
 
 
-class Limiter:
+class RateLimiter:
     """A bucket of ``burst`` tokens for each caller, refilled with ``rate`` tokens a second; a request takes one."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:

@@ -13,36 +13,36 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from consolidation_pipeline.api.metrics import Metrics
-from consolidation_pipeline.api.problems import problem, tell_unexpected
+from consolidation_pipeline.api.metrics import PrometheusMetrics
+from consolidation_pipeline.api.problems import build_problem, respond_to_unexpected
 from consolidation_pipeline.logs import about
 from consolidation_pipeline.store.database.engine import is_unavailable
 from consolidation_pipeline.tracing import note
 
 logger = logging.getLogger("consolidation_pipeline.api")
 
-HEADER = "X-Request-ID"
+REQUEST_ID_HEADER = "X-Request-ID"
 # Such an id of the caller's is taken over; any other could forge lines of the log.
-_FIT = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+_SAFE_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 
-def told(request: Request) -> dict[str, Any]:
+def log_fields(request: Request) -> dict[str, Any]:
     """What the log says of the request beside its path: ``project``, ``job``, ``key``; handlers add to it."""
     noted: dict[str, Any] = request.scope["state"]["told"]
     return noted
 
 
-class RequestLog:
+class RequestLogMiddleware:
     """Gives each request an id, logs and counts it, and answers with 500 or 503 where nothing else did."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics, max_body: int) -> None:
+    def __init__(self, app: ASGIApp, metrics: PrometheusMetrics, max_body: int) -> None:
         self._app, self._metrics, self._max_body = app, metrics, max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        given = Headers(scope=scope).get(HEADER, "")
-        request_id = given if _FIT.fullmatch(given) else uuid4().hex
+        given = Headers(scope=scope).get(REQUEST_ID_HEADER, "")
+        request_id = given if _SAFE_REQUEST_ID.fullmatch(given) else uuid4().hex
         facts = {"request_id": request_id}
         scope.setdefault("state", {}).update(request_id=request_id, told=facts)
         note({"consolidation.request.id": request_id})
@@ -58,7 +58,7 @@ class RequestLog:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[HEADER] = scope["state"]["request_id"]
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = scope["state"]["request_id"]
             await send(message)
 
         try:
@@ -67,7 +67,7 @@ class RequestLog:
             logger.error("the request failed", exc_info=error)
             if status:
                 raise  # half a reply is out: only a broken connection tells the caller
-            response = tell_unexpected(Request(scope), unavailable=is_unavailable(error))
+            response = respond_to_unexpected(Request(scope), unavailable=is_unavailable(error))
             await response(scope, receive, sending)
         finally:
             self._record(scope, status, time.perf_counter() - began)
@@ -77,7 +77,9 @@ class RequestLog:
         message = f"the body must not be larger than {self._max_body} bytes"
         told_length, taken = Headers(scope=scope).get("content-length", ""), 0
         if told_length.isdecimal() and float(told_length) > self._max_body:
-            return await problem(Request(scope), 413, message, headers={"Connection": "close"})(scope, receive, send)
+            return await build_problem(Request(scope), 413, message, headers={"Connection": "close"})(
+                scope, receive, send
+            )
 
         async def receiving() -> Message:
             nonlocal taken

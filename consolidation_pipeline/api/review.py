@@ -10,9 +10,17 @@ from fastapi import APIRouter, Query
 from starlette.responses import Response
 
 from consolidation_pipeline.api.access import Admin, Caller, Reader
-from consolidation_pipeline.api.models.base import ProjectPath, one_of
-from consolidation_pipeline.api.models.knowledge import DecideReply, DecideRequest, Handled, Pin, Playbook, Review, Why
-from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.api.models.base import ProjectPath, enum_schema
+from consolidation_pipeline.api.models.knowledge import (
+    DecideReply,
+    DecideRequest,
+    ManualChange,
+    PinRequest,
+    PlaybookReply,
+    ReasonRequest,
+    ReviewReply,
+)
+from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import Handled as Done
@@ -23,59 +31,61 @@ from consolidation_pipeline.service.review.review_queue import decide_review, li
 router = APIRouter(prefix="/api/v1")
 
 _MARKDOWN = "text/markdown"
-Most = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+ListLimit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 
 
-@router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare(400, 404, 409))
-def archive(id: UUID, caller: Admin, body: Why | None = None) -> Handled:
+@router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare_problems(400, 404, 409))
+def archive(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Archive a memory of any kind: out of sight, kept, and back with restore. 409: it is archived, merged, pinned."""
     caller.own([id], noun="memory")
-    return _told(archive_by_hand(caller.engine, [id], reason=_why(body), changed_by=caller.name))
+    return _build_reply(archive_by_hand(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
-@router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare(404, 409))
-def restore(id: UUID, caller: Admin, body: Why | None = None) -> Handled:
+@router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare_problems(404, 409))
+def restore(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Bring an archived memory back, just as it was. 409: it is not archived, or another stands in its place."""
     caller.own([id], noun="memory")
-    return _told(restore_memories(caller.engine, [id], reason=_why(body), changed_by=caller.name))
+    return _build_reply(restore_memories(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
-@router.post("/memories/{id}/pin", tags=["memories"], summary="Pin", responses=declare(404, 409))
-def pin(id: UUID, caller: Admin, body: Pin | None = None) -> Handled:
+@router.post("/memories/{id}/pin", tags=["memories"], summary="Pin", responses=declare_problems(404, 409))
+def pin(id: UUID, caller: Admin, body: PinRequest | None = None) -> ManualChange:
     """Pin a memory, so that no policy archives it, or take the pin off. 409: it is so already, archived or merged."""
     caller.own([id], noun="memory")
     pinned = body is None or body.pinned
-    return _told(pin_memories(caller.engine, [id], pinned=pinned, reason=_why(body), changed_by=caller.name))
+    return _build_reply(
+        pin_memories(caller.engine, [id], pinned=pinned, reason=_reason_of(body), changed_by=caller.name)
+    )
 
 
-def _why(body: Why | None) -> str | None:
+def _reason_of(body: ReasonRequest | None) -> str | None:
     return body.reason if body else None
 
 
-def _told(done: Sequence[Done]) -> Handled:
-    return Handled.model_validate(done[0])
+def _build_reply(done: Sequence[Done]) -> ManualChange:
+    return ManualChange.model_validate(done[0])
 
 
-@router.get("/review/{project}", tags=["review"], summary="What waits for a person", responses=declare(404))
+@router.get("/review/{project}", tags=["review"], summary="What waits for a person", responses=declare_problems(404))
 def read_review(
     project: ProjectPath,
     caller: Admin,
     kind: Annotated[Literal["pattern", "principle", "playbook"] | None, Query(description="Only these.")] = None,
-    limit: Most = 50,
-) -> Review:
+    limit: ListLimit = 50,
+) -> ReviewReply:
     """Patterns, principles and playbook entries that wait for a person's word, the surest first, and why they wait."""
     found = caller.project(project)
     waiting = list_review(caller.engine, found.slug, limit=limit, kind=kind)
-    return Review.model_validate({"project_id": found.id, **waiting})
+    return ReviewReply.model_validate({"project_id": found.id, **waiting})
 
 
-@router.post("/review/approve", tags=["review"], summary="Approve", responses=declare(400, 404, 409))
+@router.post("/review/approve", tags=["review"], summary="Approve", responses=declare_problems(400, 404, 409))
 def approve(body: DecideRequest, caller: Admin) -> DecideReply:
     """Approve: entries become active, patterns and principles are promoted by the next run. All of them or none."""
     return _decide(body, caller, "approved")
 
 
-@router.post("/review/dismiss", tags=["review"], summary="Dismiss", responses=declare(400, 404, 409))
+@router.post("/review/dismiss", tags=["review"], summary="Dismiss", responses=declare_problems(400, 404, 409))
 def dismiss(body: DecideRequest, caller: Admin) -> DecideReply:
     """Dismiss what waits or is active: retired, and not made again of the same memories. All of them or none."""
     return _decide(body, caller, "dismissed")
@@ -86,18 +96,18 @@ def _decide(body: DecideRequest, caller: Caller, decision: Literal["approved", "
     done = decide_review(
         caller.engine, body.ids, approved=decision == "approved", changed_by=caller.name, reason=body.reason
     )
-    return DecideReply(decision=decision, decided=[Handled.model_validate(one) for one in done])
+    return DecideReply(decision=decision, decided=[ManualChange.model_validate(one) for one in done])
 
 
 @router.get(
     "/playbook/{project}",
     tags=["playbook"],
     summary="The playbook",
-    response_model=Playbook,
+    response_model=PlaybookReply,
     responses={
-        **declare(400, 404),
+        **declare_problems(400, 404),
         200: {
-            "model": Playbook,
+            "model": PlaybookReply,
             "description": "Entries; by `format=md` a document",
             "content": {_MARKDOWN: {"schema": {"type": "string"}}},
         },
@@ -108,10 +118,12 @@ def read_entries(
     caller: Reader,
     *,
     status: Annotated[Literal["active", "review", "retired"], Query(description="Which entries.")] = "active",
-    category: Annotated[str | None, Query(description="One chapter.", json_schema_extra=one_of(CATEGORIES))] = None,
-    limit: Most = 200,
+    category: Annotated[
+        str | None, Query(description="One chapter.", json_schema_extra=enum_schema(CATEGORIES))
+    ] = None,
+    limit: ListLimit = 200,
     format: Annotated[Literal["json", "md"], Query(description="md: active entries for agents to read.")] = "json",
-) -> Response | Playbook:
+) -> Response | PlaybookReply:
     """What was learned, as instructions for agents, the most urgent first."""
     found = caller.project(project)
     if format == "md" and status != "active":
@@ -119,4 +131,4 @@ def read_entries(
     told = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)
     if format == "md":
         return Response(to_markdown(told), media_type=_MARKDOWN)
-    return Playbook.model_validate({"project_id": found.id, **told})
+    return PlaybookReply.model_validate({"project_id": found.id, **told})

@@ -19,8 +19,8 @@ from consolidation_pipeline.api.models.search import (
     SearchReply,
     SearchRequest,
 )
-from consolidation_pipeline.api.problems import declare
-from consolidation_pipeline.api.usage_buffer import Uses
+from consolidation_pipeline.api.problems import declare_problems
+from consolidation_pipeline.api.usage_buffer import UsageBuffer
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.search.context import build_context
 from consolidation_pipeline.service.search.hybrid_search import Hit, search_project
@@ -31,7 +31,9 @@ router = APIRouter(prefix="/api/v1", tags=["search"])
 Depth = Annotated[int, Query(ge=1, le=20, description="Levels of sources.")]
 
 
-@router.post("/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare(400, 404))
+@router.post(
+    "/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare_problems(400, 404)
+)
 def search_memories(body: SearchRequest, caller: Reader) -> Response:
     """Search a project by meaning and by words at once. What is returned counts as used once.
 
@@ -39,7 +41,7 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
     """
     project = caller.project(body.project_id, recent=True)
     found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
-    uses: Uses = caller.request.app.state.uses
+    uses: UsageBuffer = caller.request.app.state.uses
     uses.add(found.results)
     reply = SearchReply(
         project=found.project,
@@ -70,7 +72,7 @@ def _tell(hit: Hit) -> FoundMemory:
     )
 
 
-@router.get("/consolidated-memories/{id}", summary="A consolidated memory", responses=declare(404))
+@router.get("/consolidated-memories/{id}", summary="A consolidated memory", responses=declare_problems(404))
 def read_consolidated(id: UUID, caller: Reader) -> ConsolidatedMemory:
     """A merged memory, pattern, summary, principle or profile. Raw memories are under /memories/{id}."""
     found = describe_memory(id, caller)
@@ -79,14 +81,14 @@ def read_consolidated(id: UUID, caller: Reader) -> ConsolidatedMemory:
     return found
 
 
-@router.get("/consolidated-memories/{id}/lineage", summary="Where it comes from", responses=declare(404))
+@router.get("/consolidated-memories/{id}/lineage", summary="Where it comes from", responses=declare_problems(404))
 def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
     """The tree of what a memory or playbook entry was made from, with similarities, and what was made of it."""
     caller.own([id], noun="memory")
     return Lineage.model_validate(trace_memory(caller.engine, str(id), depth=depth))
 
 
-@router.post("/consolidated-context", summary="What to know before a task", responses=declare(404))
+@router.post("/consolidated-context", summary="What to know before a task", responses=declare_problems(404))
 def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
     """What a project knows about a task, each fact once, within a budget of tokens. It counts as used once."""
     project = caller.project(body.project_id, recent=True)

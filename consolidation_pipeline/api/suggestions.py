@@ -8,16 +8,16 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from consolidation_pipeline.api.access import Admin
-from consolidation_pipeline.api.models.base import Limit, Offset, Text, one_of
+from consolidation_pipeline.api.models.base import Limit, Offset, Text, enum_schema
 from consolidation_pipeline.api.models.suggestions import (
-    Decided,
+    DecisionReply,
     RejectRequest,
     Status,
     Suggestion,
     SuggestionPage,
     ValidateRequest,
 )
-from consolidation_pipeline.api.problems import declare
+from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.service.review import suggestion_decisions, suggestion_views
 
@@ -26,11 +26,11 @@ router = APIRouter(prefix="/api/v1", tags=["suggestions"])
 _Project = Annotated[
     Text | None, Query(max_length=100, description="Of this project, by slug or id; else of all that the key is for.")
 ]
-_Type = Annotated[str | None, Query(description="Of this memory type.", json_schema_extra=one_of(MEMORY_TYPES))]
+_Type = Annotated[str | None, Query(description="Of this memory type.", json_schema_extra=enum_schema(MEMORY_TYPES))]
 _Least = Annotated[float | None, Query(ge=0, le=1, description="At least so similar.")]
 
 
-@router.get("/suggestions", summary="Proposed merges", responses=declare(400, 404))
+@router.get("/suggestions", summary="Proposed merges", responses=declare_problems(400, 404))
 def list_suggestions(
     caller: Admin,
     *,
@@ -56,15 +56,17 @@ def list_suggestions(
     return SuggestionPage(total=found.total, limit=limit, offset=offset, suggestions=shown)
 
 
-@router.get("/suggestions/{id}", summary="A proposed merge", responses=declare(404))
+@router.get("/suggestions/{id}", summary="A proposed merge", responses=declare_problems(404))
 def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
     """One suggestion with its originals and what these disagree in."""
     caller.own([id], noun="suggestion")
     return Suggestion.model_validate(suggestion_views.get_suggestion(caller.engine, id))
 
 
-@router.post("/suggestions/{id}/validate", summary="Approve a merge", responses=declare(400, 402, 404, 409, 502))
-def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> Decided:
+@router.post(
+    "/suggestions/{id}/validate", summary="Approve a merge", responses=declare_problems(400, 402, 404, 409, 502)
+)
+def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
     """Merge the originals into one memory. 409: it was decided before, or an original has changed since."""
     caller.own([id], noun="suggestion")
     said = body or ValidateRequest()
@@ -77,21 +79,23 @@ def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> De
         decided_by=caller.name,
         settings=caller.settings,
     )
-    return Decided.model_validate(done)
+    return DecisionReply.model_validate(done)
 
 
-@router.post("/suggestions/{id}/reject", summary="Reject a merge", responses=declare(404, 409))
-def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> Decided:
+@router.post("/suggestions/{id}/reject", summary="Reject a merge", responses=declare_problems(404, 409))
+def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> DecisionReply:
     """Leave the originals as they are: not proposed again unless their group changes. 409: it was decided before."""
     caller.own([id], noun="suggestion")
     note = body.note if body else None
-    return Decided.model_validate(
+    return DecisionReply.model_validate(
         suggestion_decisions.reject_suggestion(caller.engine, id, note=note, decided_by=caller.name)
     )
 
 
-@router.delete("/suggestions/{id}", summary="Withdraw a suggestion", responses=declare(404, 409))
-def withdraw(id: UUID, caller: Admin) -> Decided:
+@router.delete("/suggestions/{id}", summary="Withdraw a suggestion", responses=declare_problems(404, 409))
+def withdraw(id: UUID, caller: Admin) -> DecisionReply:
     """Take it off the list without a word on whether it was right; it is expired. 409: it was decided before."""
     caller.own([id], noun="suggestion")
-    return Decided.model_validate(suggestion_decisions.withdraw_suggestion(caller.engine, id, decided_by=caller.name))
+    return DecisionReply.model_validate(
+        suggestion_decisions.withdraw_suggestion(caller.engine, id, decided_by=caller.name)
+    )

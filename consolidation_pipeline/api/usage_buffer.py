@@ -16,10 +16,10 @@ from consolidation_pipeline.store.database.engine import Engine
 logger = logging.getLogger("consolidation_pipeline.api")
 
 # So long uses are gathered; as late is what counts them, and as much is lost with a process that is killed.
-_SECONDS = 0.1
+_FLUSH_SECONDS = 0.1
 
 
-class Uses:
+class UsageBuffer:
     """What was handed out and is not counted yet. Threads may share it."""
 
     def __init__(self, engine: Engine) -> None:
@@ -53,7 +53,7 @@ class Uses:
 
     async def _count_often(self) -> None:
         while True:
-            await anyio.sleep(_SECONDS)
+            await anyio.sleep(_FLUSH_SECONDS)
             if self._waiting:
                 await run_in_threadpool(self._try_to_count)
 

@@ -12,7 +12,7 @@ from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.webhooks.event_delivery import Attempt
+    from consolidation_pipeline.service.webhooks.event_delivery import DeliveryAttempt
 
 app = typer.Typer(no_args_is_help=True, help="Deliver events to the webhook, and see what became of them.")
 
@@ -33,7 +33,7 @@ def deliver(
     if as_json and not once:
         raise UsageError("--json needs --once: without it there is no end to say something about")
     engine, settings = open_store()
-    done = event_delivery.deliver(engine, settings, once=once, tell=None if as_json else _tell)
+    done = event_delivery.deliver_events(engine, settings, once=once, tell=None if as_json else _tell)
     if as_json:
         print_json({"delivered": done.delivered, "failed": done.failed, "waiting": done.waiting})
     else:
@@ -41,7 +41,7 @@ def deliver(
     raise typer.Exit(1 if done.failed else 0)
 
 
-def _tell(attempt: Attempt) -> None:
+def _tell(attempt: DeliveryAttempt) -> None:
     outcome = "delivered" if attempt.error is None else f"not delivered: {attempt.error}"
     print(f"{attempt.id} {attempt.type} of {attempt.project or 'a deleted project'}: {outcome}", flush=True)
 

@@ -18,10 +18,10 @@ from consolidation_pipeline.defs.run_requests import (
     run_requests,
     say_why,
 )
-from consolidation_pipeline.service.jobs.job_requests import find_unlaunched, request_retries
-from consolidation_pipeline.service.jobs.triggers import IsDue, is_ripe_for_summary, is_threshold_due, request_jobs
-from consolidation_pipeline.service.runs.stale_jobs import finish_dead_jobs, list_abandoned
-from consolidation_pipeline.service.webhooks.event_delivery import deliver
+from consolidation_pipeline.service.jobs.job_requests import list_unlaunched_jobs, request_retries
+from consolidation_pipeline.service.jobs.triggers import IsDue, can_summarize, is_threshold_due, request_jobs
+from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, list_cancelled_unstarted
+from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 
@@ -60,7 +60,7 @@ def unsummarized_memories_sensor(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> dg.SensorResult | dg.SkipReason:
     """A project in which enough memories wait for a summary, or a session ended, gets one job."""
-    return _ask(context, store, is_ripe_for_summary, job="summarize", triggered_by="unsummarized_memories_sensor")
+    return _ask(context, store, can_summarize, job="summarize", triggered_by="unsummarized_memories_sensor")
 
 
 @dg.sensor(
@@ -81,7 +81,7 @@ def requested_jobs_sensor(
         return {job for job, run in runs.items() if run.status is not dg.DagsterRunStatus.NOT_STARTED}
 
     retries = request_retries(store, datetime.now(UTC))
-    waiting = [*find_unlaunched(store, find_launched), *retries]
+    waiting = [*list_unlaunched_jobs(store, find_launched), *retries]
     if not waiting:
         return dg.SkipReason("no pending job waits for a run, and no failed one is to be tried again now")
     context.log.info(f"{len(waiting)} jobs launched, {len(retries)} of them in place of one that failed")
@@ -110,7 +110,7 @@ def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
     settings = Settings()
     if settings.webhook_url is None:
         return dg.SkipReason("no webhook is configured: CONSOLIDATION_WEBHOOK_URL is not set")
-    done = deliver(store, settings, once=True, within=_DELIVERY_SECONDS)
+    done = deliver_events(store, settings, once=True, within=_DELIVERY_SECONDS)
     return dg.SkipReason(f"{done.delivered} events delivered, {done.failed} tries failed, {done.waiting} wait")
 
 
@@ -124,9 +124,11 @@ def job_status_sensor(context: dg.SensorEvaluationContext, store: dg.ResourcePar
         return {job: _ENDED[run.status] for job, run in runs.items() if run.status in _ENDED}
 
     end_orphans(context.instance)
-    marked = finish_dead_jobs(store, find_ended)
+    marked = end_dead_jobs(store, find_ended)
     dead = end_dead_runs(context.instance, store)
-    void = [run for run in find_runs(context.instance, list_abandoned(store)).values() if run.status in _WAITS]
+    void = [
+        run for run in find_runs(context.instance, list_cancelled_unstarted(store)).values() if run.status in _WAITS
+    ]
     for run in void:
         context.instance.report_run_canceled(run, "its job was cancelled before it began")
     told = (

@@ -18,9 +18,9 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from consolidation_pipeline.mcp.run_backends import RequestedRuns
+from consolidation_pipeline.mcp.run_backends import QueuedRunBackend
 from consolidation_pipeline.mcp.server import build_server
-from consolidation_pipeline.mcp.tool_context import PRINCIPAL, Door
+from consolidation_pipeline.mcp.tool_context import PRINCIPAL_KEY, ServerContext
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Authenticate, Principal
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -48,7 +48,7 @@ class McpApp:
     ) -> None:
         self._engine, self._settings = engine, settings
         self._authenticate, self._limit = authenticate, limit
-        door = Door(lambda: engine, settings, RequestedRuns())
+        door = ServerContext(lambda: engine, settings, QueuedRunBackend())
         if plans is not None:
             door = replace(door, plans=plans)
         self._servers = {role: build_server(door, role) for role in ROLES}
@@ -62,7 +62,7 @@ class McpApp:
                 server.streamable_http_app(
                     stateless_http=True,
                     max_request_body_size=self._settings.api_max_body,
-                    transport_security=_security(self._settings),
+                    transport_security=_configure_transport_security(self._settings),
                 )
                 self._managers[role] = server.session_manager
                 await stack.enter_async_context(server.session_manager.run())
@@ -72,22 +72,22 @@ class McpApp:
         """Answer a request of a caller with a key."""
         if scope["type"] != "http":
             raise NotImplementedError(f"MCP does not speak {scope['type']}")
-        secret = _secret(Headers(scope=scope))
+        secret = _read_secret(Headers(scope=scope))
         principal = await run_sync(self._identify, secret)
         answer = self._choose(principal, secret, scope["method"])
-        await answer({**scope, PRINCIPAL: principal}, receive, send)
+        await answer({**scope, PRINCIPAL_KEY: principal}, receive, send)
 
     def _choose(self, principal: Principal | None, secret: str, method: str) -> ASGIApp:
         """What answers a request: the server of the caller's role, or a refusal."""
         if principal is None:
             why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
-            return _problem(401, "unauthorized", why, **_CHALLENGE)
+            return _build_problem(401, "unauthorized", why, **_CHALLENGE)
         if wait := self._limit(str(principal.key_id)):
             why = f"too many requests: try again in {wait} s"
-            return _problem(429, "rate_limited", why, **{"Retry-After": str(wait)})
+            return _build_problem(429, "rate_limited", why, **{"Retry-After": str(wait)})
         if method != "POST":
             # GET would hold a stream open on which nothing ever comes, DELETE end a session that there is not.
-            return _problem(405, "method_not_allowed", "only POST is allowed here", Allow="POST")
+            return _build_problem(405, "method_not_allowed", "only POST is allowed here", Allow="POST")
         return self._managers[principal.role].handle_request
 
     def _identify(self, secret: str) -> Principal | None:
@@ -113,12 +113,12 @@ def build_mcp_app(
     return McpApp(engine, settings, authenticate, limit=limit, plans=plans)
 
 
-def _secret(headers: Headers) -> str:
+def _read_secret(headers: Headers) -> str:
     kind, _, bearer = headers.get("authorization", "").partition(" ")
     return bearer.strip() if kind.lower() == "bearer" else headers.get("x-api-key", "")
 
 
-def _security(settings: Settings) -> TransportSecuritySettings:
+def _configure_transport_security(settings: Settings) -> TransportSecuritySettings:
     """On a loopback address, requests under other names are refused: a web page could have pointed its name at it.
 
     Elsewhere the server has names that it does not know, and keys that a web page does not.
@@ -133,7 +133,7 @@ def _security(settings: Settings) -> TransportSecuritySettings:
     )
 
 
-def _problem(status: int, error: str, message: str, **headers: str) -> Response:
+def _build_problem(status: int, error: str, message: str, **headers: str) -> Response:
     """The API's way to tell an error (RFC 9457)."""
     body = {"type": "about:blank", "status": status, "detail": message, "error": error, "message": message}
     return Response(json.dumps(body), status, headers, media_type="application/problem+json")

@@ -109,7 +109,7 @@ class Lineage(Answer):
     derived: list[Derived]
 
 
-class Added(Answer):
+class AddedMemory(Answer):
     """The memory that was added, or was there already."""
 
     project: str
@@ -117,7 +117,7 @@ class Added(Answer):
     added: bool = Field(description="False: the very same memory was there before, and nothing was changed.")
 
 
-class Feedback(Answer):
+class FeedbackAnswer(Answer):
     """What feedback changed."""
 
     id: UUID
@@ -138,7 +138,7 @@ class PlannedMerge(Answer):
     text: str = Field(description="The one memory after.")
 
 
-class LeftToPerson(Answer):
+class BlockedMerge(Answer):
     """Memories that look alike but are not merged without a person."""
 
     texts: dict[UUID, str]
@@ -173,7 +173,7 @@ class PlanAnswer(Answer):
     memories: int
     totals: dict[str, int]
     merges: list[PlannedMerge]
-    left_to_a_person: list[LeftToPerson]
+    left_to_a_person: list[BlockedMerge]
     knowledge: list[PlannedKnowledge]
     archives: list[PlannedArchive]
     archives_held_back: bool = Field(description="A run would not archive these unasked: they are too many at once.")
@@ -184,7 +184,7 @@ class PlanAnswer(Answer):
     model_calls: int
 
 
-class Run(Answer):
+class RunAnswer(Answer):
     """A consolidation run: how it goes or went, and what it did so far."""
 
     project: str
@@ -203,7 +203,7 @@ class Run(Answer):
     next: str | None = Field(None, description="What to do now.")
 
 
-class RolledBack(Answer):
+class RollbackAnswer(Answer):
     """What was undone."""
 
     rollback_id: UUID = Field(description="Give it to rollback_consolidation to redo what was undone.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from consolidation_pipeline.mcp.output_schemas import (
-    LeftToPerson,
+    BlockedMerge,
     PlanAnswer,
     PlannedArchive,
     PlannedKnowledge,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _TEXT = 1000
 
 
-def describe_plan(plan: Plan, limit: int) -> PlanAnswer:
+def summarize_plan(plan: Plan, limit: int) -> PlanAnswer:
     """The plan with at most ``limit`` items of each sort and their texts cut."""
     costs = plan.costs
     surest = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
@@ -28,8 +28,8 @@ def describe_plan(plan: Plan, limit: int) -> PlanAnswer:
         as_of=plan.as_of,
         memories=plan.memories,
         totals=plan.count_totals(),
-        merges=[_merge(merge) for merge in plan.merges[:limit]],
-        left_to_a_person=[_question(question) for question in plan.questions[:limit]],
+        merges=[_summarize_merge(merge) for merge in plan.merges[:limit]],
+        left_to_a_person=[_summarize_question(question) for question in plan.questions[:limit]],
         knowledge=[PlannedKnowledge.model_validate(item) for item in surest[:limit]],
         archives=[PlannedArchive.model_validate(item) for item in plan.archives[:limit]],
         archives_held_back=plan.held_back,
@@ -39,7 +39,7 @@ def describe_plan(plan: Plan, limit: int) -> PlanAnswer:
     )
 
 
-def _merge(merge: MergeGroup) -> PlannedMerge:
+def _summarize_merge(merge: MergeGroup) -> PlannedMerge:
     return PlannedMerge(
         action=merge.action,
         reason=merge.reason,
@@ -49,8 +49,8 @@ def _merge(merge: MergeGroup) -> PlannedMerge:
     )
 
 
-def _question(question: Question) -> LeftToPerson:
-    return LeftToPerson(
+def _summarize_question(question: Question) -> BlockedMerge:
+    return BlockedMerge(
         texts={id_: _cut(text) for id_, text in question.texts.items()},
         reasons=[f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes],
     )

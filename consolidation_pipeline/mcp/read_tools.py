@@ -8,11 +8,11 @@ from pydantic import Field
 
 from consolidation_pipeline.mcp.output_schemas import ContextAnswer, Found, Lineage
 from consolidation_pipeline.mcp.tool_arguments import Kinds, Levels, MemoryId, Project, Since, Tags, Types, Until
-from consolidation_pipeline.mcp.tool_context import Ctx, caller
+from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 
 def search_consolidated_memories(
-    ctx: Ctx,
+    ctx: ToolContext,
     query: Annotated[str, Field(description="What you want to know, in any words.", min_length=1, max_length=10_000)],
     project: Project = "",
     *,
@@ -36,7 +36,7 @@ def search_consolidated_memories(
     """
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
-    who = caller(ctx)
+    who = get_caller(ctx)
     asked = SearchQuery(
         query,
         limit=limit,
@@ -54,7 +54,7 @@ def search_consolidated_memories(
 
 
 def get_consolidated_context(
-    ctx: Ctx,
+    ctx: ToolContext,
     task: Annotated[
         str,
         Field(description="The task you are about to start, in a few sentences.", min_length=1, max_length=10_000),
@@ -70,14 +70,14 @@ def get_consolidated_context(
     """
     from consolidation_pipeline.service.search.context import build_context
 
-    who = caller(ctx)
+    who = get_caller(ctx)
     slug = who.choose(project)
     built = build_context(who.engine, slug, task, settings=who.settings, token_budget=token_budget)
     return ContextAnswer.model_validate(built)
 
 
 def trace_memory_lineage(
-    ctx: Ctx,
+    ctx: ToolContext,
     memory_id: MemoryId,
     depth: Annotated[int, Field(description="So many levels of sources.", ge=1, le=10)] = 3,
 ) -> Lineage:
@@ -88,6 +88,6 @@ def trace_memory_lineage(
     """
     from consolidation_pipeline.service.undo.lineage import trace_memory
 
-    who = caller(ctx)
+    who = get_caller(ctx)
     who.own(memory_id, "memory")
     return Lineage.model_validate(trace_memory(who.engine, str(memory_id), depth=depth))

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
     from consolidation_pipeline.store.database.engine import Engine
 
-FINAL = ("completed", "failed", "cancelled", "unchanged")
+FINAL_STATUSES = ("completed", "failed", "cancelled", "unchanged")
 
 # Looks how a run goes; None while its job is not known yet.
-Look = Callable[[], Mapping[str, Any] | None]
+PollRun = Callable[[], Mapping[str, Any] | None]
 
 
-class Outcome(Protocol):
+class RunOutcome(Protocol):
     """How a run ended, as ``launch.run_project`` tells it."""
 
     @property
@@ -36,25 +36,25 @@ class Outcome(Protocol):
 class RunProject(Protocol):
     """Runs a project to the end, such as ``launch.run_project``."""
 
-    def __call__(self, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Outcome: ...
+    def __call__(self, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> RunOutcome: ...
 
 
-class Runs(Protocol):
+class RunBackend(Protocol):
     """Starts runs. ``here``: they need nobody else to be done."""
 
     here: bool
 
-    def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Look:
+    def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
         """Start a run, or join the one that is under way; returns how to look after it."""
         ...
 
 
-class RequestedRuns:
+class QueuedRunBackend:
     """Leaves a pending job to the daemon, or to ``consolidation run --pending``."""
 
     here = False
 
-    def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Look:
+    def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
         """Write a pending job, or find the live one."""
         from consolidation_pipeline.service.jobs.job_requests import request_job
         from consolidation_pipeline.service.jobs.job_status import describe_job
@@ -63,7 +63,7 @@ class RequestedRuns:
         return lambda: describe_job(engine, str(job.job_id))
 
 
-class RunsHere:
+class InProcessRunBackend:
     """Runs projects in this process, one after the other; to ask for one that is under way is to join it."""
 
     here = True
@@ -72,24 +72,24 @@ class RunsHere:
         self._run = run
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="consolidation")
         self._lock = Lock()
-        self._live: dict[str, Future[Outcome]] = {}
+        self._live: dict[str, Future[RunOutcome]] = {}
 
-    def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Look:
+    def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
         """Start the project's run unless it is under way."""
         with self._lock:
             future = self._live.get(slug)
             if future is None or future.done():
                 future = self._pool.submit(self._run, slug, phases=phases, triggered_by=triggered_by)
                 self._live[slug] = future
-        return lambda: _describe(engine, slug, future)
+        return lambda: _poll_run(engine, slug, future)
 
 
-def _describe(engine: Engine, slug: str, future: Future[Outcome]) -> Mapping[str, Any] | None:
+def _poll_run(engine: Engine, slug: str, future: Future[RunOutcome]) -> Mapping[str, Any] | None:
     """The run so far; its outcome when it is over. Raises what kept it from being run."""
     from consolidation_pipeline.service.jobs.job_status import describe_job
 
     if not future.done():
-        return _find_live(engine, slug)
+        return _find_live_job(engine, slug)
     outcome = future.result()
     if outcome.job_id is None:
         return {"project": slug, "status": outcome.status, "error_message": outcome.error}
@@ -98,11 +98,11 @@ def _describe(engine: Engine, slug: str, future: Future[Outcome]) -> Mapping[str
     return describe_job(engine, str(outcome.job_id))
 
 
-def _find_live(engine: Engine, slug: str) -> Mapping[str, Any] | None:
+def _find_live_job(engine: Engine, slug: str) -> Mapping[str, Any] | None:
     from consolidation_pipeline.service.jobs.job_status import describe_job
 
     try:
         newest = describe_job(engine, slug)
     except NotFoundError:
         return None
-    return None if newest["status"] in FINAL else newest
+    return None if newest["status"] in FINAL_STATUSES else newest

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, kind_of
 from consolidation_pipeline.mcp import consolidation_tools, read_tools, write_tools
-from consolidation_pipeline.mcp.tool_context import Door
+from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import ROLES
 
 _INSTRUCTIONS = """
@@ -29,7 +29,7 @@ rollback_consolidation tidy up: a run merges what says the same and hides the so
 
 
 @dataclass(frozen=True)
-class Offer:
+class ToolSpec:
     """A tool: its function, the least role that may call it, and what clients are told of its effects.
 
     Counting a memory as used is bookkeeping, so searching is told as reading. ``destructive``: more than adding, such
@@ -71,31 +71,31 @@ class Offer:
         return tool
 
 
-OFFERS = (
-    Offer(read_tools.search_consolidated_memories, "reader", "Search memories"),
-    Offer(read_tools.get_consolidated_context, "reader", "Context for a task"),
-    Offer(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
-    Offer(write_tools.add_memory, "agent", "Add a memory", read_only=False),
-    Offer(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, repeatable=False),
-    Offer(consolidation_tools.plan_consolidation, "admin", "Preview a consolidation"),
-    Offer(consolidation_tools.run_consolidation, "admin", "Consolidate", read_only=False, destructive=True),
-    Offer(consolidation_tools.consolidation_status, "admin", "How a consolidation goes"),
-    Offer(consolidation_tools.rollback_consolidation, "admin", "Undo", read_only=False, destructive=True),
+TOOLS = (
+    ToolSpec(read_tools.search_consolidated_memories, "reader", "Search memories"),
+    ToolSpec(read_tools.get_consolidated_context, "reader", "Context for a task"),
+    ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
+    ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
+    ToolSpec(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, repeatable=False),
+    ToolSpec(consolidation_tools.plan_consolidation, "admin", "Preview a consolidation"),
+    ToolSpec(consolidation_tools.run_consolidation, "admin", "Consolidate", read_only=False, destructive=True),
+    ToolSpec(consolidation_tools.consolidation_status, "admin", "How a consolidation goes"),
+    ToolSpec(consolidation_tools.rollback_consolidation, "admin", "Undo", read_only=False, destructive=True),
 )
 
 
-class Server(MCPServer[Door]):
+class ToolServer(MCPServer[ServerContext]):
     """The tools of one role."""
 
-    def __init__(self, door: Door, role: str) -> None:
+    def __init__(self, door: ServerContext, role: str) -> None:
         @asynccontextmanager
-        async def lifespan(_: MCPServer[Door]) -> AsyncIterator[Door]:
+        async def lifespan(_: MCPServer[ServerContext]) -> AsyncIterator[ServerContext]:
             yield door
 
-        allowed = [offer for offer in OFFERS if ROLES.index(role) >= ROLES.index(offer.role)]
+        allowed = [offer for offer in TOOLS if ROLES.index(role) >= ROLES.index(offer.role)]
         self._refused = {
             offer.name: f"forbidden: {offer.name} needs the role {offer.role}; yours is {role}"
-            for offer in OFFERS
+            for offer in TOOLS
             if offer not in allowed
         }
         super().__init__(
@@ -110,7 +110,7 @@ class Server(MCPServer[Door]):
         )
 
     async def call_tool(
-        self, name: str, arguments: dict[str, Any], context: Context[Door, Any] | None = None
+        self, name: str, arguments: dict[str, Any], context: Context[ServerContext, Any] | None = None
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool.
 
@@ -122,18 +122,18 @@ class Server(MCPServer[Door]):
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            told = _tell(error)
+            told = _describe_error(error)
             if told is None:
                 raise
             raise ToolError(told) from error.__cause__
 
 
-def build_server(door: Door, role: str) -> Server:
+def build_server(door: ServerContext, role: str) -> ToolServer:
     """A server with the tools that ``role`` may call, on a transport of the caller's choice."""
-    return Server(door, role)
+    return ToolServer(door, role)
 
 
-def _tell(failure: ToolError) -> str | None:
+def _describe_error(failure: ToolError) -> str | None:
     """A failure that was foreseen, as ``kind: message``; None for any other."""
     error = failure.__cause__
     if isinstance(error, ValidationError) and not isinstance(failure, UnexpectedToolError):

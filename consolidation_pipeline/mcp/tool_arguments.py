@@ -16,7 +16,7 @@ from pydantic import Field
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 
 
-def _one_of(values: Iterable[Any]) -> dict[str, Any]:
+def _enum_schema(values: Iterable[Any]) -> dict[str, Any]:
     """The legal values, for the schema; the service refuses others and names these."""
     return {"items": {"enum": sorted(set(values))}}
 
@@ -29,7 +29,7 @@ Levels = Annotated[
     list[int] | None,
     Field(
         description="Only these: 0 raw, 1 merged, 2 patterns and summaries, 3 principles and profiles.",
-        json_schema_extra=_one_of(LEVELS.values()),
+        json_schema_extra=_enum_schema(LEVELS.values()),
     ),
 ]
 Types = Annotated[list[str] | None, Field(description="Only these memory types.")]

@@ -18,19 +18,19 @@ from consolidation_pipeline.errors import NotFoundError, UsageError
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from consolidation_pipeline.mcp.run_backends import Runs
+    from consolidation_pipeline.mcp.run_backends import RunBackend
     from consolidation_pipeline.service.admin.api_keys import Principal
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import Engine
 
 # Where the HTTP app leaves who is calling, in the scope of a request.
-PRINCIPAL = "consolidation.principal"
+PRINCIPAL_KEY = "consolidation.principal"
 # So many at once: a plan takes seconds, and much memory where a project is large.
-PLANS = 2
+MAX_CONCURRENT_PLANS = 2
 
 
 @dataclass(frozen=True)
-class Door:
+class ServerContext:
     """The world of a server's tools.
 
     ``local``: who calls where there is no HTTP request that says it; ``plans``: how many may be made at once.
@@ -38,9 +38,9 @@ class Door:
 
     open_store: Callable[[], Engine]
     settings: Settings
-    runs: Runs
+    runs: RunBackend
     local: Principal | None = None
-    plans: Semaphore = field(default_factory=lambda: Semaphore(PLANS))
+    plans: Semaphore = field(default_factory=lambda: Semaphore(MAX_CONCURRENT_PLANS))
 
     @cached_property
     def engine(self) -> Engine:
@@ -52,7 +52,7 @@ class Door:
 class Caller:
     """One call of a tool: its door and who is behind it."""
 
-    door: Door
+    door: ServerContext
     principal: Principal
 
     @property
@@ -103,14 +103,14 @@ class Caller:
             raise NotFoundError(f"there is no {noun} {id_}")
 
 
-def caller(ctx: Context[Door]) -> Caller:
+def get_caller(ctx: Context[ServerContext]) -> Caller:
     """Who makes a call, and where."""
     context = ctx.request_context
     door, request = context.lifespan_context, context.request
-    principal = door.local if request is None else request.scope[PRINCIPAL]
+    principal = door.local if request is None else request.scope[PRINCIPAL_KEY]
     if principal is None:
         raise LookupError("a call came without a principal")
     return Caller(door, principal)
 
 
-Ctx = Context[Door, Any]
+ToolContext = Context[ServerContext, Any]

@@ -7,15 +7,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from consolidation_pipeline.errors import InvalidMemoryError
-from consolidation_pipeline.mcp.output_schemas import Added, Feedback
+from consolidation_pipeline.mcp.output_schemas import AddedMemory, FeedbackAnswer
 from consolidation_pipeline.mcp.tool_arguments import MemoryId, MemoryType, Project
-from consolidation_pipeline.mcp.tool_context import Ctx, caller
+from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 _SOURCE = "mcp"
 
 
 def add_memory(
-    ctx: Ctx,
+    ctx: ToolContext,
     content: Annotated[
         str, Field(description="The lesson in full, to be understood by itself; up to 100,000 characters.")
     ],
@@ -36,7 +36,7 @@ def add_memory(
     session_id: str = "",
     agent_id: str = "",
     user_id: str = "",
-) -> Added:
+) -> AddedMemory:
     """Add one memory: what you learned from a task that is done, with names, numbers and paths as they are.
 
     Say one thing per memory; do not mind repeating what is known, the next consolidation merges it. Adding the same
@@ -44,7 +44,7 @@ def add_memory(
     """
     from consolidation_pipeline.service.intake.agent_memories import add_memories
 
-    who = caller(ctx)
+    who = get_caller(ctx)
     slug = who.choose(project)
     row = _row(
         content=content,
@@ -65,16 +65,16 @@ def add_memory(
     done = add_memories(who.engine, slug, [row], source=_SOURCE, changed_by=who.name, settings=who.settings)
     for _, message in done.errors:
         raise InvalidMemoryError(message)
-    return Added(project=slug, id=done.ids[0], added=bool(done.added))
+    return AddedMemory(project=slug, id=done.ids[0], added=bool(done.added))
 
 
 def memory_feedback(
-    ctx: Ctx,
+    ctx: ToolContext,
     memory_id: MemoryId,
     helpful: Annotated[bool | None, Field(description="true: it helped; false: it misled you or is outdated.")] = None,
     *,
     note: Annotated[str, Field(description="Why, for people who look after the memories.", max_length=2000)] = "",
-) -> Feedback:
+) -> FeedbackAnswer:
     """Say whether a memory helped you: its importance moves a step, by which it is kept longer or fades sooner.
 
     Use it after a task for each memory that decided something, above all for one that was wrong. Its text stays as it
@@ -82,10 +82,10 @@ def memory_feedback(
     """
     from consolidation_pipeline.service.intake.agent_memories import give_feedback
 
-    who = caller(ctx)
+    who = get_caller(ctx)
     who.own(memory_id, "memory")
     told = give_feedback(who.engine, memory_id, helpful=helpful, note=note or None, changed_by=who.name)
-    return Feedback.model_validate(told)
+    return FeedbackAnswer.model_validate(told)
 
 
 def _row(**fields: Any) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.access import check_exposure
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.api.rate_limit import Limiter
+from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.logs import TextLines
 from consolidation_pipeline.store.database.engine import connect_engine
@@ -102,7 +102,7 @@ def test_metrics_count_by_template_and_know_no_paths(served: Served) -> None:
 
 def test_a_bucket_gives_a_burst_and_then_refills_at_the_rate() -> None:
     now = [0.0]
-    limiter = Limiter(2, 3, clock=lambda: now[0])
+    limiter = RateLimiter(2, 3, clock=lambda: now[0])
     assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
     assert limiter.take("b") == 0
     now[0] = 0.5

@@ -13,7 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.logs import TextLines
-from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending
+from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
@@ -22,7 +22,7 @@ from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 def _nothing_waits(served: Served) -> Iterator[None]:
     """No test leaves a job to the next one."""
     yield
-    for job in list_pending(served.pipeline.engine):
+    for job in list_pending_jobs(served.pipeline.engine):
         cancel_job(served.pipeline.engine, job.job_id, cancelled_by="test")
 
 

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from consolidation_pipeline.api.metrics import Metrics
+from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline.store.admin import monitoring
 from consolidation_pipeline_tests.api.conftest import Served
@@ -18,7 +18,7 @@ from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 TIMES = "UPDATE {s}.consolidation_jobs SET created_at = now() - interval '1 hour', duration_seconds = 42"
 
 
-def numbers(metrics: Metrics) -> dict[str, float]:
+def numbers(metrics: PrometheusMetrics) -> dict[str, float]:
     """Every number by its name and labels."""
     families = text_string_to_metric_families(metrics.read().decode())
     samples = [sample for family in families for sample in family.samples]
@@ -48,7 +48,7 @@ def worked(served: Served) -> Served:
 
 
 def test_the_numbers_are_those_of_the_rows(worked: Served) -> None:
-    told = numbers(Metrics(worked.pipeline.engine))
+    told = numbers(PrometheusMetrics(worked.pipeline.engine))
     assert 3600 <= told["consolidation_pending_job_oldest_seconds"] < 4200
     assert (told["consolidation_jobspending"], told["consolidation_jobscompleted"]) == (1, 1)
     assert (told["consolidation_run_seconds_count"], told["consolidation_run_seconds_sum"]) == (1, 42)
@@ -61,11 +61,11 @@ def test_the_numbers_are_those_of_the_rows(worked: Served) -> None:
 
 
 def test_what_is_summed_up_is_not_read_again_at_once_and_never_falls(worked: Served) -> None:
-    metrics = Metrics(worked.pipeline.engine)
+    metrics = PrometheusMetrics(worked.pipeline.engine)
     first = numbers(metrics)
     worked.pipeline.write("UPDATE {s}.llm_calls SET status = 'settled', cost_usd = 0.1 WHERE status = 'reserved'")
     worked.pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled' WHERE status = 'pending'")
-    then, other = numbers(metrics), numbers(Metrics(worked.pipeline.engine))
+    then, other = numbers(metrics), numbers(PrometheusMetrics(worked.pipeline.engine))
     assert then["consolidation_llm_cost_dollars_total"] == first["consolidation_llm_cost_dollars_total"]
     assert (then["consolidation_jobspending"], then["consolidation_pending_job_oldest_seconds"]) == (0, 0)
     assert other["consolidation_llm_cost_dollars_total"] == pytest.approx(0.4)
@@ -85,7 +85,7 @@ def test_the_alerts_name_what_there_is(served: Served) -> None:
     rules: list[dict[str, Any]] = [rule for group in told["groups"] for rule in group["rules"]]
     assert len(rules) > 5
     assert all({"alert", "expr", "labels", "annotations"} <= rule.keys() for rule in rules)
-    metrics = Metrics(served.pipeline.engine)
+    metrics = PrometheusMetrics(served.pipeline.engine)
     metrics.count("GET", "/", 200, 0.1)
     known = set(re.findall(r"^(\w+)", metrics.read().decode(), flags=re.MULTILINE))
     assert {name for rule in rules for name in re.findall(r"consolidation_\w+", rule["expr"])} <= known

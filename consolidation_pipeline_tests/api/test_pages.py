@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.api.pages.rendering import CONFLICT_WORDS, KIND_WORDS, OPERATION_WORDS, STATUS_WORDS
+from consolidation_pipeline.api.pages.rendering import CONFLICT_LABELS, KIND_LABELS, OPERATION_LABELS, STATUS_LABELS
 from consolidation_pipeline.core.conflicts.literals import KINDS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
@@ -46,10 +46,10 @@ def merged_of(served: Served) -> UUID:
 
 
 def test_there_are_words_for_everything_that_the_store_names() -> None:
-    assert set(OPERATION_WORDS) == set(OPERATIONS)
-    assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_WORDS)
-    assert {*KINDS, "polarity"} <= set(CONFLICT_WORDS)
-    assert {*LEVELS, "playbook"} == set(KIND_WORDS)
+    assert set(OPERATION_LABELS) == set(OPERATIONS)
+    assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
+    assert {*KINDS, "polarity"} <= set(CONFLICT_LABELS)
+    assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 
 def test_a_suggestion_is_shown_with_what_speaks_against_it_and_no_id_in_its_words(anna: Person) -> None:

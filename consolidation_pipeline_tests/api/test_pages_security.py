@@ -10,8 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.api.pages.page_route import HEADERS
-from consolidation_pipeline.api.pages.page_session import COOKIE
+from consolidation_pipeline.api.pages.page_route import SECURITY_HEADERS
+from consolidation_pipeline.api.pages.page_session import SESSION_COOKIE
 from consolidation_pipeline.service.admin.api_keys import create_key, revoke_key
 from consolidation_pipeline_tests.api.conftest import FOREIGN, Served
 from consolidation_pipeline_tests.api.review_client import SHOP, Person, ask, token_of
@@ -126,7 +126,7 @@ def test_the_cookie_is_for_this_site_alone_and_holds_no_key(pages: Pages) -> Non
     for scheme in ("http", "https"):
         client = TestClient(pages.served.app, base_url=f"{scheme}://localhost")
         cookie = Person(client).log_in(pages.served.key("admin")).headers["set-cookie"]
-        assert cookie.startswith(f"{COOKIE}=")
+        assert cookie.startswith(f"{SESSION_COOKIE}=")
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
         assert ("Secure" in cookie) == (scheme == "https")
         assert pages.served.key("admin") not in cookie
@@ -152,8 +152,8 @@ def test_every_answer_says_what_a_browser_may_do_with_it_and_nothing_is_inline(p
     paths = [pages.path(route) for route in pages.routes if route.method == "GET"]
     for path in (*paths, "/projects/nowhere", "/review?at=x", f"/review/{uuid4()}", "/static/pages.js"):
         answer = person.see(path)
-        for name in HEADERS.keys() - {"Cache-Control"}:
-            assert answer.headers[name] == HEADERS[name], (path, name)
+        for name in SECURITY_HEADERS.keys() - {"Cache-Control"}:
+            assert answer.headers[name] == SECURITY_HEADERS[name], (path, name)
         assert "unsafe" not in answer.headers["Content-Security-Policy"]
         if answer.headers.get("content-type", "").startswith("text/html"):
             assert not re.search(r"<script(?! src=\"/static/)|<style|\sstyle=|\son\w+=|javascript:", answer.text), path

@@ -24,7 +24,7 @@ from sqlalchemy import text
 from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.llm import retries
 from consolidation_pipeline.service.intake.agent_memories import add_memories
-from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending, request_job
+from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs, request_job
 from consolidation_pipeline.service.knowledge import merged_memories
 from consolidation_pipeline.service.knowledge.writers import llm
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
@@ -36,7 +36,7 @@ from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline.service.similarity import embedding
 from consolidation_pipeline.service.undo import rollback
-from consolidation_pipeline.service.webhooks.event_delivery import deliver
+from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, is_unavailable
 from consolidation_pipeline.store.database.schema import SCHEMA
@@ -275,7 +275,7 @@ def work(actor: Actor) -> None:
     """Run one of the pending jobs."""
 
     def run() -> None:
-        job = actor.pick(list_pending(actor.engine))
+        job = actor.pick(list_pending_jobs(actor.engine))
         if job is None:
             return
         actor.log("begins", slug=job.project, job=job.job_id, name=job.job)
@@ -294,7 +294,7 @@ def launch(actor: Actor) -> None:
     from consolidation_pipeline.launch import run_project
 
     def run() -> None:
-        job = actor.pick(list_pending(actor.engine))
+        job = actor.pick(list_pending_jobs(actor.engine))
         if job is not None:
             done = run_project(job.project, job=job.job, phases=job.phases, requested=job, triggered_by=actor.name)
             actor.log("launched", slug=job.project, job=done.job_id, status=done.status, error=done.error)
@@ -305,7 +305,7 @@ def launch(actor: Actor) -> None:
 
 def post(actor: Actor) -> None:
     """Deliver what is due."""
-    actor.unless_refused(lambda: deliver(actor.engine, actor.scene.settings, once=True))
+    actor.unless_refused(lambda: deliver_events(actor.engine, actor.scene.settings, once=True))
     time.sleep(0.1)
 
 

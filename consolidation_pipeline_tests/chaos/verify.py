@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from consolidation_pipeline.service.intake.agent_memories import add_memories
-from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
-from consolidation_pipeline.service.webhooks.event_delivery import deliver
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
+from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, SOURCE
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, list_broken
@@ -31,12 +31,12 @@ def come_to_rest(pipeline: Pipeline) -> None:
         for _ in range(MOST_RUNS):
             with pipeline.open(slug) as run:
                 run_phases(run)
-            if find_unchanged(pipeline.engine, pipeline.project(slug), pipeline.settings) is not None:
+            if find_unchanged_job(pipeline.engine, pipeline.project(slug), pipeline.settings) is not None:
                 break
         else:
             metrics = pipeline.rows("SELECT metrics FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")
             raise AssertionError(f"{slug} does not come to rest in {MOST_RUNS} runs: {metrics}")
-    while deliver(pipeline.engine, pipeline.settings, once=True).waiting:
+    while deliver_events(pipeline.engine, pipeline.settings, once=True).waiting:
         pipeline.write("UPDATE {s}.consolidation_events SET created_at = created_at - interval '6 hours'")
 
 

@@ -14,11 +14,11 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from mcp.client import Client
 from mcp.types import CallToolResult, TextContent, Tool
 
-from consolidation_pipeline.mcp.run_backends import Runs, RunsHere
+from consolidation_pipeline.mcp.run_backends import InProcessRunBackend, RunBackend
 from consolidation_pipeline.mcp.server import build_server
-from consolidation_pipeline.mcp.tool_context import Door
+from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
-from consolidation_pipeline.service.runs.phases import check_phases
+from consolidation_pipeline.service.runs.phases import select_phases
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.conftest import lasting_engine
@@ -83,7 +83,7 @@ def run_without_dagster(pipeline: Pipeline) -> Callable[..., Outcome]:
     """Runs a project's phases as the assets do."""
 
     def run(slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Outcome:
-        chosen = check_phases("consolidate", phases)
+        chosen = select_phases("consolidate", phases)
         with pipeline.open(slug, planned=chosen, triggered_by=triggered_by) as run:
             run_phases(run, chosen)
         return Outcome(slug, run.job_id)
@@ -105,13 +105,13 @@ def pipeline(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def enter(pipeline: Pipeline) -> Connect:
     """Connects an agent in memory: as whom, and to a server that runs projects how."""
 
-    def connect_as(principal: Principal = LOCAL, *, runs: Runs | None = None) -> AbstractContextManager[Agent]:
-        runs = runs or RunsHere(run_without_dagster(pipeline))
+    def connect_as(principal: Principal = LOCAL, *, runs: RunBackend | None = None) -> AbstractContextManager[Agent]:
+        runs = runs or InProcessRunBackend(run_without_dagster(pipeline))
         return connect(build_server(door_of(pipeline.engine, principal, runs), principal.role))
 
     return connect_as
 
 
-def door_of(engine: Engine, principal: Principal, runs: Runs) -> Door:
+def door_of(engine: Engine, principal: Principal, runs: RunBackend) -> ServerContext:
     """The world of a server in this process."""
-    return Door(lambda: engine, Settings(), runs, principal)
+    return ServerContext(lambda: engine, Settings(), runs, principal)

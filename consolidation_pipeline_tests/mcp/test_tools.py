@@ -12,8 +12,8 @@ from uuid import uuid4
 
 import pytest
 
-from consolidation_pipeline.mcp.run_backends import Look, RequestedRuns, RunsHere
-from consolidation_pipeline.mcp.server import OFFERS, build_server
+from consolidation_pipeline.mcp.run_backends import InProcessRunBackend, PollRun, QueuedRunBackend
+from consolidation_pipeline.mcp.server import TOOLS, build_server
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.settings import PROJECT_ROOT
@@ -65,7 +65,7 @@ def test_the_documented_tools_are_those_of_the_server() -> None:
     lines = Path(PROJECT_ROOT, "docs", "mcp.md").read_text().splitlines()
     rows = [line.split("|") for line in lines if line.startswith("| `")]
     listed = [(row[1].strip(" `"), row[2].strip()) for row in rows]
-    assert listed == [(offer.name, offer.role) for offer in OFFERS]
+    assert listed == [(offer.name, offer.role) for offer in TOOLS]
 
 
 @pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 5), ("admin", 9)])
@@ -73,7 +73,7 @@ def test_a_role_sees_its_own_tools_and_is_refused_the_others(enter: Connect, rol
     with enter(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
         assert len(listed) == count
-        for offer in OFFERS:
+        for offer in TOOLS:
             if offer.name not in listed:
                 assert (
                     agent.refused(offer.name) == f"forbidden: {offer.name} needs the role {offer.role}; yours is {role}"
@@ -153,7 +153,7 @@ def test_what_cannot_work_is_told_in_words(enter: Connect, tool: str, arguments:
 
 
 def test_too_many_plans_at_once_are_refused(pipeline: Pipeline, shop: Principal) -> None:
-    door = replace(door_of(pipeline.engine, shop, RequestedRuns()), plans=Semaphore(0))
+    door = replace(door_of(pipeline.engine, shop, QueuedRunBackend()), plans=Semaphore(0))
     with connect(build_server(door, "admin")) as agent:
         assert agent.refused("plan_consolidation") == "busy: other plans are being made; try again in 5 s"
         door.plans.release()
@@ -167,7 +167,7 @@ def test_an_unforeseen_error_keeps_its_secrets(
     def fail(slug: str, **_: object) -> Outcome:
         raise ZeroDivisionError(f"secret of {slug}")
 
-    with caplog.at_level(logging.ERROR), enter(shop, runs=RunsHere(fail)) as agent:
+    with caplog.at_level(logging.ERROR), enter(shop, runs=InProcessRunBackend(fail)) as agent:
         assert agent.refused("run_consolidation") == "Error executing tool run_consolidation"
     assert "secret of shop" in caplog.text
 
@@ -180,10 +180,10 @@ def test_a_run_that_takes_longer_is_joined_and_looked_after(enter: Connect, shop
         go_on.wait(60)
         return Outcome(slug, None, "failed", "the run never opened the project")
 
-    class ThirdTimeLucky(RunsHere):
+    class ThirdTimeLucky(InProcessRunBackend):
         started = 0
 
-        def start(self, *where: Any, **how: Any) -> Look:
+        def start(self, *where: Any, **how: Any) -> PollRun:
             look = super().start(*where, **how)
             self.started += 1
             if self.started == 3:
@@ -216,7 +216,7 @@ def test_progress_is_told_while_a_run_goes_on(enter: Connect, shop: Principal, p
                 pass
         return Outcome(slug, opened.job_id)
 
-    with enter(shop, runs=RunsHere(run)) as agent:
+    with enter(shop, runs=InProcessRunBackend(run)) as agent:
         answer = agent.send("run_consolidation", progress=listen)
     assert answer.structured_content is not None
     assert answer.structured_content["status"] == "completed"
@@ -224,7 +224,7 @@ def test_progress_is_told_while_a_run_goes_on(enter: Connect, shop: Principal, p
 
 
 def test_where_others_run_it_a_run_is_asked_for_once(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
-    with enter(shop, runs=RequestedRuns()) as agent:
+    with enter(shop, runs=QueuedRunBackend()) as agent:
         asked = agent.call("run_consolidation")
         assert (asked["status"], asked["progress"]) == ("pending", 0)
         assert agent.call("run_consolidation")["job_id"] == asked["job_id"]

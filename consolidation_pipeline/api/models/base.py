@@ -11,7 +11,7 @@ from fastapi import Path, Query
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 # As long as a slug or an id may be, with room for one that is wrong and is told so.
-_REFERENCE = 100
+MAX_REFERENCE_CHARS = 100
 
 
 def check_text(text: str) -> str:
@@ -60,26 +60,28 @@ class Reply(BaseModel):
 
 Text = Annotated[str, AfterValidator(check_text)]
 Reason = Annotated[str | None, Field(max_length=1000, description="Why; stands in the ledger.")]
-Reference = Annotated[
+ProjectReference = Annotated[
     str,
     AfterValidator(check_text),
-    Field(min_length=1, max_length=_REFERENCE, description="The project: its slug or its id.", examples=["notes"]),
+    Field(
+        min_length=1, max_length=MAX_REFERENCE_CHARS, description="The project: its slug or its id.", examples=["notes"]
+    ),
 ]
 ProjectPath = Annotated[
     str,
     AfterValidator(check_text),
-    Path(alias="project", min_length=1, max_length=_REFERENCE, description="The project: its slug or its id."),
+    Path(alias="project", min_length=1, max_length=MAX_REFERENCE_CHARS, description="The project: its slug or its id."),
 ]
 Limit = Annotated[int, Query(ge=1, le=100, description="At most so many.")]
 Offset = Annotated[int, Query(ge=0, le=2**31 - 1, description="Leave out so many, the newest ones.")]
-Ids = Annotated[list[UUID], Field(min_length=1, max_length=1000, description="At most 1000.")]
+IdList = Annotated[list[UUID], Field(min_length=1, max_length=1000, description="At most 1000.")]
 
 
-def example(*examples: Any) -> ConfigDict:
+def with_examples(*examples: Any) -> ConfigDict:
     """A model's configuration with examples for OpenAPI."""
     return ConfigDict(json_schema_extra={"examples": list(examples)})
 
 
-def one_of(values: Iterable[str]) -> dict[str, Any]:
+def enum_schema(values: Iterable[str]) -> dict[str, Any]:
     """Schema of a text that is one of these: told to clients, while the service does the refusing."""
     return {"enum": list(values)}

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.base import Body, Reference, Reply, example
+from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, with_examples
 
 JobStatus = Literal["pending", "running", "completed", "failed", "cancelled"]
 TriggerType = Literal["scheduled", "manual", "threshold"]
@@ -18,11 +18,11 @@ JobName = Literal["consolidate", "decay", "associate", "forget", "summarize", "r
 class TriggerRequest(Body):
     """What to run, and over what."""
 
-    model_config = example(
+    model_config = with_examples(
         {"project_id": "notes", "trigger_type": "manual", "options": {"archive": False, "similarity_threshold": 0.9}}
     )
 
-    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
     trigger_type: TriggerType = Field("manual", description="Who asks: a person, a schedule or a threshold.")
     job: JobName = Field("consolidate", description="What to run.")
     phases: list[str] | None = Field(
@@ -38,10 +38,10 @@ class TriggerRequest(Body):
     )
 
 
-class Triggered(Reply):
+class TriggerReply(Reply):
     """A job that waits or runs."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
             "status": "pending",
@@ -71,7 +71,7 @@ class Triggered(Reply):
 class JobReply(Reply):
     """How a job is doing or how it went."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
             "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
@@ -152,7 +152,7 @@ class JobEntry(Reply):
     dead: bool
 
 
-class Jobs(Reply):
+class JobsReply(Reply):
     """Jobs of a project, newest first."""
 
     project_id: UUID
@@ -162,10 +162,10 @@ class Jobs(Reply):
     jobs: list[JobEntry]
 
 
-class Cancelled(Reply):
+class CancelReply(Reply):
     """A job that was cancelled; what its finished phases did stands, and can be rolled back."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "job_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1",
             "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",

@@ -8,29 +8,29 @@ from uuid import UUID
 
 from pydantic import Field
 
-from consolidation_pipeline.api.models.base import Body, Ids, Reason, Reply, example
+from consolidation_pipeline.api.models.base import Body, IdList, Reason, Reply, with_examples
 
 
-class Why(Body):
+class ReasonRequest(Body):
     """Why something is done."""
 
-    model_config = example({"reason": "Superseded by the new deployment"})
+    model_config = with_examples({"reason": "Superseded by the new deployment"})
 
     reason: Reason = None
 
 
-class Pin(Why):
+class PinRequest(ReasonRequest):
     """Whether to pin."""
 
-    model_config = example({"pinned": True, "reason": "Must not be archived"})
+    model_config = with_examples({"pinned": True, "reason": "Must not be archived"})
 
     pinned: bool = Field(True, description="False takes the pin off.")
 
 
-class Handled(Reply):
+class ManualChange(Reply):
     """Something that was changed by hand; rolling `group_id` back undoes just that."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
             "project": "notes",
@@ -48,9 +48,9 @@ class Handled(Reply):
 class DecideRequest(Body):
     """What to approve or dismiss."""
 
-    model_config = example({"ids": ["5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f"], "reason": "Good"})
+    model_config = with_examples({"ids": ["5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f"], "reason": "Good"})
 
-    ids: Ids
+    ids: IdList
     reason: Reason = None
 
 
@@ -58,10 +58,10 @@ class DecideReply(Reply):
     """What was decided on: all of it."""
 
     decision: Literal["approved", "dismissed"]
-    decided: list[Handled]
+    decided: list[ManualChange]
 
 
-class Waiting(Reply):
+class ReviewItem(Reply):
     """Something that waits for a person, and why."""
 
     id: UUID
@@ -77,16 +77,16 @@ class Waiting(Reply):
     created_at: datetime
 
 
-class Review(Reply):
+class ReviewReply(Reply):
     """What waits for a person, the surest first."""
 
     project_id: UUID
     project: str
     totals: dict[str, int] = Field(description="How much waits, of each kind.")
-    waiting: list[Waiting]
+    waiting: list[ReviewItem]
 
 
-class Entry(Reply):
+class PlaybookEntry(Reply):
     """An instruction for agents."""
 
     id: UUID
@@ -103,10 +103,10 @@ class Entry(Reply):
     updated_at: datetime
 
 
-class Playbook(Reply):
+class PlaybookReply(Reply):
     """What was learned, as instructions for agents, the most urgent first."""
 
     project_id: UUID
     project: str
     totals: dict[str, int] = Field(description="Entries of each status.")
-    entries: list[Entry]
+    entries: list[PlaybookEntry]

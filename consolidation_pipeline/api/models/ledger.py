@@ -8,10 +8,10 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.base import Body, Reason, Reply, example
+from consolidation_pipeline.api.models.base import Body, Reason, Reply, with_examples
 
 
-class Group(Reply):
+class ChangeGroup(Reply):
     """Changes that belong together, such as one merge."""
 
     group_id: UUID
@@ -25,10 +25,10 @@ class Group(Reply):
     rolled_back: bool
 
 
-class History(Reply):
+class HistoryReply(Reply):
     """What was done to a project, newest first."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
             "project": "notes",
@@ -56,7 +56,7 @@ class History(Reply):
     total: int = Field(description="Groups there are, whatever the limit and offset.")
     limit: int
     offset: int
-    history: list[Group]
+    history: list[ChangeGroup]
 
 
 class Change(Reply):
@@ -81,7 +81,7 @@ class Change(Reply):
     reverts_scope: Literal["group", "job"] | None
 
 
-class Changes(Reply):
+class ChangesReply(Reply):
     """The ledger of a project, newest first."""
 
     project_id: UUID
@@ -95,7 +95,9 @@ class Changes(Reply):
 class RollbackRequest(Body):
     """What to undo."""
 
-    model_config = example({"consolidation_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1", "reason": "Incorrect merge"})
+    model_config = with_examples(
+        {"consolidation_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1", "reason": "Incorrect merge"}
+    )
 
     consolidation_id: UUID = Field(
         validation_alias=AliasChoices("consolidation_id", "id", "job_id", "group_id", "change_id"),
@@ -108,7 +110,7 @@ class RollbackRequest(Body):
 class RollbackReply(Reply):
     """What was undone."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "success": True,
             "rollback_id": "2b1b5b0c-2d53-4b0e-9d37-5be4a9a1f9d4",

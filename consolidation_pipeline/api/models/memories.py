@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field
 
-from consolidation_pipeline.api.models.base import Body, Reference, Reply, example, one_of
+from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, enum_schema, with_examples
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.row_fields import MAX_ID_CHARS, MAX_TEXT_CHARS
 from consolidation_pipeline.options import LANGUAGES
@@ -39,7 +39,7 @@ class MemoryRow(Body):
         validation_alias=AliasChoices("id", "external_id"),
         description="The caller's own id; without one, what the memory says identifies it.",
     )
-    memory_type: str | None = Field(None, description="Default: learning.", json_schema_extra=one_of(MEMORY_TYPES))
+    memory_type: str | None = Field(None, description="Default: learning.", json_schema_extra=enum_schema(MEMORY_TYPES))
     goal: str | None = Field(None, **_TEXT)
     result: str | None = Field(None, **_TEXT)
     feedback: str | None = Field(None, **_TEXT)
@@ -57,7 +57,7 @@ class MemoryRow(Body):
         validation_alias=AliasChoices("created_at", "learned_at"),
         description="When it was learned: ISO 8601, or seconds since 1970. Default: now.",
     )
-    language: str | None = Field(None, description="Default: the project's.", json_schema_extra=one_of(LANGUAGES))
+    language: str | None = Field(None, description="Default: the project's.", json_schema_extra=enum_schema(LANGUAGES))
     metadata: dict[str, Any] | None = None
     embedding: list[float] | None = Field(None, description="Its vector, where the caller has one.")
     embedding_model: str | None = Field(None, description="The model of `embedding`.", **_NAME)
@@ -70,16 +70,16 @@ class MemoryRow(Body):
 Source = Field("api", min_length=1, max_length=MAX_ID_CHARS, description="Where it comes from; ids are unique in it.")
 
 
-class AddMemory(MemoryRow):
+class AddMemoryRequest(MemoryRow):
     """A memory, and the project that it goes to."""
 
-    model_config = example({"project_id": "notes", **_ROW})
+    model_config = with_examples({"project_id": "notes", **_ROW})
 
-    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
     source: str = Source
 
 
-class AddMemories(BaseModel):
+class AddMemoriesRequest(BaseModel):
     """Many memories; what is wrong with one keeps no other out."""
 
     model_config = ConfigDict(
@@ -88,17 +88,17 @@ class AddMemories(BaseModel):
         json_schema_extra={"examples": [{"project_id": "notes", "memories": [_ROW]}]},
     )
 
-    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
-    source: Reference = Source
+    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
+    source: ProjectReference = Source
     memories: list[dict[str, Any]] = Field(
         min_length=1, max_length=MAX_ROWS, description="Each as in POST /memories, without project and source."
     )
 
 
-class AddedMemory(Reply):
+class AddMemoryReply(Reply):
     """A memory that is stored."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
             "project_id": "0d6ef1fc-4bd5-4c1c-9b0b-7d41a0a9f4e0",
@@ -113,17 +113,17 @@ class AddedMemory(Reply):
     status: Literal["added", "existing"] = Field(description="existing: it was stored before, just so.")
 
 
-class BadMemory(Reply):
+class InvalidRow(Reply):
     """A row that was not stored, and why."""
 
     index: int = Field(description="Its place in `memories`, from 0.")
     message: str
 
 
-class AddedMemories(Reply):
+class AddMemoriesReply(Reply):
     """What became of many memories."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project_id": "0d6ef1fc-4bd5-4c1c-9b0b-7d41a0a9f4e0",
             "project": "notes",
@@ -138,14 +138,14 @@ class AddedMemories(Reply):
     project: str
     added: list[UUID]
     existing: list[UUID]
-    errors: list[BadMemory]
+    errors: list[InvalidRow]
     ids: list[UUID | None] = Field(description="One for each row, in their order; null for a bad one.")
 
 
-class GiveFeedback(Body):
+class FeedbackRequest(Body):
     """Whether a memory helped."""
 
-    model_config = example({"helpful": True, "note": "Saved me an hour"})
+    model_config = with_examples({"helpful": True, "note": "Saved me an hour"})
 
     helpful: bool | None = Field(None, description="Moves its importance up or down; null: a note alone.")
     note: str | None = Field(
@@ -156,7 +156,7 @@ class GiveFeedback(Body):
 class FeedbackReply(Reply):
     """What the feedback did; rolling `group_id` back undoes it."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
             "project": "notes",
@@ -179,7 +179,7 @@ class FeedbackReply(Reply):
     group_id: UUID
 
 
-class Said(Reply):
+class FeedbackGiven(Reply):
     """Feedback that was given."""
 
     words: str
@@ -189,7 +189,7 @@ class Said(Reply):
     group_id: UUID
 
 
-class Kept(Reply):
+class StoredMemory(Reply):
     """What raw and consolidated memories have in common."""
 
     id: UUID
@@ -215,10 +215,10 @@ class Kept(Reply):
     learned_at: datetime
     created_at: datetime
     version: int
-    feedback_given: list[Said] = Field(description="What was said of it, newest first.")
+    feedback_given: list[FeedbackGiven] = Field(description="What was said of it, newest first.")
 
 
-class RawMemory(Kept):
+class RawMemory(StoredMemory):
     """A memory as an agent wrote it."""
 
     kind: Literal["raw"]
@@ -236,7 +236,7 @@ class RawMemory(Kept):
     archived_at: datetime | None
 
 
-class ConsolidatedMemory(Kept):
+class ConsolidatedMemory(StoredMemory):
     """A memory that a run made."""
 
     kind: Literal["merged", "pattern", "summary", "principle", "procedural"]

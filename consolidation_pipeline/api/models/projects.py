@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AliasChoices, ConfigDict, Field
 
-from consolidation_pipeline.api.models.base import Body, Reference, Reply, example
+from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, with_examples
 from consolidation_pipeline.api.models.jobs import JobEntry
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.plan.plan_document import Plan
@@ -17,9 +17,9 @@ from consolidation_pipeline.service.plan.plan_document import Plan
 class PlanRequest(Body):
     """Whose plan."""
 
-    model_config = example({"project_id": "notes"})
+    model_config = with_examples({"project_id": "notes"})
 
-    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
 
 
 class PlanReply(Plan):
@@ -40,7 +40,7 @@ def _describe_options(schema: dict[str, Any]) -> None:
     schema["examples"] = [{"t_merge": 0.96, "archive_stale_days": 120, "archive": None}]
 
 
-class Configure(Body):
+class ConfigureRequest(Body):
     """Options to set, by name or alias; null takes one back to its default. Others keep their value."""
 
     model_config = ConfigDict(
@@ -54,10 +54,10 @@ class Configure(Body):
     )
 
 
-class Configuration(Reply):
+class ConfigurationReply(Reply):
     """The options in force for a project."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project_id": "5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f",
             "project": "notes",
@@ -96,7 +96,7 @@ class FailingJob(Reply):
     error: str | None
 
 
-class ProjectMetrics(Reply):
+class ProjectMetricsReply(Reply):
     """A project in numbers."""
 
     project_id: UUID

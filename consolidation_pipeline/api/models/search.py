@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import AliasChoices, Field
 
-from consolidation_pipeline.api.models.base import Body, Reference, Reply, example, one_of
+from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, enum_schema, with_examples
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
@@ -20,7 +20,7 @@ PatternType = Literal["success", "failure", "decision", "workflow", "gotcha"]
 class SearchRequest(Body):
     """What is looked for."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project_id": "notes",
             "query": "best practices for authentication middleware",
@@ -30,7 +30,7 @@ class SearchRequest(Body):
         }
     )
 
-    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
     query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="A question, or words.")
     limit: int = Field(10, ge=1, le=MAX_LIMIT)
     abstraction_levels: list[Literal["0", "1", "2", "3", 0, 1, 2, 3]] | None = Field(
@@ -43,7 +43,7 @@ class SearchRequest(Body):
         None,
         validation_alias=AliasChoices("memory_types", "types"),
         max_length=20,
-        json_schema_extra={"items": {"type": "string", **one_of(MEMORY_TYPES)}},
+        json_schema_extra={"items": {"type": "string", **enum_schema(MEMORY_TYPES)}},
     )
     pattern_types: list[PatternType] | None = Field(None, max_length=20, description="Only patterns of these types.")
     kinds: list[Literal["raw", "merged", "pattern", "summary", "principle", "procedural"]] | None = Field(
@@ -55,7 +55,7 @@ class SearchRequest(Body):
     include_archived: bool = False
     include_sources: bool = False
     min_similarity: float = Field(0.30, ge=0, le=1, description="Below it nothing is found by meaning.")
-    fusion: str = Field("default", json_schema_extra=one_of(("default", *FUSIONS)))
+    fusion: str = Field("default", json_schema_extra=enum_schema(("default", *FUSIONS)))
     explain: bool = Field(False, description="Say of each result why it was found.")
 
     def to_query(self) -> SearchQuery:
@@ -102,7 +102,7 @@ class FoundMemory(Reply):
 class SearchReply(Reply):
     """What was found, the best first."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project": "notes",
             "results": [
@@ -184,7 +184,7 @@ class Lineage(Reply):
 class ContextRequest(Body):
     """The task that an agent is about to begin."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project_id": "notes",
             "task_description": "Implement OAuth2 authentication for external API integrations",
@@ -192,7 +192,7 @@ class ContextRequest(Body):
         }
     )
 
-    project_id: Reference = Field(validation_alias=AliasChoices("project_id", "project"))
+    project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
     task_description: str = Field(
         validation_alias=AliasChoices("task_description", "task"),
         min_length=1,
@@ -237,7 +237,7 @@ class ContextEntry(Reply):
 class ContextReply(Reply):
     """What to know before a task, each fact once, the most abstract first."""
 
-    model_config = example(
+    model_config = with_examples(
         {
             "project": "notes",
             "consolidated_memories": [

@@ -8,10 +8,10 @@ from uuid import UUID
 
 from pydantic import Field
 
-from consolidation_pipeline.api.models.base import Body, Reply, example
+from consolidation_pipeline.api.models.base import Body, Reply, with_examples
 
 Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
-_LONGEST_TEXT, _LONGEST_NOTE = 100_000, 1000
+_MAX_TEXT_CHARS, _MAX_NOTE_CHARS = 100_000, 1000
 
 
 class Original(Reply):
@@ -27,7 +27,7 @@ class Original(Reply):
     is_current: bool = Field(description="It still has that version and is active.")
 
 
-class Fact(Reply):
+class LiteralText(Reply):
     """A literal: as it is compared, as it is written, and where in the original."""
 
     value: str
@@ -35,12 +35,12 @@ class Fact(Reply):
     start: int
 
 
-class Disagreement(Reply):
+class Conflict(Reply):
     """What stands against each other in two originals."""
 
     kind: str = Field(description="number, version, date, path, url, identifier, error_code, quoted or polarity.")
-    a: list[Fact]
-    b: list[Fact]
+    a: list[LiteralText]
+    b: list[LiteralText]
     a_id: UUID
     b_id: UUID
 
@@ -58,7 +58,7 @@ class Suggestion(Reply):
     keywords: list[str]
     rationale: str | None
     originals: list[Original]
-    conflicts: list[Disagreement]
+    conflicts: list[Conflict]
     left_out: list[str] = Field(description="Numbers, names and the like that the originals have and the text lacks.")
     created_at: datetime
     reviewed_by: str | None
@@ -80,25 +80,25 @@ class SuggestionPage(Reply):
 class RejectRequest(Body):
     """Why it is rejected."""
 
-    model_config = example({"note": "Two different gateways"})
+    model_config = with_examples({"note": "Two different gateways"})
 
     note: str | None = Field(
-        None, max_length=_LONGEST_NOTE, description="Stands with the suggestion and in the ledger."
+        None, max_length=_MAX_NOTE_CHARS, description="Stands with the suggestion and in the ledger."
     )
 
 
 class ValidateRequest(RejectRequest):
     """The text as it is to stand, where it is not the one proposed."""
 
-    model_config = example({"note": "The newer one holds"})
+    model_config = with_examples({"note": "The newer one holds"})
 
-    content: str | None = Field(None, max_length=_LONGEST_TEXT, description="In place of the content proposed.")
+    content: str | None = Field(None, max_length=_MAX_TEXT_CHARS, description="In place of the content proposed.")
     lessons_learned: str | None = Field(
-        None, max_length=_LONGEST_TEXT, description='In place of the lessons proposed; "" = none.'
+        None, max_length=_MAX_TEXT_CHARS, description='In place of the lessons proposed; "" = none.'
     )
 
 
-class Decided(Reply):
+class DecisionReply(Reply):
     """A decision; rolling `group_id` back undoes all of it."""
 
     suggestion_id: UUID

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline.api.pages.page_route import PageRoute
-from consolidation_pipeline.api.pages.page_session import Filled, Guest, Host, Visitor
+from consolidation_pipeline.api.pages.page_session import AdminVisitor, ReaderVisitor, SubmittedForm, Visitor
 from consolidation_pipeline.api.pages.query_params import OperationChoice, PageNumber
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.errors import ConflictError
@@ -19,24 +19,24 @@ from consolidation_pipeline.service.undo.rollback import roll_back
 
 router = APIRouter(prefix="/projects/{project}", route_class=PageRoute, include_in_schema=False)
 
-_ON_A_PAGE = 25
-_SHOWN = 20
+_PAGE_SIZE = 25
+_MAX_STEPS = 20
 
 
 @router.get("/history")
-def show_history(request: Request, project: str, visitor: Guest, page: PageNumber = 1) -> Response:
+def show_history(request: Request, project: str, visitor: ReaderVisitor, page: PageNumber = 1) -> Response:
     """The runs of a project, newest first."""
     slug = visitor.project(project).slug
-    runs = list_runs(visitor.engine, slug, limit=_ON_A_PAGE + 1, offset=(page - 1) * _ON_A_PAGE)
-    more = len(runs) > _ON_A_PAGE
-    return render(request, "history.html", project=slug, tab="history", runs=runs[:_ON_A_PAGE], page=page, more=more)
+    runs = list_runs(visitor.engine, slug, limit=_PAGE_SIZE + 1, offset=(page - 1) * _PAGE_SIZE)
+    more = len(runs) > _PAGE_SIZE
+    return render(request, "history.html", project=slug, tab="history", runs=runs[:_PAGE_SIZE], page=page, more=more)
 
 
 @router.get("/changes")
 def show_changes(
     request: Request,
     project: str,
-    visitor: Guest,
+    visitor: ReaderVisitor,
     *,
     job: UUID | None = None,
     operation: OperationChoice = "",
@@ -47,7 +47,7 @@ def show_changes(
     chosen = {"job_id": job, "operation": operation or None}
     if job is not None:
         visitor.own([job], noun="run")
-    steps = list_steps(visitor.engine, slug, limit=_ON_A_PAGE, offset=(page - 1) * _ON_A_PAGE, **chosen)
+    steps = list_steps(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **chosen)
     return render(
         request,
         "changes.html",
@@ -57,23 +57,23 @@ def show_changes(
         steps=steps,
         chosen={"job": job, "operation": operation},
         page=page,
-        pages=-(-steps.total // _ON_A_PAGE),
+        pages=-(-steps.total // _PAGE_SIZE),
     )
 
 
 @router.get("/undo/{id}")
-def ask_undo(request: Request, project: str, id: UUID, visitor: Host) -> Response:
+def ask_undo(request: Request, project: str, id: UUID, visitor: AdminVisitor) -> Response:
     """Whether a run or a group of changes is really to be undone."""
-    return show_undo(request, visitor, project, id)
+    return render_undo(request, visitor, project, id)
 
 
-def show_undo(
+def render_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
     """The question whether to undo it; with ``error``, what stood in the way when it was tried."""
     slug = visitor.project(project).slug
     visitor.own([id_], noun="change")
-    steps = list_steps(visitor.engine, slug, limit=_SHOWN, job_id=id_)
+    steps = list_steps(visitor.engine, slug, limit=_MAX_STEPS, job_id=id_)
     is_run = steps.total > 0
     in_the_way = list(map(UUID, error.conflicts)) if error else []
     return render(
@@ -84,14 +84,14 @@ def show_undo(
         tab="history",
         id=id_,
         is_run=is_run,
-        steps=steps if is_run else list_steps(visitor.engine, slug, limit=_SHOWN, group_id=id_),
+        steps=steps if is_run else list_steps(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_),
         error=error,
-        in_the_way=list_steps(visitor.engine, slug, limit=_SHOWN, ids=in_the_way).rows if in_the_way else [],
+        in_the_way=list_steps(visitor.engine, slug, limit=_MAX_STEPS, ids=in_the_way).rows if in_the_way else [],
     )
 
 
 @router.post("/undo/{id}")
-def undo(request: Request, project: str, id: UUID, visitor: Host, form: Filled) -> Response:
+def undo(request: Request, project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Undo it; what stands in the way is shown, with the offer to undo that too."""
     slug = visitor.project(project).slug
     visitor.own([id], noun="change")
@@ -105,5 +105,5 @@ def undo(request: Request, project: str, id: UUID, visitor: Host, form: Filled) 
             cascade=form.get("cascade") == "yes",
         )
     except ConflictError as error:
-        return show_undo(request, visitor, project, id, error=error)
+        return render_undo(request, visitor, project, id, error=error)
     return RedirectResponse(f"/projects/{slug}/changes", 303)

@@ -11,44 +11,51 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from consolidation_pipeline.api.pages.page_route import PageRoute
-from consolidation_pipeline.api.pages.page_session import COOKIE, Filled, check_host, find_token, is_open, sessions_of
-from consolidation_pipeline.api.pages.query_params import back_to
+from consolidation_pipeline.api.pages.page_session import (
+    SESSION_COOKIE,
+    SubmittedForm,
+    check_host,
+    find_session_token,
+    get_sessions,
+    is_auth_off,
+)
+from consolidation_pipeline.api.pages.query_params import resolve_local_path
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.service.admin.api_keys import Authenticate
 
 router = APIRouter(route_class=PageRoute, include_in_schema=False)
 
-_START = "/review"
+_START_PATH = "/review"
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 @router.get("/")
 def start() -> Response:
     """The page that people come for."""
-    return RedirectResponse(_START, 303)
+    return RedirectResponse(_START_PATH, 303)
 
 
 @router.get("/login")
 def show_login(request: Request, next: str = "") -> Response:
     """A form that takes a key."""
     check_host(request)
-    return RedirectResponse(_START, 303) if is_open(request) else _show(request, next)
+    return RedirectResponse(_START_PATH, 303) if is_auth_off(request) else _render_login(request, next)
 
 
-def _show(request: Request, back: str, *, status: int = 200, message: str = "") -> Response:
-    token = find_token(request)
+def _render_login(request: Request, back: str, *, status: int = 200, message: str = "") -> Response:
+    token = find_session_token(request)
     return render(
         request,
         "login.html",
         status=status,
         message=message,
-        next=back_to(back),
-        form_token=sessions_of(request).form_token(token),
+        next=resolve_local_path(back),
+        form_token=get_sessions(request).form_token(token),
     )
 
 
 @router.post("/login")
-def log_in(request: Request, form: Filled) -> Response:
+def log_in(request: Request, form: SubmittedForm) -> Response:
     """Begin a session with a key."""
     check_host(request)
     authenticate: Authenticate = request.app.state.authenticate
@@ -58,17 +65,17 @@ def log_in(request: Request, form: Filled) -> Response:
         message = (
             "This key is not valid, or it was revoked. Keys begin with cnsl_ and are shown once, when they are made."
         )
-        return _show(request, back, status=401, message=message)
-    request.state.new_session = sessions_of(request).begin(principal.key_id)
-    return RedirectResponse(back_to(back, default=_START), 303)
+        return _render_login(request, back, status=401, message=message)
+    request.state.new_session = get_sessions(request).begin(principal.key_id)
+    return RedirectResponse(resolve_local_path(back, default=_START_PATH), 303)
 
 
 @router.post("/logout")
-def log_out(form: Filled) -> Response:
+def log_out(form: SubmittedForm) -> Response:
     """End the browser's session."""
     del form  # its token is all that counts
     response = RedirectResponse("/login", 303)
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    response.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict")
     return response
 
 

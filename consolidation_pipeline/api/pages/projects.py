@@ -10,8 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consolidation_pipeline.api.pages.page_route import PageRoute
-from consolidation_pipeline.api.pages.page_session import Filled, Form, Guest, Host, Visitor, go_back
-from consolidation_pipeline.api.pages.query_params import Day, PageNumber, Share, TypeChoice, begin_of, end_of
+from consolidation_pipeline.api.pages.page_session import (
+    AdminVisitor,
+    Form,
+    ReaderVisitor,
+    SubmittedForm,
+    Visitor,
+    redirect_back,
+)
+from consolidation_pipeline.api.pages.query_params import (
+    DayChoice,
+    MinScore,
+    PageNumber,
+    TypeChoice,
+    end_of_day,
+    start_of_day,
+)
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import NotFoundError
@@ -32,14 +46,14 @@ from consolidation_pipeline.store.admin.project_browser import Shelf
 router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)
 
 Kind = Literal["principle", "procedural", "pattern", "summary", "merged", "raw"]
-_ON_A_PAGE = 25
-_AT_A_GLANCE = 5
-_PLAYBOOK = 200
+_PAGE_SIZE = 25
+_OVERVIEW_ROWS = 5
+_MAX_ENTRIES = 200
 _CONFIDENCES = (0.95, 0.85, 0.75, 0.5)
 
 
 @router.get("")
-def show_projects(request: Request, visitor: Guest) -> Response:
+def show_projects(request: Request, visitor: ReaderVisitor) -> Response:
     """The projects that the visitor may see."""
     own = visitor.principal.project
     projects = [project for project in list_projects(visitor.engine) if own in (None, project.slug)]
@@ -48,37 +62,37 @@ def show_projects(request: Request, visitor: Guest) -> Response:
 
 
 @router.get("/{project}")
-def show_project(request: Request, project: str, visitor: Guest) -> Response:
+def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Response:
     """What the project has learned, at a glance; everything leads further."""
     slug = visitor.project(project).slug
     told = describe_project(visitor.engine, slug, settings=visitor.settings)
-    kind = _most_general(told)
+    kind = _find_top_kind(told)
     return render(
         request,
         "project.html",
         project=slug,
         tab="overview",
         told=told,
-        playbook=read_playbook(visitor.engine, slug, limit=_AT_A_GLANCE),
+        playbook=read_playbook(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         waiting=read_playbook(visitor.engine, slug, limit=3, status="review"),
         kind=kind,
-        knowledge=list_knowledge(visitor.engine, slug, Shelf(kind), limit=_AT_A_GLANCE),
-        runs=list_runs(visitor.engine, slug, limit=_AT_A_GLANCE),
+        knowledge=list_knowledge(visitor.engine, slug, Shelf(kind), limit=_OVERVIEW_ROWS),
+        runs=list_runs(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         suggestions=list_suggestions(visitor.engine, slug, limit=1).total,
     )
 
 
-def _most_general(told: dict[str, Any]) -> str:
+def _find_top_kind(told: dict[str, Any]) -> str:
     """The highest kind of knowledge that the project has."""
     return next((kind for kind in KINDS if told["by_kind"].get(kind)), "raw")
 
 
 @router.get("/{project}/playbook")
-def show_playbook(request: Request, project: str, visitor: Guest, done: UUID | None = None) -> Response:
+def show_playbook(request: Request, project: str, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
     """All that agents are told, and what waits to be told them."""
     slug = visitor.project(project).slug
-    active = read_playbook(visitor.engine, slug, limit=_PLAYBOOK)
-    waiting = read_playbook(visitor.engine, slug, limit=_PLAYBOOK, status="review")
+    active = read_playbook(visitor.engine, slug, limit=_MAX_ENTRIES)
+    waiting = read_playbook(visitor.engine, slug, limit=_MAX_ENTRIES, status="review")
     return render(request, "playbook.html", project=slug, tab="playbook", playbook=active, waiting=waiting, done=done)
 
 
@@ -86,21 +100,21 @@ def show_playbook(request: Request, project: str, visitor: Guest, done: UUID | N
 def show_knowledge(
     request: Request,
     project: str,
-    visitor: Guest,
+    visitor: ReaderVisitor,
     *,
     kind: Kind | None = None,
     type: TypeChoice = "",
-    confidence: Share = None,
-    since: Day = None,
-    until: Day = None,
+    confidence: MinScore = None,
+    since: DayChoice = None,
+    until: DayChoice = None,
     page: PageNumber = 1,
 ) -> Response:
     """The memories of one kind; each opens into what it was made of."""
     slug = visitor.project(project).slug
     told = describe_project(visitor.engine, slug, settings=visitor.settings)
-    shown = kind or _most_general(told)
-    shelf = Shelf(shown, type or None, confidence, begin_of(since), end_of(until))
-    found = list_knowledge(visitor.engine, slug, shelf, limit=_ON_A_PAGE, offset=(page - 1) * _ON_A_PAGE)
+    shown = kind or _find_top_kind(told)
+    shelf = Shelf(shown, type or None, confidence, start_of_day(since), end_of_day(until))
+    found = list_knowledge(visitor.engine, slug, shelf, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE)
     return render(
         request,
         "knowledge.html",
@@ -113,32 +127,32 @@ def show_knowledge(
         chosen={"kind": shown, "type": type, "confidence": confidence, "since": since, "until": until},
         knowledge=found,
         page=page,
-        pages=-(-found.total // _ON_A_PAGE),
+        pages=-(-found.total // _PAGE_SIZE),
     )
 
 
 @router.get("/{project}/memories/{id}")
 def show_memory(
-    request: Request, project: str, id: UUID, visitor: Guest, page: PageNumber = 1, done: UUID | None = None
+    request: Request, project: str, id: UUID, visitor: ReaderVisitor, page: PageNumber = 1, done: UUID | None = None
 ) -> Response:
     """A memory or instruction, what it was made of and what was made of it; ``done``: a decision on it just now."""
-    return _show_memory(request, "memory.html", visitor, project, id, page=page, done=done)
+    return _render_memory(request, "memory.html", visitor, project, id, page=page, done=done)
 
 
 @router.get("/{project}/memories/{id}/sources")
-def show_sources(request: Request, project: str, id: UUID, visitor: Guest, page: PageNumber = 1) -> Response:
+def show_sources(request: Request, project: str, id: UUID, visitor: ReaderVisitor, page: PageNumber = 1) -> Response:
     """What a memory was made of, as a piece of a page: a branch of the tree that is opened."""
-    return _show_memory(request, "sources.html", visitor, project, id, page=page)
+    return _render_memory(request, "sources.html", visitor, project, id, page=page)
 
 
 @router.post("/{project}/memories/{id}/approve")
-def approve(project: str, id: UUID, visitor: Host, form: Filled) -> Response:
+def approve(project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Say that a pattern, principle or instruction that waits for a person is right."""
     return _decide(visitor, project, id, form, approved=True)
 
 
 @router.post("/{project}/memories/{id}/dismiss")
-def dismiss(project: str, id: UUID, visitor: Host, form: Filled) -> Response:
+def dismiss(project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Retire a pattern, principle or instruction, not to be made again of the same."""
     return _decide(visitor, project, id, form, approved=False)
 
@@ -146,7 +160,7 @@ def dismiss(project: str, id: UUID, visitor: Host, form: Filled) -> Response:
 def _decide(visitor: Visitor, project: str, id_: UUID, form: Form, *, approved: bool) -> Response:
     slug, _ = _find(visitor, project, id_)
     (decided,) = decide_review(visitor.engine, [id_], approved=approved, changed_by=visitor.name)
-    return go_back(form, decided.group_id, default=f"/projects/{slug}/memories/{id_}")
+    return redirect_back(form, decided.group_id, default=f"/projects/{slug}/memories/{id_}")
 
 
 def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:
@@ -158,13 +172,13 @@ def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any
     return slug, memory
 
 
-def _show_memory(
+def _render_memory(
     request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int, **more: Any
 ) -> Response:
     slug, memory = _find(visitor, project, id_)
-    first = (page - 1) * _ON_A_PAGE
-    sources = memory["sources"][first : first + _ON_A_PAGE]
-    pages = -(-len(memory["sources"]) // _ON_A_PAGE)
+    first = (page - 1) * _PAGE_SIZE
+    sources = memory["sources"][first : first + _PAGE_SIZE]
+    pages = -(-len(memory["sources"]) // _PAGE_SIZE)
     return render(
         request,
         template,
@@ -180,7 +194,7 @@ def _show_memory(
 
 
 @router.get("/{project}/map.svg")
-def show_map(project: str, visitor: Guest) -> Response:
+def show_map(project: str, visitor: ReaderVisitor) -> Response:
     """A picture of the project's memories."""
     picture = draw_map(visitor.engine, visitor.project(project).slug)
     if picture is None:

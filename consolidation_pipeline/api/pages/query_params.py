@@ -15,7 +15,7 @@ from consolidation_pipeline.store.database.schema import OPERATIONS
 _REFERENCE = 100
 
 
-def _or_none(value: object) -> object:
+def _empty_to_none(value: object) -> object:
     return None if value == "" else value
 
 
@@ -34,26 +34,26 @@ def _check_operation(value: str) -> str:
 ProjectChoice = Annotated[str, AfterValidator(check_text), Query(max_length=_REFERENCE)]
 TypeChoice = Annotated[str, AfterValidator(_check_type), Query(max_length=_REFERENCE)]
 OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_length=_REFERENCE)]
-Status = Literal["pending", "validated", "rejected", "superseded", "expired"]
-At = Annotated[int, Query(ge=0, le=2**31 - 1)]
+SuggestionStatus = Literal["pending", "validated", "rejected", "superseded", "expired"]
+QueuePosition = Annotated[int, Query(ge=0, le=2**31 - 1)]
 PageNumber = Annotated[int, Query(ge=1, le=10**7)]
-Share = Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_or_none), Query()]
-Day = Annotated[date | None, BeforeValidator(_or_none), Query()]
+MinScore = Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_empty_to_none), Query()]
+DayChoice = Annotated[date | None, BeforeValidator(_empty_to_none), Query()]
 
 
-def begin_of(day: date | None) -> datetime | None:
+def start_of_day(day: date | None) -> datetime | None:
     """The first moment of a day, UTC."""
     return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def end_of(day: date | None) -> datetime | None:
+def end_of_day(day: date | None) -> datetime | None:
     """The first moment after a day, UTC; None for the last day that there is."""
     if day is None or day == date.max:
         return None
-    return begin_of(day + timedelta(days=1))
+    return start_of_day(day + timedelta(days=1))
 
 
-def back_to(path: str, *, default: str = "") -> str:
+def resolve_local_path(path: str, *, default: str = "") -> str:
     """The path, if it is one of this site's: ``//elsewhere`` and ``/\\elsewhere`` are not."""
     inside = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable()
     return path if inside else default

@@ -12,7 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
-KIND_WORDS = {
+KIND_LABELS = {
     "raw": "memory",
     "merged": "merged memory",
     "pattern": "pattern",
@@ -31,7 +31,7 @@ PLURALS = {
     "waits": "wait",
 }
 # What a phase of the ledger did, told to somebody who never saw its name.
-OPERATION_WORDS = {
+OPERATION_LABELS = {
     "merge": "Merged near-duplicates",
     "summarize": "Summarised",
     "pattern": "Found a pattern",
@@ -45,7 +45,7 @@ OPERATION_WORDS = {
     "rollback": "Undid",
     "retention": "Removed old history",
 }
-CONFLICT_WORDS = {
+CONFLICT_LABELS = {
     "number": "different numbers",
     "version": "different versions",
     "date": "different dates",
@@ -57,7 +57,7 @@ CONFLICT_WORDS = {
     "polarity": "one says the opposite",
     "length": "too short to be sure",
 }
-STATUS_WORDS = {
+STATUS_LABELS = {
     "pending": "waiting",
     "validated": "approved",
     "rejected": "rejected",
@@ -143,10 +143,10 @@ def _environment() -> Environment:
     made.filters |= {function.__name__: function for function in filters}
     made.globals |= {"count": count, "query": query}
     made.globals |= {
-        "kind_words": KIND_WORDS,
-        "operation_words": OPERATION_WORDS,
-        "conflict_words": CONFLICT_WORDS,
-        "status_words": STATUS_WORDS,
+        "kind_labels": KIND_LABELS,
+        "operation_labels": OPERATION_LABELS,
+        "conflict_labels": CONFLICT_LABELS,
+        "status_labels": STATUS_LABELS,
     }
     return made
 

@@ -11,11 +11,25 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
-from consolidation_pipeline.api.pages.history import show_undo
-from consolidation_pipeline.api.pages.page_route import PageRoute, show_error, tell
-from consolidation_pipeline.api.pages.page_session import Filled, Form, Guest, Host, Visitor, go_back
-from consolidation_pipeline.api.pages.query_params import At, ProjectChoice, Share, Status, TypeChoice, back_to
-from consolidation_pipeline.api.pages.rendering import STATUS_WORDS, moment, person, render
+from consolidation_pipeline.api.pages.history import render_undo
+from consolidation_pipeline.api.pages.page_route import PageRoute, describe_error, render_error
+from consolidation_pipeline.api.pages.page_session import (
+    AdminVisitor,
+    Form,
+    ReaderVisitor,
+    SubmittedForm,
+    Visitor,
+    redirect_back,
+)
+from consolidation_pipeline.api.pages.query_params import (
+    MinScore,
+    ProjectChoice,
+    QueuePosition,
+    SuggestionStatus,
+    TypeChoice,
+    resolve_local_path,
+)
+from consolidation_pipeline.api.pages.rendering import STATUS_LABELS, moment, person, render
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.word_diff import Piece, compare_texts, mark_new
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
@@ -33,22 +47,22 @@ from consolidation_pipeline.service.undo.rollback import roll_back
 router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=False)
 
 # Suggestions listed beside the one that is shown.
-_LISTED = 10
-_QUEUE = "/review"
+_PAGE_SIZE = 10
+_QUEUE_PATH = "/review"
 # A disagreement of this kind is one of whole clauses.
 POLARITY = "polarity"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
 
 
 @dataclass(frozen=True)
-class Side:
+class MarkedOriginal:
     """An original with its words marked."""
 
     original: Original
     pieces: Sequence[Piece]
 
 
-def compare(suggestion: Suggestion) -> list[Side]:
+def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
     """The originals of a suggestion, each beside the others."""
     facts: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
     clauses: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
@@ -58,25 +72,25 @@ def compare(suggestion: Suggestion) -> list[Side]:
             spans[id_] += [(literal.start, literal.start + len(literal.text)) for literal in side]
     texts = [original.content for original in suggestion.originals]
     marked = compare_texts(texts, list(facts.values()), list(clauses.values()))
-    return [Side(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
+    return [MarkedOriginal(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
 
 
 @router.get("")
 def show_queue(
     request: Request,
-    visitor: Guest,
+    visitor: ReaderVisitor,
     *,
     project: ProjectChoice = "",
-    status: Status = "pending",
+    status: SuggestionStatus = "pending",
     type: TypeChoice = "",
-    similarity: Share = None,
-    at: At = 0,
+    similarity: MinScore = None,
+    at: QueuePosition = 0,
     done: UUID | None = None,
 ) -> Response:
     """One suggestion of those that were asked for, and a list of its neighbours."""
     chosen = {"project": project, "status": status, "type": type, "similarity": similarity}
     slug = visitor.project(project).slug if project else visitor.principal.project
-    page, first, at = _load(visitor, slug, chosen, at)
+    page, first, at = _load_page(visitor, slug, chosen, at)
     return render(
         request,
         "review.html",
@@ -88,25 +102,27 @@ def show_queue(
         projects=_projects(visitor),
         types=MEMORY_TYPES,
         similarities=_SIMILARITIES,
-        done=_find_done(visitor, done),
-        **_shown(page.suggestions[at - first] if page.suggestions else None),
+        done=_find_decided(visitor, done),
+        **_describe_suggestion(page.suggestions[at - first] if page.suggestions else None),
     )
 
 
-def _load(visitor: Visitor, slug: str | None, chosen: Mapping[str, Any], at: int) -> tuple[SuggestionPage, int, int]:
+def _load_page(
+    visitor: Visitor, slug: str | None, chosen: Mapping[str, Any], at: int
+) -> tuple[SuggestionPage, int, int]:
     """The stretch of the queue around ``at``, where it begins, and ``at`` itself, which is at most the last one."""
-    first = at - at % _LISTED
+    first = at - at % _PAGE_SIZE
     page = list_suggestions(
         visitor.engine,
         slug,
         status=chosen["status"],
         type=chosen["type"] or None,
         min_similarity=chosen["similarity"],
-        limit=_LISTED,
+        limit=_PAGE_SIZE,
         offset=first,
     )
     if at >= page.total > 0:
-        return _load(visitor, slug, chosen, page.total - 1)
+        return _load_page(visitor, slug, chosen, page.total - 1)
     return page, first, at if page.total else 0
 
 
@@ -115,49 +131,54 @@ def _projects(visitor: Visitor) -> list[str]:
     return [own] if own else [project.slug for project in list_projects(visitor.engine)]
 
 
-def _shown(suggestion: Suggestion | None) -> dict[str, Any]:
+def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
     if suggestion is None:
         return {"suggestion": None}
     texts = [original.content for original in suggestion.originals]
     return {
         "suggestion": suggestion,
-        "sides": compare(suggestion),
+        "sides": mark_originals(suggestion),
         "proposed": mark_new(suggestion.content, texts),
         "lessons": mark_new(suggestion.lessons_learned or "", texts),
     }
 
 
-def _find_done(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
+def _find_decided(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
     """What was decided just now, to be told and undone; None: nothing, or it is gone since."""
     try:
-        return None if id_ is None else _find(visitor, id_)
+        return None if id_ is None else _find_suggestion(visitor, id_)
     except NotFoundError:
         return None
 
 
-def _find(visitor: Visitor, id_: UUID) -> Suggestion:
+def _find_suggestion(visitor: Visitor, id_: UUID) -> Suggestion:
     suggestion = get_suggestion(visitor.engine, id_)
     visitor.own_project(suggestion.project, noun="suggestion", id_=id_)
     return suggestion
 
 
 @router.get("/{id}")
-def show_one(request: Request, id: UUID, visitor: Guest, done: UUID | None = None) -> Response:
+def show_one(request: Request, id: UUID, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
     """One suggestion by itself."""
-    return render(request, "suggestion.html", done=_find_done(visitor, done), **_shown(_find(visitor, id)))
+    return render(
+        request,
+        "suggestion.html",
+        done=_find_decided(visitor, done),
+        **_describe_suggestion(_find_suggestion(visitor, id)),
+    )
 
 
 @router.post("/{id}/approve")
-def approve(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
+def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Merge the originals, with the text as it was proposed or edited."""
-    suggestion = _find(visitor, id)
+    suggestion = _find_suggestion(visitor, id)
 
     def merge() -> None:
         approve_suggestion(
             visitor.engine,
             id,
-            content=_edited(form, "content", suggestion.content),
-            lessons_learned=_edited(form, "lessons_learned", suggestion.lessons_learned or ""),
+            content=_read_edit(form, "content", suggestion.content),
+            lessons_learned=_read_edit(form, "lessons_learned", suggestion.lessons_learned or ""),
             note=form.get("note", "").strip() or None,
             decided_by=visitor.name,
             settings=visitor.settings,
@@ -166,32 +187,32 @@ def approve(request: Request, id: UUID, visitor: Host, form: Filled) -> Response
     return _decide(request, id, form, merge)
 
 
-def _edited(form: Form, field: str, proposed: str) -> str | None:
+def _read_edit(form: Form, field: str, proposed: str) -> str | None:
     """The field, unless it says what was proposed."""
     given = form.get(field)
     return None if given is None or given.strip() == proposed.replace("\r\n", "\n").strip() else given.strip()
 
 
 @router.post("/{id}/reject")
-def reject(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
+def reject(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Keep the originals apart."""
-    _find(visitor, id)
+    _find_suggestion(visitor, id)
     note = form.get("note", "").strip() or None
     return _decide(request, id, form, lambda: reject_suggestion(visitor.engine, id, note=note, decided_by=visitor.name))
 
 
 @router.post("/{id}/undo")
-def undo(request: Request, id: UUID, visitor: Host, form: Filled) -> Response:
+def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Take the decision back: the suggestion waits again."""
-    suggestion = _find(visitor, id)
+    suggestion = _find_suggestion(visitor, id)
     group = suggestion.group_id
     if group is None:
         raise ConflictError("There is no decision on this suggestion that could be undone. Nothing was changed.")
     try:
         roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
     except ConflictError as error:
-        return show_undo(request, visitor, suggestion.project, group, error=error)
-    return go_back(form, id, default=_QUEUE)
+        return render_undo(request, visitor, suggestion.project, group, error=error)
+    return redirect_back(form, id, default=_QUEUE_PATH)
 
 
 def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
@@ -199,15 +220,15 @@ def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], obje
     try:
         decision()
     except ConsolidationError as error:
-        status, message = tell(error)
+        status, message = describe_error(error)
         if isinstance(error, ConflictError):
-            message = _explain(request, id_, error)
-        back = back_to(form.get("back", ""), default=_QUEUE)
-        return show_error(request, status, message, back=back, kept=form.get("content", ""))
-    return go_back(form, id_, default=_QUEUE)
+            message = _explain_conflict(request, id_, error)
+        back = resolve_local_path(form.get("back", ""), default=_QUEUE_PATH)
+        return render_error(request, status, message, back=back, kept=form.get("content", ""))
+    return redirect_back(form, id_, default=_QUEUE_PATH)
 
 
-def _explain(request: Request, id_: UUID, error: ConflictError) -> str:
+def _explain_conflict(request: Request, id_: UUID, error: ConflictError) -> str:
     """Why a decision came too late, in words without ids."""
     now = get_suggestion(request.app.state.engine, id_)
     if now.status == "superseded":
@@ -216,6 +237,6 @@ def _explain(request: Request, id_: UUID, error: ConflictError) -> str:
             "merged. If they are still alike, the next run proposes them anew."
         )
     if now.status != "pending":
-        done = f"{STATUS_WORDS[now.status]} by {person(now.reviewed_by)}, {moment(now.reviewed_at)}"
+        done = f"{STATUS_LABELS[now.status]} by {person(now.reviewed_by)}, {moment(now.reviewed_at)}"
         return f"This suggestion was {done}. Your decision changed nothing."
     return f"{error}. Nothing was changed."

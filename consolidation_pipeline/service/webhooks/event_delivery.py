@@ -19,17 +19,17 @@ from consolidation_pipeline.store.jobs import event_outbox
 from consolidation_pipeline.store.projects import get_project
 
 # Events are tried for a week; what became of them can be looked up for so long.
-KEPT_DAYS = 30
+EVENT_RETENTION_DAYS = 30
 # Retries are looked for so often; a new event wakes a deliverer at once.
 _POLL_SECONDS = 5.0
 # So many failures in a row are the receiver's, not the events': the others need not be tried now.
-_MAX_FAILURES = 3
+_MAX_FAILURES_IN_A_ROW = 3
 # Receivers expect at most 20 kB; what fails may be long to tell.
-_MAX_TEXT = 2000
+_MAX_TEXT_CHARS = 2000
 
 
 @dataclass(frozen=True)
-class Attempt:
+class DeliveryAttempt:
     """One try to deliver an event; ``error`` is None when it was taken."""
 
     id: UUID
@@ -39,7 +39,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Delivery:
+class DeliveryResult:
     """Events delivered and tries that failed, and how many events wait after that."""
 
     delivered: int
@@ -47,14 +47,14 @@ class Delivery:
     waiting: int
 
 
-def deliver(
+def deliver_events(
     engine: Engine,
     settings: Settings,
     *,
     once: bool,
     within: float | None = None,
-    tell: Callable[[Attempt], None] | None = None,
-) -> Delivery:
+    tell: Callable[[DeliveryAttempt], None] | None = None,
+) -> DeliveryResult:
     """Send what is due to the webhook; with ``once`` each event at most once, otherwise for ever.
 
     Several processes share the work. A process that dies after it sent an event and before it noted so leaves it to be
@@ -69,7 +69,7 @@ def deliver(
     if once:
         delivered, failed = _deliver_due(engine, webhook, within, tell)
         with engine.connect() as connection:
-            return Delivery(delivered, failed, event_outbox.count_waiting(connection))
+            return DeliveryResult(delivered, failed, event_outbox.count_waiting_events(connection))
     with event_outbox.listen(engine) as wait:
         while True:
             _deliver_due(engine, webhook, within, tell)
@@ -77,10 +77,10 @@ def deliver(
 
 
 def _deliver_due(
-    engine: Engine, webhook: Webhook, within: float | None, tell: Callable[[Attempt], None] | None
+    engine: Engine, webhook: Webhook, within: float | None, tell: Callable[[DeliveryAttempt], None] | None
 ) -> tuple[int, int]:
     began, failed, done = time.monotonic(), 0, 0
-    for attempt in _attempts(engine, webhook):
+    for attempt in _try_due_events(engine, webhook):
         failed, done = failed + (attempt.error is not None), done + 1
         if tell is not None:
             tell(attempt)
@@ -89,10 +89,10 @@ def _deliver_due(
     return done - failed, failed
 
 
-def _attempts(engine: Engine, webhook: Webhook) -> Iterator[Attempt]:
+def _try_due_events(engine: Engine, webhook: Webhook) -> Iterator[DeliveryAttempt]:
     tried: list[UUID] = []
     in_a_row = 0
-    while in_a_row < _MAX_FAILURES:
+    while in_a_row < _MAX_FAILURES_IN_A_ROW:
         attempt = _deliver_next(engine, webhook, tried)
         if attempt is None:
             return
@@ -101,18 +101,18 @@ def _attempts(engine: Engine, webhook: Webhook) -> Iterator[Attempt]:
         yield attempt
 
 
-def _deliver_next(engine: Engine, webhook: Webhook, tried: list[UUID]) -> Attempt | None:
+def _deliver_next(engine: Engine, webhook: Webhook, tried: list[UUID]) -> DeliveryAttempt | None:
     # Sent while the row is locked: a deliverer that dies lets go of it, and no lease has to run out.
     with engine.begin() as connection:
         event = event_outbox.claim_event(connection, tried)
         if event is None:
             return None
-        error = send(webhook, event.id, _body(event))
+        error = send(webhook, event.id, _build_message(event))
         event_outbox.record_attempt(connection, event.id, error)
-    return Attempt(event.id, event.type, event.project, error)
+    return DeliveryAttempt(event.id, event.type, event.project, error)
 
 
-def _body(event: event_outbox.OpenEvent) -> str:
+def _build_message(event: event_outbox.OpenEvent) -> str:
     """The message: what happened, when, and the payload with its project; long texts are cut."""
     data = {name: _cut(value) for name, value in event.payload.items()}
     occurred = event.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
@@ -120,13 +120,13 @@ def _body(event: event_outbox.OpenEvent) -> str:
 
 
 def _cut(value: Any) -> Any:
-    return f"{value[:_MAX_TEXT]}…" if isinstance(value, str) and len(value) > _MAX_TEXT else value
+    return f"{value[:_MAX_TEXT_CHARS]}…" if isinstance(value, str) and len(value) > _MAX_TEXT_CHARS else value
 
 
 def remove_old_events(engine: Engine, *, now: datetime) -> int:
-    """Remove what is older than ``KEPT_DAYS``, which no deliverer has tried for weeks; returns how many events went."""
+    """Remove what is older than ``EVENT_RETENTION_DAYS``, which no deliverer has tried for weeks; returns how many events went."""
     with engine.begin() as connection:
-        return event_outbox.remove_events(connection, before=now - timedelta(days=KEPT_DAYS))
+        return event_outbox.remove_events(connection, before=now - timedelta(days=EVENT_RETENTION_DAYS))
 
 
 def list_events(engine: Engine, slug: str, *, limit: int) -> dict[str, Any]:

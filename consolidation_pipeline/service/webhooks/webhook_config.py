@@ -13,8 +13,8 @@ from consolidation_pipeline.core.public_addresses import is_public
 from consolidation_pipeline.errors import InvalidWebhookError
 from consolidation_pipeline.settings import Settings
 
-_PORTS = {"http": 80, "https": 443}
-_SECRET = re.compile(r"(?:whsec_)?([A-Za-z0-9+/]+)=*")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_SECRET_FORMAT = re.compile(r"(?:whsec_)?([A-Za-z0-9+/]+)=*")
 _SECRET_ADVICE = "CONSOLIDATION_WEBHOOK_SECRET must be whsec_ followed by 24 to 64 random bytes in base64"
 
 
@@ -36,7 +36,7 @@ class Webhook:
     def authority(self) -> str:
         """Host and, where it is not the usual one, port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def read_webhook(settings: Settings) -> Webhook | None:
@@ -47,23 +47,23 @@ def read_webhook(settings: Settings) -> Webhook | None:
     """
     if settings.webhook_url is None:
         return None
-    parts = _split(settings.webhook_url.get_secret_value())
+    parts = _parse_url(settings.webhook_url.get_secret_value())
     if settings.webhook_secret is None:
         raise InvalidWebhookError(f"a webhook is configured without a secret: {_SECRET_ADVICE}")
     return Webhook(
         parts.scheme,
         parts.hostname or "",
-        parts.port or _PORTS[parts.scheme],
+        parts.port or _DEFAULT_PORTS[parts.scheme],
         (parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
         _check_secret(settings.webhook_secret.get_secret_value()),
         settings.webhook_allow_private,
     )
 
 
-def _split(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url if re.fullmatch("[!-~]+", url) else "")
-        fits = parts.scheme in _PORTS and parts.hostname and parts.port != 0
+        fits = parts.scheme in _DEFAULT_PORTS and parts.hostname and parts.port != 0
     except ValueError:  # of the port, or of an IPv6 address
         fits = False
     if not fits or parts.username is not None:
@@ -75,7 +75,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _check_secret(secret: str) -> str:
-    found = _SECRET.fullmatch(secret)
+    found = _SECRET_FORMAT.fullmatch(secret)
     try:
         # The library takes anything, and leaves out what is not base64.
         fits = found is not None and b64decode(found[1] + "==")

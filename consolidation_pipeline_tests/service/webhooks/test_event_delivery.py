@@ -21,11 +21,15 @@ from pydantic import SecretStr
 from consolidation_pipeline.errors import InvalidWebhookError
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.webhooks import event_delivery as delivering
-from consolidation_pipeline.service.webhooks.event_delivery import Delivery, deliver, list_events, remove_old_events
+from consolidation_pipeline.service.webhooks.event_delivery import (
+    DeliveryResult,
+    deliver_events,
+    list_events,
+    remove_old_events,
+)
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import connect_engine
-from consolidation_pipeline.store.jobs.event_outbox import count_events, listen
-from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.jobs.event_outbox import append_event, count_events, listen
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, receiving, status
 
@@ -98,7 +102,7 @@ def test_an_event_arrives_signed_and_says_what_happened_when_and_where(
     outbox: Pipeline, webhook: Settings, receiver: Receiver
 ) -> None:
     happen(outbox, 1)
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 0, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     (message,) = receiver.messages
     body = standardwebhooks.Webhook(SECRET).verify(message.text, message.headers)
     event = row(outbox)
@@ -106,14 +110,14 @@ def test_an_event_arrives_signed_and_says_what_happened_when_and_where(
     assert datetime.fromisoformat(body["timestamp"]) == event.created_at
     assert body["data"] == {"project": SLUG, "n": 1}
     assert (event.attempts, event.last_error, event.delivered_at is not None) == (1, None, True)
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
     assert len(receiver.messages) == 1
 
 
 def test_what_is_long_to_tell_is_cut(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     with outbox.engine.begin() as connection:
         append_event(connection, outbox.project().id, "consolidation.failed", {"error": "x" * 100_000})
-    deliver(outbox.engine, webhook, once=True)
+    deliver_events(outbox.engine, webhook, once=True)
     assert receiver.messages[0].body["data"]["error"] == "x" * 2000 + "…"
 
 
@@ -122,11 +126,11 @@ def test_a_failure_is_noted_and_tried_again_under_the_same_id(
 ) -> None:
     happen(outbox, 1)
     receiver.then(status(500))
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 1, 1)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 1)
     assert (row(outbox).attempts, row(outbox).last_error) == (1, "500 Internal Server Error")
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 1)  # not due yet
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 1)  # not due yet
     grow_old(outbox, "5 s")
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 0, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     assert (row(outbox).attempts, row(outbox).last_error) == (2, None)
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
 
@@ -140,7 +144,7 @@ def test_tries_come_at_four_times_the_age_of_the_one_before_for_a_week(
     for seconds in (0, 1, 6, 15, 21, 79, 81, 319, 321, 400_000, 604_000, 604_900):
         grow_old(outbox, f"{seconds - age} s")
         age = seconds
-        if deliver(outbox.engine, webhook, once=True).failed:
+        if deliver_events(outbox.engine, webhook, once=True).failed:
             tried.append(seconds)
     assert tried == [0, 6, 21, 81, 321, 400_000, 604_000]
     assert states(outbox) == {"given_up": 1}
@@ -151,7 +155,7 @@ def test_tries_that_were_missed_are_made_up_for_one_each_round(
 ) -> None:
     receiver.answer = lambda _, reply: reply(status(500))
     happen(outbox, 1, age="1 min")
-    done = [deliver(outbox.engine, webhook, once=True).failed for _ in range(4)]
+    done = [deliver_events(outbox.engine, webhook, once=True).failed for _ in range(4)]
     assert done == [1, 1, 1, 0]
 
 
@@ -160,9 +164,9 @@ def test_after_410_an_event_is_given_up_and_the_next_is_tried(
 ) -> None:
     happen(outbox, 1, 2)
     receiver.then(status(410))
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 1, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 0)
     grow_old(outbox, "1 day")
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
     assert numbers(receiver) == [1, 2]
     assert states(outbox) == {"delivered": 1, "given_up": 1}
 
@@ -172,7 +176,7 @@ def test_what_happened_long_before_a_webhook_was_configured_stays_untold(
 ) -> None:
     happen(outbox, 1, age="8 days")
     happen(outbox, 2, age="6 days")
-    deliver(outbox.engine, webhook, once=True)
+    deliver_events(outbox.engine, webhook, once=True)
     assert numbers(receiver) == [2]
     assert states(outbox) == {"delivered": 1, "unsent": 1}
 
@@ -184,11 +188,11 @@ def test_events_of_a_project_come_in_order_and_wait_for_the_first_for_a_while(
     happen(outbox, 1, 2, 3)
     happen(outbox, 4, slug="other")
     receiver.answer = lambda message, reply: reply(status(500 if message.body["data"]["n"] == 1 else 200))
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 1, 3)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 3)
     grow_old(outbox, "5 s")
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 1, 3)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 3)
     grow_old(outbox, "20 s")
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(2, 1, 1)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(2, 1, 1)
     assert numbers(receiver) == [1, 4, 1, 1, 2, 3]
 
 
@@ -199,12 +203,12 @@ def test_a_receiver_that_is_down_is_left_alone_after_three_failures(
     for number in range(5):
         ensure_project(outbox.engine, f"p{number}")
         happen(outbox, number, slug=f"p{number}")
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 3, 5)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 3, 5)
 
 
 def test_no_more_tries_are_begun_when_the_time_is_over(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
-    assert deliver(outbox.engine, webhook, once=True, within=0) == Delivery(1, 0, 1)
+    assert deliver_events(outbox.engine, webhook, once=True, within=0) == DeliveryResult(1, 0, 1)
     assert numbers(receiver) == [1]
 
 
@@ -226,7 +230,7 @@ def test_two_deliverers_share_the_work_and_send_nothing_twice(
     receiver.answer = answer
     other = connect_engine(outbox.engine.url.render_as_string(hide_password=False))
     with ThreadPoolExecutor() as pool:
-        done = list(pool.map(lambda engine: deliver(engine, webhook, once=True), [outbox.engine, other]))
+        done = list(pool.map(lambda engine: deliver_events(engine, webhook, once=True), [outbox.engine, other]))
     other.dispose()
     assert sum(one.delivered for one in done) == 10
     assert sorted(numbers(receiver)) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
@@ -250,7 +254,7 @@ def test_a_deliverer_killed_after_it_sent_leaves_the_event_to_the_next(
     assert child.wait() == -signal.SIGKILL
     assert (row(outbox).attempts, row(outbox).delivered_at) == (0, None)
     receiver.answer = lambda _, reply: reply(status(200))
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(1, 0, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     assert len(receiver.messages) == 2
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
 
@@ -258,21 +262,21 @@ def test_a_deliverer_killed_after_it_sent_leaves_the_event_to_the_next(
 def test_a_refused_target_costs_no_event_a_try(outbox: Pipeline, receiver: Receiver) -> None:
     happen(outbox, 1)
     with pytest.raises(InvalidWebhookError, match="not a public address"):
-        deliver(outbox.engine, pointed(outbox, receiver.url, private=False), once=True)
+        deliver_events(outbox.engine, pointed(outbox, receiver.url, private=False), once=True)
     assert (row(outbox).attempts, receiver.messages) == (0, [])
 
 
 def test_without_a_webhook_there_is_nothing_to_deliver_to(outbox: Pipeline) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL"):
-        deliver(outbox.engine, outbox.settings, once=True)
+        deliver_events(outbox.engine, outbox.settings, once=True)
 
 
 def test_what_is_rolled_back_is_never_told(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     with outbox.engine.connect() as connection:
         append_event(connection, outbox.project().id, "test.happened", {"n": 1})
-        assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+        assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
         connection.rollback()
-    assert deliver(outbox.engine, webhook, once=True) == Delivery(0, 0, 0)
+    assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
     assert receiver.messages == []
 
 
@@ -290,7 +294,7 @@ def test_a_new_event_wakes_a_waiting_deliverer(
         with outbox.engine.begin() as connection:
             append_event(connection, outbox.project().id, "test.happened", {"n": len(told)})
 
-    def tell(attempt: delivering.Attempt) -> None:
+    def tell(attempt: delivering.DeliveryAttempt) -> None:
         told.append(attempt.id)
         if len(told) == 3:
             raise _EnoughError
@@ -299,7 +303,7 @@ def test_a_new_event_wakes_a_waiting_deliverer(
 
     write()
     with pytest.raises(_EnoughError):
-        deliver(outbox.engine, webhook, once=False, tell=tell)
+        deliver_events(outbox.engine, webhook, once=False, tell=tell)
     assert numbers(receiver) == [0, 1, 2]
     assert outbox.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
@@ -317,7 +321,7 @@ def test_events_are_listed_newest_first_with_what_became_of_them(
 ) -> None:
     happen(outbox, 1, 2)
     receiver.then(status(200), status(500))
-    deliver(outbox.engine, webhook, once=True)
+    deliver_events(outbox.engine, webhook, once=True)
     found = list_events(outbox.engine, SLUG, limit=1)
     (event,) = found["events"]
     assert (event["payload"], event["status"], event["attempts"]) == ({"n": 2}, "waiting", 1)
@@ -328,7 +332,7 @@ def test_events_are_listed_newest_first_with_what_became_of_them(
 def test_the_project_of_an_event_may_be_gone(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1)
     outbox.clear()
-    deliver(outbox.engine, webhook, once=True)
+    deliver_events(outbox.engine, webhook, once=True)
     assert receiver.messages[0].body["data"] == {"project": None, "n": 1}
 
 
