@@ -146,7 +146,7 @@ def prepare(corpus: Corpus) -> Prepared:
 def merge_methods(prepared: Prepared) -> dict[str, Labels]:
     """Groups of near-duplicates by the simple methods, and by the project's rules without its vetoes."""
     from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
-    from consolidation_pipeline.core.grouping.labels import numbered
+    from consolidation_pipeline.core.grouping.labels import renumber_labels
     from consolidation_pipeline.core.grouping.linkage import complete_linkage
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
@@ -154,7 +154,7 @@ def merge_methods(prepared: Prepared) -> dict[str, Labels]:
     close = similarity_join(prepared.centered, 0.82)
     agreeing = close.select(~find_conflicting(texts, close.i, close.j))
     return {
-        "exact repeats": numbered(prepared.repeat, 2),
+        "exact repeats": renumber_labels(prepared.repeat, 2),
         "greedy leader, plain, 0.95": greedy_leader(prepared.plain, 0.95),
         "complete linkage, plain, 0.95": complete_linkage(n, similarity_join(prepared.plain, 0.95), 0.95),
         "complete linkage, centred, 0.82": complete_linkage(n, close, 0.82),
@@ -183,25 +183,25 @@ def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
 
 def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
     """Groups on one topic by the simple methods, one threshold for all sets, and with the project's own."""
-    from consolidation_pipeline.core.calibration.threshold_estimates import measure_spread, pattern_threshold
-    from consolidation_pipeline.core.grouping.clustering import group
+    from consolidation_pipeline.core.calibration.threshold_estimates import measure_spread, recommend_pattern_threshold
+    from consolidation_pipeline.core.grouping.clustering import cluster_rows
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     x = prepared.centered
     spread = measure_spread(x, np.unique(prepared.repeat, return_index=True)[1])
-    own = pattern_threshold(spread) if spread else 0.45
+    own = recommend_pattern_threshold(spread) if spread else 0.45
     pairs = similarity_join(x, min(own, 0.45))
     methods = {f"{method}, 0.60": (method, 0.60) for method in ("components", "average")}
     methods |= {"average, 0.45": ("average", 0.45), "average, own": ("average", own), "hdbscan": ("hdbscan", 0.60)}
     return {
-        name: group(x, pairs, method=method, threshold=threshold, min_size=2)
+        name: cluster_rows(x, pairs, method=method, threshold=threshold, min_size=2)
         for name, (method, threshold) in methods.items()
     }
 
 
 def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
     """Each row joins the first leader that is similar enough, or leads: the usual loop, kept for comparison."""
-    from consolidation_pipeline.core.grouping.labels import numbered
+    from consolidation_pipeline.core.grouping.labels import renumber_labels
 
     leaders: list[int] = []
     of_row = np.empty(len(x), dtype=np.int64)
@@ -210,7 +210,7 @@ def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
         if not near.size:
             leaders.append(row)
         of_row[row] = near[0] if near.size else len(leaders) - 1
-    return numbered(of_row, 2)
+    return renumber_labels(of_row, 2)
 
 
 # --- the pipeline itself -------------------------------------------------------------------------------------------

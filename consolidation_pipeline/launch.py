@@ -18,15 +18,16 @@ from consolidation_pipeline.defs.run_requests import end_dead_runs
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
 from consolidation_pipeline.service.admin.doctor import Automation
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob
-from consolidation_pipeline.service.plan.apply import request_plan
+from consolidation_pipeline.service.plan.apply import request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan
-from consolidation_pipeline.service.runs.phases import PHASES, check_phases
-from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
-from consolidation_pipeline.service.runs.run_lifecycle import check_runnable
-from consolidation_pipeline.service.runs.stale_jobs import settle_dead_jobs
+from consolidation_pipeline.service.runs.phases import PHASES, select_phases
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
+from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
+from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.settings import Settings, use_dagster_home
 from consolidation_pipeline.store.database.engine import open_engine
-from consolidation_pipeline.store.jobs.jobs import find_job_of_run, finish_job, is_project_busy
+from consolidation_pipeline.store.jobs.jobs import find_job_by_run, finish_job
+from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 from consolidation_pipeline.store.projects import list_projects
 
 
@@ -64,24 +65,24 @@ def run_project(
     """
     began = time.monotonic()
     engine = open_engine(Settings())
-    chosen = check_phases(job, phases)
-    project = check_runnable(engine, slug)
+    chosen = select_phases(job, phases)
+    project = get_runnable_project(engine, slug)
     request = None if requested is None else requested.job_id
     tags = {TRIGGERED_BY_TAG: triggered_by}
     if plan is not None:
-        request = request_plan(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
+        request = request_plan_job(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
     elif requested is not None:
         tags = {TRIGGERED_BY_TAG: requested.triggered_by or triggered_by, TRIGGER_TAG: requested.trigger_type}
-    elif chosen == PHASES and (last := find_unchanged(engine, project, Settings())) is not None:
+    elif chosen == PHASES and (last := find_unchanged_job(engine, project, Settings())) is not None:
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
     with _instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
-        settle_dead_jobs(engine, project)
+        fail_dead_job(engine, project)
         end_dead_runs(instance, engine)
         tags |= {} if request is None else {JOB_TAG: str(request)}
         result = execute(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
     with engine.begin() as connection:
-        row = find_job_of_run(connection, result.run_id)
+        row = find_job_by_run(connection, result.run_id)
         if row is None and plan is not None and request is not None:
             finish_job(connection, request, "cancelled", error="the project was busy")
         if row is None and is_project_busy(connection, project.id):

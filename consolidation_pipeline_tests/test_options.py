@@ -7,7 +7,7 @@ import re
 import pytest
 
 from consolidation_pipeline import errors
-from consolidation_pipeline.core.calibration.model_thresholds import CAUTIOUS, WORDLLAMA, resolve_thresholds
+from consolidation_pipeline.core.calibration.model_thresholds import CONSERVATIVE, WORDLLAMA, resolve_thresholds
 from consolidation_pipeline.errors import ConsolidationError, InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, describe_range, parse_options
 
@@ -100,7 +100,7 @@ def test_every_option_says_what_it_is_and_what_it_takes() -> None:
 
 def test_a_model_has_its_own_thresholds_and_an_unknown_one_the_most_cautious() -> None:
     assert resolve_thresholds("wordllama/l2_supercat_256", {})["t_merge"] == WORDLLAMA.t_merge
-    assert resolve_thresholds("somebody/new-model", {"t_merge": "auto"})["t_merge"] == CAUTIOUS.t_merge == 0.95
+    assert resolve_thresholds("somebody/new-model", {"t_merge": "auto"})["t_merge"] == CONSERVATIVE.t_merge == 0.95
 
 
 def test_lower_tiers_follow_a_lowered_threshold_down() -> None:

@@ -11,7 +11,7 @@ from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, progress, share, short
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.similarity.calibration import Proposal
+    from consolidation_pipeline.service.similarity.calibration import CalibrationProposal
     from consolidation_pipeline.store.similarity.calibrations import Calibration
 
 _BAR = 20
@@ -43,7 +43,7 @@ def calibrate(
         out.print(line, soft_wrap=True)
 
 
-def _described(project: str, proposal: Proposal) -> dict[str, Any]:
+def _described(project: str, proposal: CalibrationProposal) -> dict[str, Any]:
     held, fresh = proposal.held, proposal.fresh
     return {
         "project": project,
@@ -65,7 +65,7 @@ def _snapshot(snapshot: Calibration) -> dict[str, Any]:
     }
 
 
-def _rows(proposal: Proposal) -> dict[str, Any]:
+def _rows(proposal: CalibrationProposal) -> dict[str, Any]:
     held, fresh, report = proposal.held, proposal.fresh, proposal.fresh.report
     spread = report.get("spread") or {}
     before = {} if held is None else held.thresholds
@@ -98,7 +98,7 @@ def _interval(found: Mapping[str, Any] | None, of: str) -> str | None:
     return f"{share(found['share'])} of {found['of']} {of} (95 %: {share(found['low'])} to {share(found['high'])})"
 
 
-def _state(proposal: Proposal) -> str:
+def _state(proposal: CalibrationProposal) -> str:
     if proposal.applied:
         return f"from now on, as version {proposal.fresh.version}; the next run rebuilds the graph"
     held = "none yet" if proposal.held is None else f"version {proposal.held.version}"

@@ -15,7 +15,7 @@ from consolidation_pipeline.cli.output import JsonFlag, console, note, print_jso
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.review.suggestion_decisions import Bulk, Decided
+    from consolidation_pipeline.service.review.suggestion_decisions import BulkResult, SuggestionDecision
     from consolidation_pipeline.service.review.suggestion_views import Suggestion
     from consolidation_pipeline.store.database.engine import Engine
 
@@ -146,13 +146,13 @@ def _choose(ids: list[UUID] | None, rule: _Rule) -> _Rule:
 
 
 def _decide(
-    engine: Engine, ids: list[UUID] | None, rule: _Rule, decide: Callable[..., Decided], *, as_json: bool
+    engine: Engine, ids: list[UUID] | None, rule: _Rule, decide: Callable[..., SuggestionDecision], *, as_json: bool
 ) -> int:
-    from consolidation_pipeline.service.review.suggestion_decisions import decide_each, select_pending
+    from consolidation_pipeline.service.review.suggestion_decisions import decide_each, list_pending
 
     if rule.project is not None:
         least, kind, most = rule.min_similarity, rule.type, rule.limit
-        ids = select_pending(engine, rule.project, min_similarity=least, type=kind, limit=most)
+        ids = list_pending(engine, rule.project, min_similarity=least, type=kind, limit=most)
     done = decide_each(engine, ids or [], partial(decide, decided_by=who()))
     if as_json:
         refused = [{"id": id_, "message": why} for id_, why in done.refused]
@@ -162,7 +162,7 @@ def _decide(
     return ConflictError.exit_code if done.refused else 0
 
 
-def _told(done: Bulk) -> Iterator[str]:
+def _told(done: BulkResult) -> Iterator[str]:
     if not done.decided and not done.refused:
         yield "no suggestion that waits is named by the rule"
     for one in done.decided:

@@ -93,7 +93,7 @@ def test_a_project_that_a_run_holds_is_a_conflict(
 
 
 def test_boilerplate_is_listed(cli: Cli, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 12)
+    monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
     rows = [{"content": f"Lesson {word} is about {word}.\nFill this in [later]."} for word in "abcdefghijklmn"]
     cli("import", write(*rows), "--project", "p")
     cli("run", "p", "--phases", PHASES)

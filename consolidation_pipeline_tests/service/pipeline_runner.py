@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.service.intake.importer import Imported, ensure_project, import_memories
-from consolidation_pipeline.service.jobs.run_report import Report, write_report
+from consolidation_pipeline.service.jobs.run_report import RunReport, write_report
 from consolidation_pipeline.service.knowledge.derive import DeriveResult
 from consolidation_pipeline.service.knowledge.merged_memories import MergeResult, merge_clusters
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
@@ -77,7 +77,7 @@ class Outcome:
     profiles: ProfileResult
     decay: Decay
     archived: Archived
-    report: Report
+    report: RunReport
 
 
 def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any]:

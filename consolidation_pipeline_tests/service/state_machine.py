@@ -29,7 +29,7 @@ from consolidation_pipeline.service.lifecycle.associations import associate_memo
 from consolidation_pipeline.service.lifecycle.decay import score_relevance
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
-from consolidation_pipeline.service.plan.apply import request_plan
+from consolidation_pipeline.service.plan.apply import request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.review_queue import decide_review
@@ -181,7 +181,9 @@ class Life(RuleBasedStateMachine):
         """What was planned some time ago, or nothing of it."""
         made = self.plans.pop(slug, None) or self._plan(slug)
         project = self.pipeline.project(slug)
-        job = request_plan(self.pipeline.engine, project, made, settings=self.pipeline.settings, triggered_by="tester")
+        job = request_plan_job(
+            self.pipeline.engine, project, made, settings=self.pipeline.settings, triggered_by="tester"
+        )
         try:
             with self.pipeline.open(slug) as run:
                 run_phases(run)

@@ -19,11 +19,11 @@ TIERS = ("t_merge", "t_suggest", "t_pattern", "t_principle")
 SHORT_WORDS, LONG_WORDS = 13, 26
 # What the shortest texts may differ by: spelling and the order of words. In a store of few memories some words too, for
 # chance neighbours grow with the square of their number.
-LEAST_ROOM, LEAST_ROOM_OF_FEW = 0.01, 0.07
+SHORT_TEXT_TOLERANCE, UNCALIBRATED_TOLERANCE = 0.01, 0.07
 
 
 @dataclass(frozen=True)
-class Profile:
+class ThresholdProfile:
     """Cosine thresholds of one embedding model, on vectors with the project's mean taken off.
 
     Calibration never goes below ``t_merge``; ``t_suggest`` says how far below it a person is asked. ``t_pattern`` and
@@ -39,7 +39,7 @@ class Profile:
     t_principle: float
     measured: bool = False
     source: str = ""
-    plain: Profile | None = None
+    plain: ThresholdProfile | None = None
     shared_words: float = 0.0
 
     def thresholds(self) -> dict[str, float]:
@@ -52,14 +52,14 @@ class Profile:
 # without the words in common, reports from one form merge at 0.62. Plain vectors need more, see docs/quality.md.
 # t_principle lies 0.15 below t_pattern: of pairs of patterns, from commands of 11 domains, that share a principle, 78 %
 # are of one domain (82 % at 0.05 below), and 78 % of the patterns are in a principle (56 %).
-WORDLLAMA = Profile(
+WORDLLAMA = ThresholdProfile(
     t_merge=0.56,
     t_suggest=0.52,
     t_pattern=0.45,
     t_principle=0.30,
     measured=True,
     source="labelled stores of questions, commands, notes and reflections; centred vectors, complete linkage",
-    plain=Profile(
+    plain=ThresholdProfile(
         t_merge=0.80,
         t_suggest=0.76,
         t_pattern=0.60,
@@ -73,7 +73,7 @@ WORDLLAMA = Profile(
 
 # The values the design started from, meant for OpenAI's large model. They are the most cautious ones known, so models
 # without a profile start from them too.
-CAUTIOUS = Profile(
+CONSERVATIVE = ThresholdProfile(
     t_merge=0.95,
     t_suggest=0.90,
     t_pattern=0.85,
@@ -82,17 +82,17 @@ CAUTIOUS = Profile(
 )
 
 
-def _estimate(t_merge: float, t_suggest: float, t_pattern: float, t_principle: float, source: str) -> Profile:
-    return Profile(t_merge, t_suggest, t_pattern, t_principle, source=source)
+def _estimate(t_merge: float, t_suggest: float, t_pattern: float, t_principle: float, source: str) -> ThresholdProfile:
+    return ThresholdProfile(t_merge, t_suggest, t_pattern, t_principle, source=source)
 
 
 _HIGH_BASE = "unrelated texts already score 0.7 to 0.85, so all tiers are squeezed into the top"
 
 # Estimates err on the side of merging too little: calibration raises them where a project needs it, never lowers
 # ``t_merge``. People who know their data set t_merge themselves.
-PROFILES: Mapping[str, Profile] = {
+PROFILES: Mapping[str, ThresholdProfile] = {
     "wordllama/l2_supercat_256": WORDLLAMA,
-    "openai/text-embedding-3-large": CAUTIOUS,
+    "openai/text-embedding-3-large": CONSERVATIVE,
     "openai/text-embedding-3-small": _estimate(
         0.93, 0.88, 0.80, 0.75, "estimate: unrelated texts score 0.1 to 0.4, close to the large model's, a little lower"
     ),
@@ -125,12 +125,12 @@ _ALIASES = {
 }
 
 
-def find_profile(model: str, *, centered: bool = True) -> Profile:
+def find_profile(model: str, *, centered: bool = True) -> ThresholdProfile:
     """The profile of an embedding model, by the name under which its vectors are stored; the cautious one if unknown.
 
     ``centered``: for vectors with the project's mean taken off; else for vectors as they are.
     """
-    profile = PROFILES.get(_ALIASES.get(model, model), CAUTIOUS)
+    profile = PROFILES.get(_ALIASES.get(model, model), CONSERVATIVE)
     return profile if centered or profile.plain is None else profile.plain
 
 
@@ -167,7 +167,9 @@ def resolve_thresholds(
     return resolved
 
 
-def required_similarity(t_merge: float, words: ArrayLike, *, least_room: float = LEAST_ROOM) -> NDArray[np.float64]:
+def required_similarity(
+    t_merge: float, words: ArrayLike, *, least_room: float = SHORT_TEXT_TOLERANCE
+) -> NDArray[np.float64]:
     """Cosine that a pair needs to be merged, float64 of the shape of ``words``.
 
     ``words``: the smaller number of distinct words of the two texts (``overlap.WordSets``), boilerplate left out. From
@@ -186,7 +188,7 @@ def are_near_duplicates(
     words: ArrayLike,
     shared: ArrayLike,
     least_shared: float,
-    least_room: float = LEAST_ROOM,
+    least_room: float = SHORT_TEXT_TOLERANCE,
 ) -> NDArray[np.bool_]:
     """Which pairs (m,) merge if no veto speaks against it: similar enough for their length, with words in common.
 

@@ -172,7 +172,7 @@ def replace_opposite(text: str) -> str | None:
     return _swapped(text, both, most=1)
 
 
-def deny(text: str) -> str | None:
+def negate(text: str) -> str | None:
     """The first statement denied, or, where one is denied, stated; None: nothing that could be."""
     if _DENIED.search(text):
         return _DENIED.sub(r"\1 ", text, count=1)

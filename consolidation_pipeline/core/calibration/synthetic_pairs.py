@@ -20,14 +20,14 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 
 # Longer texts are not varied: an embedding model might cut them off, and what was changed with the end.
-LONGEST = 4_000
+MAX_TEXT_CHARS = 4_000
 
 # Of a text's words, function words aside, that must be repeated ones before swapping them makes another subject: what
 # is less is a detail among many that no cosine sees.
-SUBJECT_SHARE = 0.3
+MIN_REPEATED_SHARE = 0.3
 
 # Of their words, function words aside, the second halves of two blends may share: with more they might say the same.
-OVERLAP = 0.15
+MAX_BLEND_OVERLAP = 0.15
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
 _DIGITS = re.compile(r"\d+")
@@ -35,7 +35,7 @@ _NUMERIC = ("number", "version", "date")
 
 
 @dataclass(frozen=True)
-class PlantedPair:
+class SyntheticPair:
     """Two texts, how the second was made of the first, and whether they say the same."""
 
     kind: str
@@ -56,19 +56,19 @@ class _Source:
 _Maker = Callable[[str, _Source, Random], str | tuple[str, str] | None]
 
 
-def plant_pairs(texts: Sequence[str], *, seed: int, per_kind: int = 60) -> list[PlantedPair]:
-    """Up to ``per_kind`` pairs of each kind, made from distinct ``texts`` of at most ``LONGEST`` characters.
+def make_synthetic_pairs(texts: Sequence[str], *, seed: int, per_kind: int = 60) -> list[SyntheticPair]:
+    """Up to ``per_kind`` pairs of each kind, made from distinct ``texts`` of at most ``MAX_TEXT_CHARS`` characters.
 
     Deterministic: the order of ``texts`` does not matter, and which of them are varied follows from ``seed``. A kind
     that does not apply, such as another version where no text has one, is missing. A variant equal to its text up to
     normalisation is no pair.
     """
-    usable = sorted({text for text in texts if text.strip() and len(text) <= LONGEST})
+    usable = sorted({text for text in texts if text.strip() and len(text) <= MAX_TEXT_CHARS})
     source = _gather(usable)
     return [pair for kind, same, make in _KINDS for pair in _plant(kind, same, make, source, seed, per_kind)]
 
 
-def _plant(kind: str, same: bool, make: _Maker, source: _Source, seed: int, per_kind: int) -> Iterator[PlantedPair]:
+def _plant(kind: str, same: bool, make: _Maker, source: _Source, seed: int, per_kind: int) -> Iterator[SyntheticPair]:
     order = list(source.texts)
     Random(f"{seed} {kind}").shuffle(order)
     planted = 0
@@ -77,7 +77,7 @@ def _plant(kind: str, same: bool, make: _Maker, source: _Source, seed: int, per_
         a, b = (text, made) if isinstance(made, str) else made or ("", "")
         if normalize_text(a) == normalize_text(b):
             continue
-        yield PlantedPair(kind, same, a, b)
+        yield SyntheticPair(kind, same, a, b)
         planted += 1
         if planted == per_kind:
             return
@@ -167,7 +167,7 @@ def _with_other_subject(text: str, source: _Source, random: Random) -> str | Non
         said.pop(word, None)
     repeated = sorted(word for word, count in said.items() if count > 1)
     others = [word for word in source.words if word not in said]
-    if sum(said[word] for word in repeated) < SUBJECT_SHARE * said.total() or len(others) < len(repeated):
+    if sum(said[word] for word in repeated) < MIN_REPEATED_SHARE * said.total() or len(others) < len(repeated):
         return None
     swapped = dict(zip(repeated, random.sample(others, len(repeated)), strict=True))
     return _WORD.sub(lambda match: swapped.get(match[0].lower(), match[0]), text) if swapped else None
@@ -179,7 +179,7 @@ def _blended(text: str, source: _Source, random: Random) -> tuple[str, str] | No
     half = len(ours) // 2
     tails = [" ".join(random.choice(source.texts).split()[-half:]) for _ in range(2)] if half else []
     new = [_content_words(tail) for tail in tails if len(tail.split()) == half]
-    if len(new) < 2 or not all(new) or len(new[0] & new[1]) > OVERLAP * min(map(len, new)):
+    if len(new) < 2 or not all(new) or len(new[0] & new[1]) > MAX_BLEND_OVERLAP * min(map(len, new)):
         return None
     head = " ".join(ours[:half])
     return f"{head} {tails[0]}", f"{head} {tails[1]}"
@@ -208,7 +208,7 @@ _KINDS: tuple[tuple[str, bool, _Maker], ...] = (
     ("retold", True, _drawn(_retold)),
     ("number", False, partial(_with_other_literal, kinds=_NUMERIC)),
     ("name", False, partial(_with_other_literal, kinds=("identifier", "path", "url", "error_code", "quoted"))),
-    ("negation", False, _alone(rewrite_rules.deny)),
+    ("negation", False, _alone(rewrite_rules.negate)),
     ("opposite", False, _alone(rewrite_rules.replace_opposite)),
     ("subject", False, _with_other_subject),
     ("blend", False, _blended),

@@ -13,28 +13,28 @@ from math import floor, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.calibration.model_thresholds import Profile, are_near_duplicates
+from consolidation_pipeline.core.calibration.model_thresholds import ThresholdProfile, are_near_duplicates
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 # Rows of the sample that the spread is taken from; each is compared with all.
-SAMPLE = 2_000
+SAMPLE_ROWS = 2_000
 
 # Position of the topic threshold between the median cosine of all pairs (0) and that of nearest neighbours (1), on
 # centred vectors. Mean F1 over five labelled stores, untuned: 0.38: 0.68, 0.42: 0.687, 0.46: 0.69, 0.50: 0.68.
 PATTERN_POSITION = 0.46
 # Below this, cosines are noise whatever the rule says: of 500 mixed memories a third end in groups of nothing at 0.33.
-LOWEST_PATTERN = 0.38
+MIN_PATTERN_THRESHOLD = 0.38
 # Pairs of the graph for each memory: those of 100,000 memories are written in half a minute.
-MOST_PAIRS_PER_MEMORY = 30
+MAX_PAIRS_PER_MEMORY = 30
 
 # Share of near-misses, with its whole interval, that a threshold may let through and a higher one would have stopped.
 # Of the pairs merged in labelled stores 0 to 7 % are wrong; the few hundred near-misses that a small store gives cannot
 # tell less than this apart from nothing, and would push its threshold far above what it needs.
-WRONG_LIMIT = 0.08
+MAX_WRONG_SHARE = 0.08
 # Share of paraphrases that a person should get to see.
-FOUND_SHARE = 0.9
+MIN_FOUND_SHARE = 0.9
 
 # Thresholds that are tried: 0.50, 0.51 .. 0.99.
 GRID = tuple(round(0.5 + 0.01 * step, 2) for step in range(50))
@@ -45,9 +45,9 @@ _BLOCK = 1 << 22
 
 
 @dataclass(frozen=True)
-class Spread:
+class CosineSpread:
     """Cosines of a project: ``median`` of all pairs, ``nearest`` = median of nearest neighbours, both rounded down to
-    1e-4; ``bound`` = lowest threshold that keeps the graph within ``MOST_PAIRS_PER_MEMORY``. Of ``sampled`` rows.
+    1e-4; ``bound`` = lowest threshold that keeps the graph within ``MAX_PAIRS_PER_MEMORY``. Of ``sampled`` rows.
     """
 
     median: float
@@ -72,7 +72,7 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Point:
+class CurvePoint:
     """What a threshold does to the labelled pairs: near-misses merged, and paraphrases found."""
 
     threshold: float
@@ -110,13 +110,13 @@ class Recommendation:
     t_suggest: float
 
 
-def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> Spread | None:
+def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> CosineSpread | None:
     """Spread of L2-normalised rows ``x`` (n, d), of distinct contents; None of fewer than two.
 
-    Up to ``SAMPLE`` rows, the first of ``order`` (n,), are compared with all. An order that follows from the contents
-    makes the result independent of that of the rows. Takes ``SAMPLE`` n d multiplications and 16 MB.
+    Up to ``SAMPLE_ROWS`` rows, the first of ``order`` (n,), are compared with all. An order that follows from the contents
+    makes the result independent of that of the rows. Takes ``SAMPLE_ROWS`` n d multiplications and 16 MB.
     """
-    sample = np.asarray(order)[:SAMPLE]
+    sample = np.asarray(order)[:SAMPLE_ROWS]
     if len(x) < 2 or not len(sample):
         return None
     counts = np.zeros(_BINS + 1, dtype=np.int64)
@@ -129,20 +129,22 @@ def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> Spread
         nearest[start : start + len(rows)] = cosines.max(axis=1)
         counts += np.bincount(((cosines + 1.0) * (_BINS / 2)).astype(np.int64).ravel(), minlength=_BINS + 1)
     counts[0] -= len(sample)  # the rows themselves
-    return Spread(_quantile(counts, 0.5), _floored(float(np.median(nearest))), _bound(counts, len(x)), len(sample))
+    return CosineSpread(
+        _quantile(counts, 0.5), _floored(float(np.median(nearest))), _bound(counts, len(x)), len(sample)
+    )
 
 
-def pattern_threshold(spread: Spread) -> float:
+def recommend_pattern_threshold(spread: CosineSpread) -> float:
     """Cosine at and above which memories are on one topic, to three decimals.
 
     Between the median of all pairs and that of nearest neighbours (``PATTERN_POSITION``), but high enough for the graph
-    to stay sparse, and at least ``LOWEST_PATTERN``.
+    to stay sparse, and at least ``MIN_PATTERN_THRESHOLD``.
     """
     rule = spread.median + PATTERN_POSITION * (spread.nearest - spread.median)
-    return round(max(rule, spread.bound, LOWEST_PATTERN), 3)
+    return round(max(rule, spread.bound, MIN_PATTERN_THRESHOLD), 3)
 
 
-def wilson(count: int, total: int) -> Share:
+def wilson_interval(count: int, total: int) -> Share:
     """The share with its 95 % score interval (Wilson 1927); [0, 1] of nothing.
 
     ValueError: ``count`` is not between 0 and ``total``.
@@ -159,57 +161,59 @@ def wilson(count: int, total: int) -> Share:
     return Share(count, total, low, high)
 
 
-def recommend(pairs: LabelledPairs, profile: Profile, *, lowest: float = LOWEST_PATTERN) -> Recommendation:
+def recommend_thresholds(
+    pairs: LabelledPairs, profile: ThresholdProfile, *, lowest: float = MIN_PATTERN_THRESHOLD
+) -> Recommendation:
     """Thresholds for merging and asking, read from labelled pairs.
 
     ``t_merge``: the smallest of the grid, not below the profile's, at which the share of near-misses that are merged
-    but would not be at the highest threshold is below ``WRONG_LIMIT`` with its whole interval. What even the highest
-    merges (a swapped *not* that no veto saw) no threshold can prevent; ``estimate`` counts it. Where no threshold gets
+    but would not be at the highest threshold is below ``MAX_WRONG_SHARE`` with its whole interval. What even the highest
+    merges (a swapped *not* that no veto saw) no threshold can prevent; ``estimate_errors`` counts it. Where no threshold gets
     there, which means that there are too few near-misses to tell: the profile's.
 
-    ``t_suggest``: where ``FOUND_SHARE`` of the paraphrases are found, but at least as far below ``t_merge`` as the
+    ``t_suggest``: where ``MIN_FOUND_SHARE`` of the paraphrases are found, but at least as far below ``t_merge`` as the
     profile has it, or there would be nothing between them to ask about. Not below ``lowest``, the topic threshold.
     """
-    t_merge = next((t for t in _candidates(profile) if _avoidable(pairs, t).high < WRONG_LIMIT), profile.t_merge)
+    t_merge = next((t for t in _candidates(profile) if _avoidable(pairs, t).high < MAX_WRONG_SHARE), profile.t_merge)
     gap = profile.t_merge - profile.t_suggest
-    reached = float(np.quantile(pairs.similarity[pairs.same], 1 - FOUND_SHARE)) if pairs.same.any() else 1.0
+    reached = float(np.quantile(pairs.similarity[pairs.same], 1 - MIN_FOUND_SHARE)) if pairs.same.any() else 1.0
     t_suggest = max(min(floor(reached * 100) / 100, round(t_merge - gap, 3)), min(lowest, t_merge))
     return Recommendation(t_merge, t_suggest)
 
 
-def estimate(pairs: LabelledPairs, t_merge: float) -> Point:
+def estimate_errors(pairs: LabelledPairs, t_merge: float) -> CurvePoint:
     """What a merge threshold does to the labelled pairs."""
     merged = pairs.merged(t_merge)
-    return Point(t_merge, _share(merged, ~pairs.same), _share(merged, pairs.same))
+    return CurvePoint(t_merge, _share(merged, ~pairs.same), _share(merged, pairs.same))
 
 
-def draw_curve(pairs: LabelledPairs) -> list[Point]:
-    """``estimate`` for every threshold of the grid."""
-    return [estimate(pairs, threshold) for threshold in GRID]
+def compute_curve(pairs: LabelledPairs) -> list[CurvePoint]:
+    """``estimate_errors`` for every threshold of the grid."""
+    return [estimate_errors(pairs, threshold) for threshold in GRID]
 
 
-def shares_by_kind(pairs: LabelledPairs, t_merge: float) -> dict[str, Share]:
+def compute_merged_shares(pairs: LabelledPairs, t_merge: float) -> dict[str, Share]:
     """Of each kind of pairs, by name, the share that is merged."""
     merged = pairs.merged(t_merge)
     return {str(kind): _share(merged, pairs.kind == kind) for kind in np.unique(pairs.kind)}
 
 
-def _candidates(profile: Profile) -> Sequence[float]:
+def _candidates(profile: ThresholdProfile) -> Sequence[float]:
     return [profile.t_merge, *(threshold for threshold in GRID if threshold > profile.t_merge)]
 
 
 def _avoidable(pairs: LabelledPairs, threshold: float) -> Share:
     wrong = pairs.merged(threshold) & ~pairs.merged(GRID[-1]) & ~pairs.same
-    return wilson(int(wrong.sum()), int((~pairs.same).sum()))
+    return wilson_interval(int(wrong.sum()), int((~pairs.same).sum()))
 
 
 def _share(merged: Mask, of: Mask) -> Share:
-    return wilson(int((merged & of).sum()), int(of.sum()))
+    return wilson_interval(int((merged & of).sum()), int(of.sum()))
 
 
 def _bound(counts: NDArray[np.int64], n: int) -> float:
     """Lowest threshold above which at most the allowed share of the sampled pairs lies."""
-    allowed = 2 * MOST_PAIRS_PER_MEMORY / (n - 1)
+    allowed = 2 * MAX_PAIRS_PER_MEMORY / (n - 1)
     return -1.0 if allowed >= 1.0 else _quantile(counts, 1.0 - allowed, up=1)
 
 

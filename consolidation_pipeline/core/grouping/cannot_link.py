@@ -15,7 +15,7 @@ Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
-class KeptApart:
+class CannotLink:
     """Raw memories by undone merge: two of one merge that are of different parts must not be merged.
 
     Arrays of shape (n,): ``ids`` S16 (or whatever else names a memory), ``merges`` and ``parts`` int32, counted from 0.
@@ -30,10 +30,10 @@ class KeptApart:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def among(self, ids: Ids) -> KeptApart:
+    def among(self, ids: Ids) -> CannotLink:
         """What is kept apart of the memories ``ids``, S16 (m,)."""
         kept = np.isin(self.ids, ids)
-        return KeptApart(self.ids[kept], self.merges[kept], self.parts[kept])
+        return CannotLink(self.ids[kept], self.merges[kept], self.parts[kept])
 
     def forbids(self, a: Ids, b: Ids) -> npt.NDArray[np.bool_]:
         """Which of the pairs (a, b), S16 of shape (m,), must not be merged; bool (m,). The order in a pair is free."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consolidation_pipeline.core.grouping.components import connected_components, strong_pairs
-from consolidation_pipeline.core.grouping.labels import Labels, numbered
+from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import average_linkage, complete_linkage
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
@@ -30,10 +30,12 @@ METHODS = ("average", "complete", "components", "hdbscan")
 
 # Density clusters compare every row with every other: with 256 dimensions 20 seconds for 10,000 rows, two minutes for
 # 20,000. Memory is linear, and no limit.
-LARGEST_BY_DENSITY = 30_000
+MAX_HDBSCAN_ROWS = 30_000
 
 
-def group(x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshold: float, min_size: int) -> Labels:
+def cluster_rows(
+    x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshold: float, min_size: int
+) -> Labels:
     """Groups of at least ``max(2, min_size)`` rows of ``x``, L2-normalised (n, d), by ``method``.
 
     - ``average``, ``complete``, ``components``: ``average_linkage``, ``complete_linkage``, ``connected_components``.
@@ -41,7 +43,7 @@ def group(x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshol
 
     ``pairs``: as from ``similarity_join`` at ``threshold`` or lower. Rows are taken in an order given by their content,
     so that ties do not depend on their position. InvalidOptionError: unknown ``method``, or ``hdbscan`` for more than
-    ``LARGEST_BY_DENSITY`` rows. ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
+    ``MAX_HDBSCAN_ROWS`` rows. ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
     """
     if method not in METHODS:
         raise InvalidOptionError(f"cluster_method is {method!r}; it must be one of {', '.join(METHODS)}")
@@ -54,7 +56,7 @@ def group(x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshol
     elif len(strong):
         order = _content_order(x)
         labels[order] = _linked_labels(x, strong, order, method=method, threshold=threshold)
-    return numbered(labels, size)
+    return renumber_labels(labels, size)
 
 
 def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGORITHM_VERSION) -> str:
@@ -92,10 +94,10 @@ def _linked_labels(
 
 
 def _density_labels(x: NDArray[np.floating], size: int) -> Labels:
-    if len(x) > LARGEST_BY_DENSITY:
+    if len(x) > MAX_HDBSCAN_ROWS:
         raise InvalidOptionError(
             f"cluster_method is 'hdbscan' and there are {len(x)} units to group; it takes at most "
-            f"{LARGEST_BY_DENSITY}, as it compares each with all; 'average' has no such limit"
+            f"{MAX_HDBSCAN_ROWS}, as it compares each with all; 'average' has no such limit"
         )
     if len(x) <= size:  # a density estimate over `size` neighbours needs more points than that
         return np.full(len(x), -1, dtype=np.int64)

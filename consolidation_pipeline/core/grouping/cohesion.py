@@ -60,7 +60,7 @@ def summarize_groups(x: NDArray[np.floating], labels: Labels, *, minimum: bool =
     return GroupSummary(*(np.clip(part, -1.0, 1.0) for part in found))
 
 
-def cohesion(x: NDArray[np.floating], members: ArrayLike) -> Cohesion:
+def compute_cohesion(x: NDArray[np.floating], members: ArrayLike) -> Cohesion:
     """Mean and minimum cosine over all pairs of the rows ``members`` (positions) of ``x``, L2-normalised (n, d).
 
     None and None for fewer than two members. For many groups: ``summarize_groups``.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from consolidation_pipeline.core.grouping.labels import Labels, numbered
+from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 
@@ -27,4 +27,4 @@ def connected_components(n: int, pairs: SimilarPairs, threshold: float) -> Label
     if not len(strong):
         return np.full(n, -1, dtype=np.int64)
     graph = csr_array((np.ones(len(strong), dtype=np.bool_), (strong.i, strong.j)), shape=(n, n))
-    return numbered(components(graph, directed=False)[1].astype(np.int64), 2)
+    return renumber_labels(components(graph, directed=False)[1].astype(np.int64), 2)

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 Labels = NDArray[np.int64]
 
 
-def numbered(raw: Labels, size: int) -> Labels:
+def renumber_labels(raw: Labels, size: int) -> Labels:
     """Labels 0..g-1 by first member from any labels >= 0; groups of fewer than ``size`` become -1."""
     labels = np.full(len(raw), -1, dtype=np.int64)
     grouped = np.flatnonzero(raw >= 0)
@@ -18,7 +18,7 @@ def numbered(raw: Labels, size: int) -> Labels:
     return labels
 
 
-def members_of(labels: Labels) -> list[NDArray[np.int64]]:
+def list_members(labels: Labels) -> list[NDArray[np.int64]]:
     """The rows of each group 0..g-1, ascending."""
     order = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels[labels >= 0])

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.grouping.agglomeration import agglomerate
 from consolidation_pipeline.core.grouping.components import connected_components, strong_pairs
-from consolidation_pipeline.core.grouping.labels import Labels, numbered
+from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
 from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
 
@@ -30,7 +30,7 @@ def complete_linkage(n: int, pairs: SimilarPairs, threshold: float, *, initial: 
     """
     owner = _owners(n, initial)
     a, b, weakest = _group_edges(n, pairs, threshold, owner=owner)
-    return numbered(agglomerate(n, a, b, weakest)[owner], 2)
+    return renumber_labels(agglomerate(n, a, b, weakest)[owner], 2)
 
 
 def average_linkage(
@@ -53,7 +53,7 @@ def average_linkage(
         i, j = np.searchsorted(rows, inside.i), np.searchsorted(rows, inside.j)
         merging = Rows(_unit_rows(x[order[rows]]), np.ones(len(rows), dtype=np.int64), threshold - SLACK)
         labels[rows] = rows[agglomerate(len(rows), i, j, inside.similarity, rows=merging)]
-    return numbered(labels, 2)
+    return renumber_labels(labels, 2)
 
 
 def _by_components(

@@ -54,7 +54,9 @@ def similarity_to(x: NDArray[np.floating], members: ArrayLike, representative: i
     return _cosines(x, rows, np.full(len(rows), representative, dtype=np.int64))
 
 
-def similarities_to(x: NDArray[np.floating], labels: Labels, representatives: NDArray[np.int64]) -> NDArray[np.float32]:
+def compute_similarities(
+    x: NDArray[np.floating], labels: Labels, representatives: NDArray[np.int64]
+) -> NDArray[np.float32]:
     """Cosine (n,) of each row of L2-normalised ``x`` (n, d) to the representative of its group; NaN for rows alone.
 
     ``labels`` (n,) 0..g-1, -1 = alone; ``representatives`` (g,) as from ``choose_representatives``.

@@ -16,7 +16,7 @@ from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, No
 from consolidation_pipeline.service.intake.importer import BATCH, CHANGED, RowReader
 from consolidation_pipeline.service.lifecycle.manual_actions import lock_fit, unfit_to_weigh
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.similarity.embedding import embed_now
+from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.ledger.ledger_writer import Author
@@ -116,7 +116,7 @@ def _embed_where_free(engine: Engine, project: Project, ids: Sequence[UUID], set
     if not is_local(model):
         return
     try:
-        embed_now(engine, load_embedder(model), ids)
+        embed_raw_memories(engine, load_embedder(model), ids)
     except EmbeddingError:
         return  # the memories are kept; the next run says which of them cannot be embedded
 

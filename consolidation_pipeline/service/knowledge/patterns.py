@@ -1,4 +1,4 @@
-"""Patterns (level 2): what three or more distinct units have in common."""
+"""Patterns (level 2): derived from groups of three or more units on one topic."""
 
 from __future__ import annotations
 
@@ -6,54 +6,60 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from consolidation_pipeline.core.knowledge.extractive_patterns import extract_patterns
+from consolidation_pipeline.core.knowledge.quality_gates import judge_pattern
+from consolidation_pipeline.llm.prompts.pattern import PatternReply, pattern_prompt
 from consolidation_pipeline.service.knowledge.derive import DeriveResult, derive_abstractions
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds
-from consolidation_pipeline.service.knowledge.writers.selection import PATTERN, author_of
+from consolidation_pipeline.service.knowledge.text_writers import AbstractionKind
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.abstractions import load_raw_ids
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
+PATTERN = AbstractionKind(
+    "pattern", "memories", pattern_prompt, PatternReply, judge_pattern, extract_patterns, needs_review=False
+)
+
 
 def derive_patterns(run: ProjectRun) -> DeriveResult:
-    """A pattern of every pattern group that none covers yet; a grown group updates its pattern.
+    """Write a pattern for each pattern group that none covers; update the pattern of a group that has grown.
 
-    Nothing is made while ``summarize`` is off; a run that carries out a plan makes those of the plan.
+    Nothing is written while ``summarize`` is off. A run that applies a plan writes the patterns of the plan only.
 
     Raises:
-        ConflictError: a pattern changed meanwhile; what was written before stays.
+        ConflictError: a pattern changed meanwhile; earlier batches stay written.
     """
     if not run.options.summarize:
         return DeriveResult()
     with run.engine.connect() as connection:
         clusters = load_clusters(connection, run.project.id, "pattern")
-        leaves = load_raw_ids(connection, [m.member_id for members in clusters.values() for m in members])
-    outlines = outline_groups(clusters, leaves)
-    formed = derive_abstractions(run, PATTERN.name, outlines, author_of(run, PATTERN))
-    return replace(formed, changed=formed.changed + len(clusters) - len(outlines))
+        raw_ids = load_raw_ids(connection, [m.member_id for members in clusters.values() for m in members])
+    groups = list_pattern_groups(clusters, raw_ids)
+    result = derive_abstractions(run, PATTERN, groups)
+    return replace(result, changed=result.changed + len(clusters) - len(groups))
 
 
-def outline_groups(
-    clusters: Mapping[str, Sequence[ClusterMember]], leaves: Mapping[UUID, Collection[UUID]]
+def list_pattern_groups(
+    clusters: Mapping[str, Sequence[ClusterMember]], raw_ids: Mapping[UUID, Collection[UUID]]
 ) -> list[GroupIds]:
-    """The pattern groups, those left out of which a unit is not active any more.
+    """Return the pattern groups whose units are all active.
 
-    ``clusters``: members by cluster key; ``leaves``: the raw memories behind each active unit.
+    Args:
+        clusters: members of each group by cluster key.
+        raw_ids: the raw memories behind each active unit, by unit id.
     """
     return [
         GroupIds(
             key,
-            tuple(m.member_id for m in _nearest_first(members)),
-            frozenset(leaf for m in members for leaf in leaves[m.member_id]),
-            _cohesion(members),
+            tuple(member.member_id for member in _sort_by_similarity(members)),
+            frozenset(raw_id for member in members for raw_id in raw_ids[member.member_id]),
+            next((m.details.get("cohesion_mean") for m in members if m.is_representative), None),
         )
         for key, members in clusters.items()
-        if all(m.member_id in leaves for m in members)
+        if all(member.member_id in raw_ids for member in members)
     ]
 
 
-def _nearest_first(members: Sequence[ClusterMember]) -> list[ClusterMember]:
+def _sort_by_similarity(members: Sequence[ClusterMember]) -> list[ClusterMember]:
+    """Return the representative, then the others by similarity to it; ties: by id."""
     return sorted(members, key=lambda m: (not m.is_representative, -(m.similarity or 0.0), m.member_id))
-
-
-def _cohesion(members: Sequence[ClusterMember]) -> float | None:
-    return next((m.details.get("cohesion_mean") for m in members if m.is_representative), None)

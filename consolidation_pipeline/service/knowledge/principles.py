@@ -1,8 +1,8 @@
-"""Principles (level 3): what several patterns have in common."""
+"""Principles (level 3): derived from groups of three or more patterns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from uuid import UUID
 
 import numpy as np
@@ -10,68 +10,71 @@ import numpy as np
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION, cluster_key, cluster_rows
 from consolidation_pipeline.core.grouping.cohesion import summarize_groups
 from consolidation_pipeline.core.grouping.labels import list_members
+from consolidation_pipeline.core.knowledge.extractive_patterns import extract_principles
+from consolidation_pipeline.core.knowledge.quality_gates import judge_principle
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
+from consolidation_pipeline.llm.prompts.principle import PrincipleReply, principle_prompt
 from consolidation_pipeline.service.knowledge.derive import DeriveResult, derive_abstractions
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds
-from consolidation_pipeline.service.knowledge.writers.selection import PRINCIPLE, author_of
+from consolidation_pipeline.service.knowledge.text_writers import AbstractionKind
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import center_vectors
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import ActivePattern, list_active_patterns, load_unit_vectors
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# pipeline.md, principles.
-FEWEST_PATTERNS = 3
+PRINCIPLE = AbstractionKind(
+    "principle", "patterns", principle_prompt, PrincipleReply, judge_principle, extract_principles, needs_review=True
+)
+# Patterns that a principle needs.
+MIN_PATTERNS = 3
 
 
 def derive_principles(run: ProjectRun) -> DeriveResult:
-    """A principle of every group of patterns that none covers yet; without a model a person looks at it first.
+    """Write a principle for each group of patterns that none covers; without a model it waits for a person.
 
-    Nothing is made while ``summarize`` is off; a run that carries out a plan makes those of the plan.
+    Nothing is written while ``summarize`` is off. A run that applies a plan writes the principles of the plan only.
 
     Raises:
-        ConflictError: a principle changed meanwhile; what was written before stays.
+        ConflictError: a principle changed meanwhile; earlier batches stay written.
     """
     if not run.options.summarize:
         return DeriveResult()
-    return derive_abstractions(run, PRINCIPLE.name, group_patterns(run), author_of(run, PRINCIPLE))
-
-
-def group_patterns(run: ProjectRun) -> list[GroupIds]:
-    """The groups of the active patterns."""
     with run.engine.connect() as connection:
-        active = list_active_patterns(connection, run.project.id, "pattern")
+        patterns = list_active_patterns(connection, run.project.id)
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
-        ids = [row.id for row in active]
+        ids = [pattern.id for pattern in patterns]
         vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids else {}
-    return group_rows(run, active, vectors)
+    return derive_abstractions(run, PRINCIPLE, group_patterns(run, patterns, vectors))
 
 
-def group_rows(run: ProjectRun, active: Iterable[ActivePattern], vectors: Mapping[UUID, Vectors]) -> list[GroupIds]:
-    """Patterns by average linkage at ``t_principle``, as memories are grouped: centred, within one type.
+def group_patterns(
+    run: ProjectRun, patterns: Iterable[ActivePattern], vectors: Mapping[UUID, Vectors]
+) -> list[GroupIds]:
+    """Group patterns by average linkage at ``t_principle``, on centred vectors; types mix if ``cross_type`` is on.
 
-    ``active``: by id; those without a plain vector (d,) in ``vectors`` are left out.
+    Args:
+        patterns: sorted by id.
+        vectors: plain vector float32 (d,) by pattern id. A pattern without one is left out.
     """
-    patterns = [row for row in active if row.id in vectors]
-    if len(patterns) < FEWEST_PATTERNS:
+    found = [pattern for pattern in patterns if pattern.id in vectors]
+    if len(found) < MIN_PATTERNS:
         return []
-    x = np.stack([vectors[pattern.id] for pattern in patterns])
-    return _group(run, patterns, x if run.calibration is None else center_vectors(x, run.calibration))
-
-
-def _group(run: ProjectRun, patterns: Sequence[ActivePattern], x: Vectors) -> list[GroupIds]:
+    plain = np.stack([vectors[pattern.id] for pattern in found])
+    x = plain if run.calibration is None else center_vectors(plain, run.calibration)
     threshold = run.thresholds["t_principle"]
     pairs = similarity_join(x, threshold)
     if not run.options.cross_type:
-        types = np.array([pattern.memory_type for pattern in patterns])
+        types = np.array([pattern.memory_type for pattern in found])
         pairs = pairs.select(types[pairs.i] == types[pairs.j])
-    labels = cluster_rows(x, pairs, method="average", threshold=threshold, min_size=FEWEST_PATTERNS)
-    found = summarize_groups(x, labels, minimum=False)
+    labels = cluster_rows(x, pairs, method="average", threshold=threshold, min_size=MIN_PATTERNS)
+    cohesion = summarize_groups(x, labels, minimum=False)
     groups = []
     for number, rows in enumerate(list_members(labels)):
-        # Of equally central ones the smallest id: patterns stand in the order of their ids.
-        central = [patterns[row] for row in rows[np.argsort(-found.mean_similarity[rows], kind="stable")]]
-        leaves = frozenset(leaf for pattern in central for leaf in pattern.leaves)
-        key = cluster_key([patterns[row].id for row in rows], ALGORITHM_VERSION)
-        groups.append(GroupIds(key, tuple(pattern.id for pattern in central), leaves, float(found.mean[number])))
+        # Most central first. The sort is stable and the patterns are sorted by id, so ties go to the smaller id.
+        central = [found[row] for row in rows[np.argsort(-cohesion.mean_similarity[rows], kind="stable")]]
+        raw_ids = frozenset(raw_id for pattern in central for raw_id in pattern.raw_ids)
+        key = cluster_key([found[row].id for row in rows], ALGORITHM_VERSION)
+        unit_ids = tuple(pattern.id for pattern in central)
+        groups.append(GroupIds(key, unit_ids, raw_ids, float(cohesion.mean[number])))
     return groups

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.errors import ConflictError, UsageError
-from consolidation_pipeline.service.jobs.job_requests import pend_job
+from consolidation_pipeline.service.jobs.job_requests import ensure_live_job
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge
 from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
 from consolidation_pipeline.service.plan.plan_document import Plan, PlannedKnowledge
@@ -42,7 +42,7 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
         "knowledge": {str(item.id): _digest_item(item) for item in _founded(plan)},
     }
     with engine.begin() as connection:
-        job, created = pend_job(
+        job, created = ensure_live_job(
             connection,
             project.id,
             scope={"job": "consolidate", "plan": decisions},

@@ -15,15 +15,15 @@ import numpy as np
 from consolidation_pipeline.core.similarity.similarity_join import SLACK
 from consolidation_pipeline.embed.embedder import Usage, is_free
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.calibration import why_taken
-from consolidation_pipeline.service.similarity.calibration_fit import derive_calibration, load_kept
-from consolidation_pipeline.service.similarity.graph_nodes import centered, count_active
-from consolidation_pipeline.service.similarity.grouping_vectors import grouping_vectors, word_memories
-from consolidation_pipeline.service.similarity.merge_groups import Contents, form_contents
-from consolidation_pipeline.service.similarity.similarity_graph import compare, split_carriers
+from consolidation_pipeline.service.similarity.calibration import find_renewal_reason
+from consolidation_pipeline.service.similarity.calibration_fit import fit_calibration, load_stored_vectors
+from consolidation_pipeline.service.similarity.graph_nodes import center_vectors, count_units
+from consolidation_pipeline.service.similarity.grouping_vectors import build_grouping_vectors, embed_stripped_texts
+from consolidation_pipeline.service.similarity.merge_groups import Contents, build_contents
+from consolidation_pipeline.service.similarity.similarity_graph import compare_nodes, split_known_and_new
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
-from consolidation_pipeline.store.ledger.cannot_link import load_kept_apart
+from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline.store.memories.memories import load_reusable, load_texts
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
@@ -32,7 +32,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import Neighbors, 
 
 
 @dataclass(frozen=True, eq=False)
-class Preview:
+class GroupingPreview:
     """What would be grouped. ``unembedded``: memories that a paid model has to embed first, ``usage`` what that would
     be billed; ``calibration``: why one was taken here, None = the one that is held does, "paid" = one is due that only
     a paid model can take, so the profile's thresholds stand in for it.
@@ -44,7 +44,7 @@ class Preview:
     calibration: str | None
 
 
-def preview_contents(run: ProjectRun) -> Preview:
+def preview_grouping(run: ProjectRun) -> GroupingPreview:
     """The contents as a run that began now would group them; puts the calibration it would hold on ``run``.
 
     Raises:
@@ -53,11 +53,11 @@ def preview_contents(run: ProjectRun) -> Preview:
     with run.engine.connect() as connection:
         nodes, plain, left_out = _embed(connection, run)
         vectors, trigger = _calibrate(connection, run, nodes, plain)
-        x = vectors if run.calibration is None else centered(vectors, run.calibration)
+        x = vectors if run.calibration is None else center_vectors(vectors, run.calibration)
         found = _find_neighbors(connection, run, nodes, x)
-        apart = load_kept_apart(connection, run.project.id)
-    contents = form_contents(run, nodes, x, found, apart=apart)
-    return Preview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), trigger)
+        apart = load_cannot_links(connection, run.project.id)
+    contents = build_contents(run, nodes, x, found, apart=apart)
+    return GroupingPreview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), trigger)
 
 
 def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:
@@ -91,13 +91,13 @@ def _missing(ids: Ids, parts: Sequence[tuple[Ids, Vectors]]) -> Ids:
 def _calibrate(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors) -> tuple[Vectors, str | None]:
     """Vectors for grouping (n, d), not centred, and why a calibration was taken; puts the one in force on ``run``."""
     held = run.calibration
-    trigger = why_taken(held, run, lambda: count_active(nodes), renew=is_free(run.embedder))
+    trigger = find_renewal_reason(held, run, lambda: count_units(nodes), renew=is_free(run.embedder))
     if trigger is None and held is not None:
         return _reworded(connection, run, nodes, plain, held), None
     if not is_free(run.embedder):
         return plain, "paid"
-    run.calibration, wording = derive_calibration(run, held, trigger or "first", given=(nodes, plain))
-    return grouping_vectors(nodes.ids, plain, wording, load_kept(connection, run)), trigger
+    run.calibration, wording = fit_calibration(run, held, trigger or "first", given=(nodes, plain))
+    return build_grouping_vectors(nodes.ids, plain, wording, load_stored_vectors(connection, run)), trigger
 
 
 def _reworded(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors, held: Calibration) -> Vectors:
@@ -105,16 +105,16 @@ def _reworded(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vect
     stored = load_text_hashes(connection, run.project.id, run.embedder.name)
     fresh = to_uuids(nodes.ids[nodes.graph_version != held.version])
     texts = load_texts(connection, fresh) if held.boilerplate and is_free(run.embedder) else {}
-    new = word_memories(run, texts, held.boilerplate, known=set(stored.values()))
+    new = embed_stripped_texts(run, texts, held.boilerplate, known=set(stored.values()))
     hashes = {**{id_: hash_ for id_, hash_ in stored.items() if id_ not in texts}, **new.hashes}
-    return grouping_vectors(nodes.ids, plain, replace(new, hashes=hashes), load_kept(connection, run))
+    return build_grouping_vectors(nodes.ids, plain, replace(new, hashes=hashes), load_stored_vectors(connection, run))
 
 
 def _find_neighbors(connection: Connection, run: ProjectRun, nodes: Nodes, x: Vectors) -> Neighbors:
     """The stored pairs that still hold, and those of what is new or moved; ``x``: vectors (n, d) that are compared."""
     version = -1 if run.calibration is None else run.calibration.version
-    known, new = split_carriers(nodes, x, version)
-    parts = list(compare(connection, run, nodes, x, known=known, new=new))
+    known, new = split_known_and_new(nodes, x, version)
+    parts = list(compare_nodes(connection, run, nodes, x, known=known, new=new))
     if known.size:
         lowest = run.thresholds["t_pattern"] - SLACK
         stored = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)

@@ -14,19 +14,23 @@ from uuid import UUID
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.embed.embedder import is_free
 from consolidation_pipeline.service.knowledge.derive import (
-    Outcome,
     PlannedAbstraction,
+    attach_units,
     build_abstraction_columns,
-    group_units,
-    place_groups,
-    show_groups,
+    find_writable_targets,
+    select_context_groups,
 )
+from consolidation_pipeline.service.knowledge.llm_gateway import price_prompts
 from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, build_merged_columns
-from consolidation_pipeline.service.knowledge.patterns import outline_groups
-from consolidation_pipeline.service.knowledge.principles import group_rows
+from consolidation_pipeline.service.knowledge.patterns import PATTERN, list_pattern_groups
+from consolidation_pipeline.service.knowledge.principles import PRINCIPLE, group_patterns
 from consolidation_pipeline.service.knowledge.reconcile import GroupIds, find_superseded_rows
-from consolidation_pipeline.service.knowledge.writers.llm import build_prompt, price_prompts
-from consolidation_pipeline.service.knowledge.writers.selection import PATTERN, PRINCIPLE, Kind, author_of
+from consolidation_pipeline.service.knowledge.text_writers import (
+    AbstractionKind,
+    GroupDraft,
+    build_prompt,
+    write_texts,
+)
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
 from consolidation_pipeline.service.playbook.drafts import EntryDraft
 from consolidation_pipeline.service.playbook.entries import load_promotion_inputs
@@ -69,7 +73,7 @@ class _Worded:
 
     @property
     def id(self) -> UUID:
-        return self.planned.place.id
+        return self.planned.target.id
 
 
 @dataclass
@@ -80,7 +84,7 @@ class _Stage:
     the place of an active row, by that row's id; ``outgrown``: those of these that no group needs any more.
     """
 
-    kind: Kind
+    kind: AbstractionKind
     planned: list[PlannedAbstraction] = field(default_factory=list)
     worded: list[_Worded] = field(default_factory=list)
     retired: dict[UUID, UUID] = field(default_factory=dict)
@@ -89,7 +93,7 @@ class _Stage:
     @property
     def written(self) -> set[UUID]:
         """Ids of the rows that would be written."""
-        return {plan.place.id for plan in self.planned}
+        return {plan.target.id for plan in self.planned}
 
     def leaves_alone(self, id_: UUID) -> bool:
         """Whether a row would stand as it does now."""
@@ -103,12 +107,11 @@ def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[Pla
     with run.engine.connect() as connection:
         if run.options.summarize:
             units = _units_after(connection, clusters, merges)
-            outlines = outline_groups(clusters, {id_: unit.leaves for id_, unit in units.items()})
+            outlines = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
             stages.append(_plan_kind(connection, run, PATTERN, outlines, units))
             if run.options.llm_model is not None:
-                question = PATTERN.question
-                prompts = [build_prompt(run, plan.group, question) for plan in stages[0].planned]
-                bills = price_prompts(connection, run, prompts, question.reply)
+                prompts = [build_prompt(run, PATTERN, plan.group) for plan in stages[0].planned]
+                bills = price_prompts(connection, run, prompts, PATTERN.reply)
             elif is_free(run.embedder):
                 stages.append(_plan_principles(connection, run, stages[0]))
         drafts = _draft_entries(connection, run, stages) if run.options.promote else []
@@ -126,11 +129,11 @@ def _units_after(connection: Connection, clusters: Clusters, merges: Sequence[Pl
 
 
 def _merged_unit(merge: PlannedMerge) -> UnitRow:
-    leaves = tuple(source.id for source in merge.sources)
-    return _unit(merge.id, build_merged_columns(merge), leaves)
+    raw_ids = tuple(source.id for source in merge.sources)
+    return _unit(merge.id, build_merged_columns(merge), raw_ids)
 
 
-def _unit(id_: UUID, columns: Mapping[str, Any], leaves: tuple[UUID, ...]) -> UnitRow:
+def _unit(id_: UUID, columns: Mapping[str, Any], raw_ids: tuple[UUID, ...]) -> UnitRow:
     return UnitRow(
         id=id_,
         kind=columns["kind"],
@@ -144,24 +147,30 @@ def _unit(id_: UUID, columns: Mapping[str, Any], leaves: tuple[UUID, ...]) -> Un
         language=columns["language"],
         learned_at=columns["learned_at"],
         last_accessed_at=columns.get("last_accessed_at"),
-        leaves=leaves,
+        raw_ids=raw_ids,
     )
 
 
 def _plan_kind(
-    connection: Connection, run: ProjectRun, kind: Kind, outlines: Sequence[GroupIds], units: Mapping[UUID, UnitRow]
+    connection: Connection,
+    run: ProjectRun,
+    kind: AbstractionKind,
+    outlines: Sequence[GroupIds],
+    units: Mapping[UUID, UnitRow],
 ) -> _Stage:
     """As ``derive_abstractions`` does it, without writing."""
     stage, present = _Stage(kind), frozenset(outline.cluster_key for outline in outlines)
     held = _retire_outgrown(run, stage, present, load_existing_rows(connection, run.project.id, kind.name))
-    places = place_groups(connection, run, kind.name, outlines, held)
-    groups = group_units(show_groups(outlines, places), units)
-    plans = [PlannedAbstraction(places[one.cluster_key], one) for one in groups if one.cluster_key in places]
+    targets = find_writable_targets(connection, run, kind, outlines, held)
+    groups = attach_units(select_context_groups(outlines, targets), units)
+    plans = [PlannedAbstraction(targets[one.cluster_key], one) for one in groups if one.cluster_key in targets]
     if run.options.llm_model is None and plans:
-        stage.worded = list(_word(connection, run, kind, author_of(run, kind)(groups, plans)))
+        stage.worded = list(
+            _word(connection, run, kind, plans, write_texts(run, kind, groups, [p.group for p in plans]))
+        )
         plans = [worded.planned for worded in stage.worded]
     stage.planned = plans
-    stage.retired |= {id_: plan.place.id for plan in plans for id_, _ in plan.place.superseded}
+    stage.retired |= {id_: plan.target.id for plan in plans for id_, _ in plan.target.superseded}
     _retire_outgrown(run, stage, present, _held_after(held, stage))
     return stage
 
@@ -179,13 +188,13 @@ def _retire_outgrown(
 def _held_after(held: Sequence[ExistingRow], stage: _Stage) -> list[ExistingRow]:
     new = [
         ExistingRow(
-            id=plan.place.id,
-            version=(plan.place.version or 0) + 1,
+            id=plan.target.id,
+            version=(plan.target.version or 0) + 1,
             cluster_key=plan.group.cluster_key,
             members=frozenset(),
-            leaves=frozenset(plan.group.leaves),
+            raw_ids=frozenset(plan.group.raw_ids),
             is_active=True,
-            is_put_away=False,
+            is_dismissed=False,
             is_kept=False,
         )
         for plan in stage.planned
@@ -195,32 +204,40 @@ def _held_after(held: Sequence[ExistingRow], stage: _Stage) -> list[ExistingRow]
 
 
 def _word(
-    connection: Connection, run: ProjectRun, kind: Kind, batches: Iterable[Sequence[Outcome]]
+    connection: Connection,
+    run: ProjectRun,
+    kind: AbstractionKind,
+    plans: Sequence[PlannedAbstraction],
+    batches: Iterable[Sequence[GroupDraft]],
 ) -> Iterator[_Worded]:
-    told = [(outcome.planned, outcome.said) for batch in batches for outcome in batch if outcome.said is not None]
-    sessions = load_sessions(connection, (leaf for planned, _ in told for leaf in planned.group.leaves))
+    planned_by_key = {plan.group.cluster_key: plan for plan in plans}
+    told = [
+        (planned_by_key[draft.group.cluster_key], draft.text)
+        for batch in batches
+        for draft in batch
+        if draft.text is not None
+    ]
+    sessions = load_sessions(connection, (raw_id for planned, _ in told for raw_id in planned.group.raw_ids))
     texts = [said.content for _, said in told]
     vectors: Sequence[Vectors | None] = [None] * len(texts)
     if texts and is_free(run.embedder):
         vectors = list(run.embedder.embed(texts))
     for (planned, said), vector in zip(told, vectors, strict=True):
-        yield _Worded(planned, build_abstraction_columns(kind.name, planned, said, sessions), vector)
+        yield _Worded(planned, build_abstraction_columns(kind, planned, said, sessions), vector)
 
 
 def _plan_principles(connection: Connection, run: ProjectRun, patterns: _Stage) -> _Stage:
     """The principles of the patterns that there would be."""
-    standing = [
-        row for row in list_active_patterns(connection, run.project.id, PATTERN.name) if patterns.leaves_alone(row.id)
-    ]
+    standing = [row for row in list_active_patterns(connection, run.project.id) if patterns.leaves_alone(row.id)]
     fresh = [(w, w.vector) for w in patterns.worded if w.vector is not None and w.id not in patterns.retired]
-    new = [ActivePattern(w.id, w.columns["memory_type"], w.planned.group.leaves) for w, _ in fresh]
+    new = [ActivePattern(w.id, w.columns["memory_type"], w.planned.group.raw_ids) for w, _ in fresh]
     dimension = load_dimension(connection, run.project.id, run.embedder.name)
     ids = [row.id for row in standing]
     vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids and dimension else {}
     vectors |= {w.id: vector for w, vector in fresh}
     units = load_units(connection, ids)
-    units |= {w.id: _unit(w.id, w.columns, tuple(w.planned.group.leaves)) for w, _ in fresh}
-    outlines = group_rows(run, sorted([*standing, *new], key=lambda row: row.id), vectors)
+    units |= {w.id: _unit(w.id, w.columns, tuple(w.planned.group.raw_ids)) for w, _ in fresh}
+    outlines = group_patterns(run, sorted([*standing, *new], key=lambda row: row.id), vectors)
     return _plan_kind(connection, run, PRINCIPLE, outlines, units)
 
 
@@ -252,22 +269,22 @@ def _candidate(worded: _Worded) -> Candidate:
         confidence=columns["confidence_score"],
         needs_review=columns["needs_review"],
         is_heuristic=columns["consolidation_method"] == "heuristic",
-        leaves=tuple(worded.planned.group.leaves),
+        leaves=tuple(worded.planned.group.raw_ids),
     )
 
 
 def _describe(stage: _Stage, made: Collection[UUID]) -> Iterator[PlannedKnowledge]:
     columns = {worded.id: worded.columns for worded in stage.worded}
     for plan in stage.planned:
-        told = columns.get(plan.place.id, {})
+        told = columns.get(plan.target.id, {})
         yield PlannedKnowledge(
-            id=plan.place.id,
+            id=plan.target.id,
             kind=stage.kind.name,
-            action="create" if plan.place.version is None else "update",
-            reason=plan.reason(stage.kind.name),
+            action="create" if plan.target.version is None else "update",
+            reason=plan.reason(stage.kind),
             confidence=told.get("confidence_score"),
             needs_review=told.get("needs_review", False),
-            sources=plan.group.leaves,
+            sources=plan.group.raw_ids,
             text=told.get("content"),
             rests_on=[unit.id for unit in plan.group.units if unit.id in made],
         )
@@ -280,7 +297,7 @@ def _describe(stage: _Stage, made: Collection[UUID]) -> Iterator[PlannedKnowledg
             reason=f"its group is no more, and {by} has most of its memories",
             confidence=None,
             needs_review=False,
-            sources=sorted(row.leaves),
+            sources=sorted(row.raw_ids),
             text=None,
             rests_on=[by] if by in made else [],
         )

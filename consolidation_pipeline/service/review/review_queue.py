@@ -11,23 +11,23 @@ from uuid import UUID
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import BY_HAND
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.jobs.jobs import append_event
-from consolidation_pipeline.store.ledger.active_keys import hold_places_of
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review.review_queue import (
-    ENTRY,
-    REVIEWED,
-    Reviewed,
-    count_waiting,
-    decide_reviewed,
-    list_waiting,
-    lock_reviewed,
+    PLAYBOOK_ENTRY,
+    REVIEWED_KINDS,
+    ReviewItem,
+    count_review_items,
+    list_review_items,
+    lock_review_items,
+    write_review_decisions,
 )
 
 
 @dataclass(frozen=True)
-class Decided:
+class ReviewDecision:
     """Something that a person decided on; rolling ``group_id`` back undoes just that."""
 
     id: UUID
@@ -38,7 +38,7 @@ class Decided:
 
 def decide_review(
     engine: Engine, ids: Sequence[UUID], *, approved: bool, changed_by: str, reason: str | None = None
-) -> list[Decided]:
+) -> list[ReviewDecision]:
     """Approve what waits for a person, or dismiss what waits or is active, of any projects: all of it or none.
 
     An approved pattern or principle is promoted by the next run where it has evidence enough; a dismissed one is
@@ -50,32 +50,34 @@ def decide_review(
     """
     groups: dict[UUID, UUID] = {}
     with engine.begin() as connection:
-        hold_places_of(connection, ids)
+        lock_active_keys_of(connection, ids)
         rows = _lock(connection, list(dict.fromkeys(ids)), approved=approved)
         for project_id in sorted({row.project_id for row in rows}):
             own = [row for row in rows if row.project_id == project_id]
             author, why = Author(project_id, None, changed_by), reason or BY_HAND
-            groups |= decide_reviewed(connection, author, own, approved=approved, reason=why, now=datetime.now(UTC))
+            groups |= write_review_decisions(
+                connection, author, own, approved=approved, reason=why, now=datetime.now(UTC)
+            )
             _tell_listeners(connection, project_id, own, approved=approved)
-    return [Decided(row.id, row.project, row.kind, groups[row.id]) for row in rows]
+    return [ReviewDecision(row.id, row.project, row.kind, groups[row.id]) for row in rows]
 
 
-def _tell_listeners(connection: Connection, project_id: UUID, rows: Sequence[Reviewed], *, approved: bool) -> None:
-    entries = sum(row.kind == ENTRY for row in rows)
+def _tell_listeners(connection: Connection, project_id: UUID, rows: Sequence[ReviewItem], *, approved: bool) -> None:
+    entries = sum(row.kind == PLAYBOOK_ENTRY for row in rows)
     if entries:
         payload = {"approved" if approved else "dismissed": entries}
         append_event(connection, project_id, "playbook.changed", payload)
 
 
-def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[Reviewed]:
+def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[ReviewItem]:
     """The rows in the order of ``ids``, all of which can be decided on so."""
-    found = lock_reviewed(connection, ids)
+    found = lock_review_items(connection, ids)
     missing = [str(id_) for id_ in ids if id_ not in found]
     if missing:
         raise NotFoundError(f"there is nothing with id {', '.join(missing)}: `consolidation review list` shows ids")
     for id_ in ids:
-        if found[id_].kind not in REVIEWED:
-            raise UsageError(f"{id_} is of kind {found[id_].kind}: it must be one of {', '.join(REVIEWED)}")
+        if found[id_].kind not in REVIEWED_KINDS:
+            raise UsageError(f"{id_} is of kind {found[id_].kind}: it must be one of {', '.join(REVIEWED_KINDS)}")
     decided = tuple(str(id_) for id_ in ids if not (found[id_].waits if approved else found[id_].stands))
     if decided:
         why = "does not wait for review" if approved else "is retired already"
@@ -89,15 +91,15 @@ def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = Non
     Raises:
         NotFoundError: no such project. UsageError: no such kind.
     """
-    if kind is not None and kind not in REVIEWED:
-        raise UsageError(f"kind {kind!r} is not reviewed: it must be {', '.join(REVIEWED)}")
+    if kind is not None and kind not in REVIEWED_KINDS:
+        raise UsageError(f"kind {kind!r} is not reviewed: it must be {', '.join(REVIEWED_KINDS)}")
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = list_waiting(connection, project.id, limit=limit, kind=kind)
-        totals = count_waiting(connection, project.id)
+        rows = list_review_items(connection, project.id, limit=limit, kind=kind)
+        totals = count_review_items(connection, project.id)
     return {
         "project": slug,
-        "totals": {name: totals.get(name, 0) for name in REVIEWED},
+        "totals": {name: totals.get(name, 0) for name in REVIEWED_KINDS},
         "waiting": [_told(row) for row in rows],
     }
 
@@ -120,7 +122,7 @@ def _told(row: Row[Any]) -> dict[str, Any]:
 
 
 def _why(row: Row[Any]) -> str:
-    if row.kind == ENTRY:
+    if row.kind == PLAYBOOK_ENTRY:
         return row.reason or "it was not sure enough to be promoted by itself"
     if row.method == "heuristic":
         return "it was made without a model"

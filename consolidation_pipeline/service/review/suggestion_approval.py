@@ -9,11 +9,15 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION, cluster_key
-from consolidation_pipeline.core.knowledge.merge_proposals import left_out
+from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.text.text_merge import Merged
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.knowledge.merged_memories import PlannedMerge, columns_of, largest_first
+from consolidation_pipeline.service.knowledge.merged_memories import (
+    PlannedMerge,
+    build_merged_columns,
+    sort_by_source_count,
+)
 from consolidation_pipeline.service.review.suggestion_views import Suggestion, join_parts
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.runs.model_access import open_embedder
@@ -22,9 +26,9 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.merged_memories import (
-    Edge,
+    LineageEdge,
     MergedMemory,
-    Source,
+    MergeSource,
     load_consolidated,
     load_source_vectors,
     load_sources,
@@ -35,7 +39,7 @@ from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review.suggestions import load_originals, lock_originals
 
 # Longer than any text that merging makes.
-MOST_CHARS = 100_000
+MAX_CHARS = 100_000
 
 
 @dataclass(frozen=True)
@@ -64,15 +68,15 @@ def prepare_approval(
     )
     if not text:
         raise UsageError("the content is blank: it must say what the originals say")
-    if len(text) > MOST_CHARS:
-        raise UsageError(f"the content has {len(text):,} characters; {MOST_CHARS:,} are allowed")
+    if len(text) > MAX_CHARS:
+        raise UsageError(f"the content has {len(text):,} characters; {MAX_CHARS:,} are allowed")
     with engine.connect() as connection:
         project = get_project(connection, shown.project)
     embedder = open_embedder(engine, project, effective_options(project, settings), uuid4())
     return Approval(project.slug, text, embedder.embed([text])[0], embedder.name, edited=text != proposed)
 
 
-def find_changed(connection: Connection, suggestion: Row[Any]) -> dict[UUID, str]:
+def find_changed_originals(connection: Connection, suggestion: Row[Any]) -> dict[UUID, str]:
     """Lock the originals, and say what became of those that are not what the suggestion saw, by id."""
     lock_originals(connection, suggestion.original_memory_ids)
     found = load_originals(connection, suggestion.original_memory_ids)
@@ -99,10 +103,10 @@ def write_memory(
     """
     raw = lock_originals(connection, suggestion.original_memory_ids)
     sources = load_sources(connection, raw)
-    held = largest_first(load_consolidated(connection, suggestion.original_memory_ids).values())
+    held = sort_by_source_count(load_consolidated(connection, suggestion.original_memory_ids).values())
     plan = _plan(suggestion, sources, held, approval)
     parents = load_source_vectors(connection, raw, len(approval.vector), model=approval.model)
-    values = columns_of(plan)
+    values = build_merged_columns(plan)
     memory = MergedMemory(
         id=plan.id,
         version=plan.version,
@@ -125,7 +129,7 @@ def write_memory(
 
 
 def _plan(
-    suggestion: Row[Any], sources: Mapping[UUID, Source], held: Sequence[Row[Any]], approval: Approval
+    suggestion: Row[Any], sources: Mapping[UUID, MergeSource], held: Sequence[Row[Any]], approval: Approval
 ) -> PlannedMerge:
     ordered = [sources[id_] for id_ in sorted(sources)]
     ids = [source.id for source in ordered]
@@ -139,12 +143,12 @@ def _plan(
         absorbed=[s for s in ordered if not held or s.consolidated_into_id != held[0].id],
         held=held,
         # What the person left out is not lost: it stands beside the text, as what did not fit does.
-        merged=Merged(approval.content, left_out(texts, approval.content)),
+        merged=Merged(approval.content, find_left_out(texts, approval.content)),
         verbatim=None,
         texts=texts,
         method="hybrid" if approval.edited else "llm",
     )
 
 
-def _edge(id_: UUID, vector: Vectors, parents: Mapping[UUID, Vectors]) -> Edge:
-    return Edge(id_, "raw", round(float(parents[id_] @ vector), 6) if id_ in parents else None)
+def _edge(id_: UUID, vector: Vectors, parents: Mapping[UUID, Vectors]) -> LineageEdge:
+    return LineageEdge(id_, "raw", round(float(parents[id_] @ vector), 6) if id_ in parents else None)

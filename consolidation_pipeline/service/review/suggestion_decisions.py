@@ -12,15 +12,15 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.review.suggestion_approval import (
     Approval,
-    find_changed,
+    find_changed_originals,
     prepare_approval,
     write_memory,
 )
 from consolidation_pipeline.service.review.suggestion_views import Suggestion, check_choice, get_suggestion
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.jobs.jobs import append_event
-from consolidation_pipeline.store.ledger.active_keys import hold_places_of
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review import suggestions as store
@@ -31,7 +31,7 @@ _IN_WORDS = {"validated": "approved", "expired": "withdrawn"}
 
 
 @dataclass(frozen=True)
-class Decided:
+class SuggestionDecision:
     """A decision. ``memory_id``: the merged memory an approval made; rolling ``group_id`` back undoes all of it."""
 
     suggestion_id: UUID
@@ -41,10 +41,10 @@ class Decided:
 
 
 @dataclass(frozen=True)
-class Bulk:
+class BulkResult:
     """What became of many: those decided, and id and reason of those that could not be."""
 
-    decided: list[Decided]
+    decided: list[SuggestionDecision]
     refused: list[tuple[UUID, str]]
 
 
@@ -57,7 +57,7 @@ def approve_suggestion(
     note: str | None = None,
     decided_by: str,
     settings: Settings | None = None,
-) -> Decided:
+) -> SuggestionDecision:
     """Merge the originals into one memory, in the words proposed or in the person's ``content`` and lessons.
 
     The memory, its lineage, the hiding of the originals and the status come in one transaction. Of merged originals the
@@ -75,7 +75,7 @@ def approve_suggestion(
     return _decide(engine, id, "validated", note=note, decided_by=decided_by, write=write)
 
 
-def reject_suggestion(engine: Engine, id: UUID, *, note: str | None = None, decided_by: str) -> Decided:
+def reject_suggestion(engine: Engine, id: UUID, *, note: str | None = None, decided_by: str) -> SuggestionDecision:
     """Leave the originals as they are; they are not proposed again unless their group changes.
 
     Raises:
@@ -84,7 +84,7 @@ def reject_suggestion(engine: Engine, id: UUID, *, note: str | None = None, deci
     return _decide(engine, id, "rejected", note=note, decided_by=decided_by)
 
 
-def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> Decided:
+def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> SuggestionDecision:
     """Take a suggestion back without a word on whether it was right: it is expired, and teaches nothing.
 
     Raises:
@@ -103,7 +103,7 @@ def decide_all(
     decided_by: str,
     limit: int | None = None,
     settings: Settings | None = None,
-) -> Bulk:
+) -> BulkResult:
     """Approve or reject (``verdict``) the pending suggestions of a project that the rule names, the most similar first.
 
     Each is a transaction of its own: what cannot be decided is told, and the others are.
@@ -114,11 +114,11 @@ def decide_all(
     """
     decide = partial(_find_verdict(verdict, settings), decided_by=decided_by)
     return decide_each(
-        engine, select_pending(engine, slug, min_similarity=min_similarity, type=type, limit=limit), decide
+        engine, list_pending(engine, slug, min_similarity=min_similarity, type=type, limit=limit), decide
     )
 
 
-def select_pending(
+def list_pending(
     engine: Engine, slug: str, *, min_similarity: float | None = None, type: str | None = None, limit: int | None = None
 ) -> list[UUID]:
     """The pending suggestions of a project that a rule names, the most similar first; None = whatever, all.
@@ -132,18 +132,20 @@ def select_pending(
         return store.list_pending_ids(connection, project.id, memory_type=type, least=min_similarity, limit=limit)
 
 
-def decide_each(engine: Engine, ids: Iterable[UUID], decide: Callable[[Engine, UUID], Decided]) -> Bulk:
+def decide_each(
+    engine: Engine, ids: Iterable[UUID], decide: Callable[[Engine, UUID], SuggestionDecision]
+) -> BulkResult:
     """Approve or reject (``decide``) suggestions one by one: what stands in the way of one does not of the others."""
-    decided, refused = list[Decided](), list[tuple[UUID, str]]()
+    decided, refused = list[SuggestionDecision](), list[tuple[UUID, str]]()
     for id_ in ids:
         try:
             decided.append(decide(engine, id_))
         except ConflictError as error:
             refused.append((id_, str(error)))
-    return Bulk(decided, refused)
+    return BulkResult(decided, refused)
 
 
-def _find_verdict(verdict: str, settings: Settings | None) -> Callable[..., Decided]:
+def _find_verdict(verdict: str, settings: Settings | None) -> Callable[..., SuggestionDecision]:
     if verdict not in VERDICTS:
         raise UsageError(f"verdict {verdict!r} does not exist; it must be {' or '.join(VERDICTS)}")
     return partial(approve_suggestion, settings=settings) if verdict == "approve" else reject_suggestion
@@ -154,13 +156,13 @@ _Write = Callable[[Connection, Row[Any], UUID, str], UUID]
 
 def _decide(
     engine: Engine, id_: UUID, status: str, *, note: str | None, decided_by: str, write: _Write | None = None
-) -> Decided:
+) -> SuggestionDecision:
     """The decision under lock, with what it ``write``s; of one that comes too late only that it is superseded stays."""
     group_id = uuid4()
     with engine.begin() as connection:
-        hold_places_of(connection, [id_])
+        lock_active_keys_of(connection, [id_])
         suggestion = _lock(connection, id_)
-        changed = find_changed(connection, suggestion) if write is not None else {}
+        changed = find_changed_originals(connection, suggestion) if write is not None else {}
         reason = "an original has changed since" if changed else _words(note) or f"{_say(status)} by {decided_by}"
         memory_id = write(connection, suggestion, group_id, reason) if write is not None and not changed else None
         signed = {"reviewed_by": decided_by, "reviewed_at": datetime.now(UTC), "review_note": _words(note)}
@@ -175,7 +177,7 @@ def _decide(
             f"suggestion {id_} is superseded, and nothing was merged: memory {first} {why} since it was made",
             tuple(map(str, changed)),
         )
-    return Decided(id_, status, memory_id, group_id)
+    return SuggestionDecision(id_, status, memory_id, group_id)
 
 
 def _lock(connection: Connection, id_: UUID) -> Row[Any]:

@@ -10,7 +10,7 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
-from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.core.memories.memories import embedding_text
@@ -21,17 +21,17 @@ from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, list_unembedded
 from consolidation_pipeline.store.review.suggestions import load_originals
-from consolidation_pipeline.store.similarity.clusters import Member, load_clusters
+from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
 # Every text is compared with every other: 10,000 take 2 seconds, ten times as many would take minutes.
-MOST_BY_WORDS = 10_000
+MAX_TERM_TEXTS = 10_000
 
 _LESSONS = TEXT_COLUMNS.index("lessons_learned")
 _BY_WORDS = "alike in their words; not compared by meaning, for they have no vectors yet"
 
 
 @dataclass(frozen=True)
-class AlikeGroup:
+class SuggestGroup:
     """Memories that may say the same, the representative first. ``similarity``: the lowest cosine among them.
 
     ``by_words``: that is one of their words. ``reasons``: why a person decides, in words.
@@ -51,10 +51,10 @@ class AlikeGroup:
 
 
 @dataclass(frozen=True)
-class OpenGroup:
+class ProposableGroup:
     """A group all of whose members are active: what a model is shown of them, and their versions."""
 
-    group: AlikeGroup
+    group: SuggestGroup
     originals: Sequence[tuple[UUID, int]]
     asked: Sequence[Asked]
     fingerprint: str
@@ -65,18 +65,21 @@ class OpenGroup:
         return sum(len(one.text) for one in self.asked)
 
 
-def load_groups(connection: Connection, run: ProjectRun) -> list[AlikeGroup]:
+def load_suggest_groups(connection: Connection, run: ProjectRun) -> list[SuggestGroup]:
     """The suggest groups of the newest clusters, and those of the words of what has no vector; by their keys."""
-    return [*read_groups(load_clusters(connection, run.project.id, "suggest")), *load_groups_by_words(connection, run)]
+    return [
+        *read_suggest_groups(load_clusters(connection, run.project.id, "suggest")),
+        *load_term_groups(connection, run),
+    ]
 
 
-def load_groups_by_words(connection: Connection, run: ProjectRun) -> list[AlikeGroup]:
+def load_term_groups(connection: Connection, run: ProjectRun) -> list[SuggestGroup]:
     """The groups of the words of what has no vector yet."""
     waiting = to_uuids(list_unembedded(connection, run.project.id, "task_memories", run.embedder.name))
-    return group_by_words(connection, waiting, cross_type=run.options.cross_type)
+    return group_by_terms(connection, waiting, cross_type=run.options.cross_type)
 
 
-def read_groups(clusters: Mapping[str, Sequence[Member]]) -> list[AlikeGroup]:
+def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list[SuggestGroup]:
     """The groups of the suggest tier, whose representative has the reasons with it."""
     groups = []
     for key, members in clusters.items():
@@ -84,17 +87,19 @@ def read_groups(clusters: Mapping[str, Sequence[Member]]) -> list[AlikeGroup]:
         details = ordered[0].details
         reasons = dict.fromkeys(reason for veto in details.get("vetoes", []) for reason in veto["conflicts"])
         groups.append(
-            AlikeGroup(key, [m.member_id for m in ordered], details.get("cohesion_min"), tuple(reasons) or ("no veto",))
+            SuggestGroup(
+                key, [m.member_id for m in ordered], details.get("cohesion_min"), tuple(reasons) or ("no veto",)
+            )
         )
     return groups
 
 
-def group_by_words(connection: Connection, ids: Sequence[UUID], *, cross_type: bool) -> list[AlikeGroup]:
+def group_by_terms(connection: Connection, ids: Sequence[UUID], *, cross_type: bool) -> list[SuggestGroup]:
     """Groups of the active ones of these raw memories in which every two have a TF-IDF cosine of ``T_TERMS``.
 
-    Of more than ``MOST_BY_WORDS`` the first by id are compared: vectors are on their way.
+    Of more than ``MAX_TERM_TEXTS`` the first by id are compared: vectors are on their way.
     """
-    chosen = sorted(ids)[:MOST_BY_WORDS]
+    chosen = sorted(ids)[:MAX_TERM_TEXTS]
     rows = [row for _, row in sorted(load_originals(connection, chosen).items()) if row.is_active]
     if len(rows) < 2:
         return []
@@ -104,15 +109,15 @@ def group_by_words(connection: Connection, ids: Sequence[UUID], *, cross_type: b
         pairs = pairs.select(types[pairs.i] == types[pairs.j])
     labels = complete_linkage(len(rows), pairs, T_TERMS)
     groups = []
-    for group in members_of(labels):
+    for group in list_members(labels):
         inside = (labels[pairs.i] == labels[group[0]]) & (labels[pairs.j] == labels[group[0]])
         ids_ = [rows[at].id for at in group.tolist()]
         lowest = round(float(pairs.similarity[inside].min()), 6)
-        groups.append(AlikeGroup(cluster_key(ids_), ids_, lowest, (_BY_WORDS,), by_words=True))
+        groups.append(SuggestGroup(cluster_key(ids_), ids_, lowest, (_BY_WORDS,), by_words=True))
     return groups
 
 
-def open_groups(groups: Iterable[AlikeGroup], found: Mapping[UUID, Row[Any]]) -> list[OpenGroup]:
+def select_proposable(groups: Iterable[SuggestGroup], found: Mapping[UUID, Row[Any]]) -> list[ProposableGroup]:
     """The groups all of whose members are there and active, the most similar first. ``found``: by load_originals."""
     opened = []
     for group in sorted(groups, key=lambda one: (-(one.similarity or 0.0), one.cluster_key)):
@@ -120,7 +125,7 @@ def open_groups(groups: Iterable[AlikeGroup], found: Mapping[UUID, Row[Any]]) ->
         if len(rows) == len(group.members):
             name = fingerprint((row.id, row.content_hash) for row in rows)
             opened.append(
-                OpenGroup(group, [(row.id, row.version) for row in rows], [_asked(row) for row in rows], name)
+                ProposableGroup(group, [(row.id, row.version) for row in rows], [_asked(row) for row in rows], name)
             )
     return opened
 

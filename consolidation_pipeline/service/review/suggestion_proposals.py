@@ -14,18 +14,18 @@ from consolidation_pipeline.llm.prompts.suggestion import (
     suggestion_prompt,
     word_reply,
 )
-from consolidation_pipeline.service.knowledge.merge_rewrites import MOST_CHARS
-from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.knowledge import llm_gateway
+from consolidation_pipeline.service.knowledge.merge_rewrites import MAX_REWRITE_CHARS
 from consolidation_pipeline.service.review.suggestion_groups import (
-    AlikeGroup,
-    OpenGroup,
-    load_groups,
-    load_groups_by_words,
-    open_groups,
+    ProposableGroup,
+    SuggestGroup,
+    load_suggest_groups,
+    load_term_groups,
+    select_proposable,
 )
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
-from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.review import suggestions as store
 from consolidation_pipeline.store.similarity.clusters import count_groups
 
@@ -33,7 +33,7 @@ PURPOSE = "suggestion"
 
 
 @dataclass(frozen=True)
-class Proposed:
+class ProposalResult:
     """What a phase did. ``groups``: that a person is to decide on, ``by_words`` those of them without vectors.
 
     Of the groups, ``asked_before`` have been proposed as they are, or share a memory with one that waits; ``skipped``
@@ -56,15 +56,15 @@ class Proposed:
 
 
 @dataclass(frozen=True)
-class Sorted:
+class SortedGroups:
     """Groups by what becomes of them: to be asked about, proposed before, not fit to be asked about."""
 
-    due: list[OpenGroup] = field(default_factory=list)
+    due: list[ProposableGroup] = field(default_factory=list)
     asked_before: int = 0
     skipped: int = 0
 
 
-def propose_merges(run: ProjectRun) -> Proposed:
+def propose_merges(run: ProjectRun) -> ProposalResult:
     """A suggestion for each group that a person is to decide on and was not asked about: one call of a model each.
 
     Without a model there are no suggestions, and the groups are counted: their texts are read only where some of them
@@ -77,17 +77,17 @@ def propose_merges(run: ProjectRun) -> Proposed:
     asks = run.options.llm_model is not None and run.plan is None
     with run.writing() as connection:
         superseded = store.supersede_stale(connection, run.author)
-        if asks or any(store.load_asked(connection, run.project.id)):
-            groups = load_groups(connection, run)
+        if asks or any(store.load_proposed(connection, run.project.id)):
+            groups = load_suggest_groups(connection, run)
             total, found = len(groups), sort_groups(connection, run, groups)
         else:
-            groups = load_groups_by_words(connection, run)
-            total, found = len(groups) + count_groups(connection, run.project.id, "suggest"), Sorted()
+            groups = load_term_groups(connection, run)
+            total, found = len(groups) + count_groups(connection, run.project.id, "suggest"), SortedGroups()
     created, failures, stopped = _propose(run, found.due) if asks and found.due else (0, (), None)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
     with run.engine.connect() as connection:
         counts = store.count_suggestions(connection, run.project.id)
-    return Proposed(
+    return ProposalResult(
         groups=total,
         by_words=sum(group.by_words for group in groups),
         created=created,
@@ -101,32 +101,32 @@ def propose_merges(run: ProjectRun) -> Proposed:
     )
 
 
-def sort_groups(connection: Connection, run: ProjectRun, groups: Sequence[AlikeGroup]) -> Sorted:
+def sort_groups(connection: Connection, run: ProjectRun, groups: Sequence[SuggestGroup]) -> SortedGroups:
     """What becomes of each group; of those to be asked about no two share a memory, the more similar one stays."""
-    asked, held = store.load_asked(connection, run.project.id)
+    asked, held = store.load_proposed(connection, run.project.id)
     rows = store.load_originals(connection, [id_ for group in groups for id_ in group.members])
-    opened = open_groups(groups, rows)
+    opened = select_proposable(groups, rows)
     due, before, skipped = [], 0, len(groups) - len(opened)
     for one in opened:
         if one.fingerprint in asked or not held.isdisjoint(one.group.members):
             before += 1
-        elif one.chars > MOST_CHARS:
+        elif one.chars > MAX_REWRITE_CHARS:
             skipped += 1
         else:
             due.append(one)
             held.update(one.group.members)
-    return Sorted(due, before, skipped)
+    return SortedGroups(due, before, skipped)
 
 
-def price_suggestions(connection: Connection, run: ProjectRun, groups: Sequence[AlikeGroup]) -> list[Bill]:
+def price_suggestions(connection: Connection, run: ProjectRun, groups: Sequence[SuggestGroup]) -> list[Bill]:
     """The most that each call would be billed that suggestions for these groups take."""
     if run.options.llm_model is None:
         return []
     prompts = [suggestion_prompt(one.asked) for one in sort_groups(connection, run, groups).due]
-    return llm.price_prompts(connection, run, prompts, SuggestionReply)
+    return llm_gateway.price_prompts(connection, run, prompts, SuggestionReply)
 
 
-def _propose(run: ProjectRun, due: Sequence[OpenGroup]) -> tuple[int, tuple[tuple[str, str], ...], str | None]:
+def _propose(run: ProjectRun, due: Sequence[ProposableGroup]) -> tuple[int, tuple[tuple[str, str], ...], str | None]:
     """How many suggestions were made, which groups failed, and why it ended before all were asked about."""
     created, failures = 0, list[tuple[str, str]]()
     for batch in _ask(run, due):
@@ -143,16 +143,16 @@ def _propose(run: ProjectRun, due: Sequence[OpenGroup]) -> tuple[int, tuple[tupl
 _Said = Answer[SuggestionReply] | LLMError | BudgetExhaustedError
 
 
-def _ask(run: ProjectRun, due: Sequence[OpenGroup]) -> Iterator[list[tuple[OpenGroup, _Said]]]:
+def _ask(run: ProjectRun, due: Sequence[ProposableGroup]) -> Iterator[list[tuple[ProposableGroup, _Said]]]:
     """What the model says of each group, in batches."""
-    gateway = llm.open_gateway(run)
-    for start in range(0, len(due), llm.BATCH):
-        batch = due[start : start + llm.BATCH]
+    gateway = llm_gateway.open_gateway(run)
+    for start in range(0, len(due), llm_gateway.BATCH):
+        batch = due[start : start + llm_gateway.BATCH]
         prompts = [suggestion_prompt(one.asked) for one in batch]
         yield list(zip(batch, gateway.ask_many(prompts, SuggestionReply, check=find_inventions), strict=True))
 
 
-def _word(one: OpenGroup, answer: Answer[SuggestionReply]) -> store.NewSuggestion:
+def _word(one: ProposableGroup, answer: Answer[SuggestionReply]) -> store.NewSuggestion:
     wording = word_reply(answer.value, one.asked)
     return store.NewSuggestion(
         cluster_key=one.group.cluster_key,

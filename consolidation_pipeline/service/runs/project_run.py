@@ -20,14 +20,15 @@ from consolidation_pipeline.errors import BudgetExhaustedError, JobCancelledErro
 from consolidation_pipeline.logs import about
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder
-from consolidation_pipeline.service.runs.phases import EMBEDDING, WORDING
+from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, LLM_PHASES
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
-from consolidation_pipeline.store.jobs.llm_calls import JobSpending, sum_job
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.jobs.llm_calls import JobSpending, sum_job_spending
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import Calibration, load_calibration
-from consolidation_pipeline.store.similarity.similarity_graph import Compared
+from consolidation_pipeline.store.similarity.similarity_graph import ComparedVectors
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +36,7 @@ CANCELLED_BY = "cancelled_by"
 
 
 @dataclass
-class Phase:
+class PhaseResult:
     """What a phase hands over when it is done: its numbers, and what they add to the job's counters."""
 
     metrics: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Decisions:
+class PlanDecisions:
     """What a plan decided, as of an instant, by id: the digest of each merge, the policy of each archiving, and the
     digest of each pattern, principle and playbook entry.
     """
@@ -54,12 +55,12 @@ class Decisions:
     knowledge: Mapping[str, str]
 
 
-def read_decisions(scope: Mapping[str, Any]) -> Decisions | None:
+def read_decisions(scope: Mapping[str, Any]) -> PlanDecisions | None:
     """The plan that a job's scope holds."""
     plan = scope.get("plan")
     if plan is None:
         return None
-    return Decisions(datetime.fromisoformat(plan["as_of"]), plan["merges"], plan["archives"], plan["knowledge"])
+    return PlanDecisions(datetime.fromisoformat(plan["as_of"]), plan["merges"], plan["archives"], plan["knowledge"])
 
 
 @dataclass
@@ -90,12 +91,12 @@ class ProjectRun:
     archived: int = 0
     unfinished: bool = False
     stopped: list[dict[str, str]] = field(default_factory=list)
-    plan: Decisions | None = None
+    plan: PlanDecisions | None = None
     trigger_type: str = "manual"
     span: Any = None
     began: float = field(default_factory=time.monotonic)
     place: Callable[[str], AbstractContextManager[object]] = nullcontext
-    compared: Compared | None = None
+    compared: ComparedVectors | None = None
 
     @property
     def as_of(self) -> datetime:
@@ -118,10 +119,10 @@ class ProjectRun:
 
     def may_ask(self, phase: str) -> bool:
         """Whether a phase may call a model that has to be paid for."""
-        words = phase in WORDING or (phase == "merged_memories" and self.options.merge_style == "rewrite")
+        words = phase in LLM_PHASES or (phase == "merged_memories" and self.options.merge_style == "rewrite")
         if words and self.options.llm_model is not None:
             return True
-        return phase in EMBEDDING and not is_local(self.options.embedding_model)
+        return phase in EMBEDDING_PHASES and not is_local(self.options.embedding_model)
 
     @cached_property
     def calibration(self) -> Calibration | None:
@@ -152,7 +153,7 @@ class ProjectRun:
         with self.engine.begin() as connection:
             yield connection
             # Whoever takes over ends this job first, and has to wait for the commit to do so.
-            refuse_ended(jobs.hold_job(connection, self.job_id), "nothing was written")
+            raise_if_ended(jobs.lock_job_status(connection, self.job_id), "nothing was written")
 
     @property
     def author(self) -> Author:
@@ -160,7 +161,7 @@ class ProjectRun:
         return Author(self.project.id, self.job_id, self.triggered_by)
 
     @contextmanager
-    def phase(self, name: str) -> Iterator[Phase]:
+    def phase(self, name: str) -> Iterator[PhaseResult]:
         """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt.
 
         Raises:
@@ -174,8 +175,8 @@ class ProjectRun:
             yield outcome
 
     @contextmanager
-    def _recorded(self, name: str) -> Iterator[Phase]:
-        outcome, began, spent = Phase(), time.monotonic(), self._sum_spending()
+    def _recorded(self, name: str) -> Iterator[PhaseResult]:
+        outcome, began, spent = PhaseResult(), time.monotonic(), self._sum_spending()
         try:
             with self.place(name) if self.may_ask(name) else nullcontext():
                 self._go_on(name)
@@ -187,7 +188,7 @@ class ProjectRun:
             self.failed.append(name)
             if isinstance(error, BudgetExhaustedError):
                 self.note_stop(name, error)
-            self._note_failure(name, in_words(error))
+            self._note_failure(name, describe_error(error))
             raise
         except BaseException:
             self.cancelled = True
@@ -207,7 +208,7 @@ class ProjectRun:
 
     def _go_on(self, name: str) -> None:
         with self.engine.connect() as connection:
-            refuse_ended(jobs.get_job(connection, self.job_id), f"{name} was not begun")
+            raise_if_ended(jobs.get_job(connection, self.job_id), f"{name} was not begun")
         limit = self.options.timeout_seconds
         if time.monotonic() - self.began > limit:
             raise TimeLimitError(
@@ -226,14 +227,14 @@ class ProjectRun:
         if by == "budget":
             payload = {"job_id": str(self.job_id), "purpose": purpose, "reason": str(error)}
             with self.engine.begin() as connection:
-                jobs.append_event(connection, self.project.id, "budget.exhausted", payload)
+                append_event(connection, self.project.id, "budget.exhausted", payload)
         return str(error)
 
     def _sum_spending(self) -> JobSpending | None:
         if not self.pays:
             return None
         with self.engine.connect() as connection:
-            return sum_job(connection, self.job_id)
+            return sum_job_spending(connection, self.job_id)
 
     def _describe_spending(self, before: JobSpending | None) -> dict[str, Any]:
         """What a phase spent, under stable names; nothing in a project without a model to pay for."""
@@ -278,19 +279,19 @@ def _as_attributes(metrics: Mapping[str, Any]) -> dict[str, int | float]:
     return {f"consolidation.{name.replace('/', '.')}": value for name, value in numbers.items()}
 
 
-def in_words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """The error as people read it: the database library appends the statement and its parameters."""
     return str(error).partition("\n[SQL:")[0].strip() or type(error).__name__
 
 
-def refuse_cancelled(job: Row[Any] | None, consequence: str) -> None:
+def raise_if_cancelled(job: Row[Any] | None, consequence: str) -> None:
     """Raises JobCancelledError: somebody cancelled the job; the message ends with the ``consequence``."""
     if job is not None and CANCELLED_BY in job.metrics:
         raise JobCancelledError(f"job {job.id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
 
 
-def refuse_ended(job: Row[Any] | None, consequence: str) -> None:
-    """As ``refuse_cancelled``; raises JobEndedError too: whoever took over ended the job of the run that asks."""
-    refuse_cancelled(job, consequence)
+def raise_if_ended(job: Row[Any] | None, consequence: str) -> None:
+    """As ``raise_if_cancelled``; raises JobEndedError too: whoever took over ended the job of the run that asks."""
+    raise_if_cancelled(job, consequence)
     if job is not None and job.status != "running":
         raise JobEndedError(f"job {job.id} is {job.status}: another run took over, {consequence}")

@@ -28,7 +28,7 @@ from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, Hit, 
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline.store.review.review_queue import count_waiting
+from consolidation_pipeline.store.review.review_queue import count_review_items
 from consolidation_pipeline.store.search.context import (
     RestingEntry,
     count_categories,
@@ -174,7 +174,7 @@ def _find(engine: Engine, slug: str, task: str, settings: Settings) -> _Found:
         leaves = {id_: made_from.get(id_, frozenset((id_,))) for id_ in hits}
         entries = load_resting_entries(connection, project.id, list(frozenset().union(*leaves.values())))
         chapters = count_categories(connection, project.id)
-        waiting = sum(count_waiting(connection, project.id).values())
+        waiting = sum(count_review_items(connection, project.id).values())
         is_consolidated = has_knowledge(connection, project.id)
     pieces = [Piece(hit.id, hit.kind, hit.content, hit.relevance_score, leaves[hit.id]) for hit in hits.values()]
     pieces += [_piece(entry, pieces) for entry in entries]

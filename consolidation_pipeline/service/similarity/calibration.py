@@ -13,9 +13,13 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
-from consolidation_pipeline.service.similarity.calibration_fit import derive_calibration, shaping_options
-from consolidation_pipeline.service.similarity.graph_nodes import Look, Subject
-from consolidation_pipeline.service.similarity.grouping_vectors import Wording, refresh_wording, save_wording
+from consolidation_pipeline.service.similarity.calibration_fit import fit_calibration, select_calibration_options
+from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext, StandaloneProject
+from consolidation_pipeline.service.similarity.grouping_vectors import (
+    StrippedTexts,
+    refresh_stripped_texts,
+    save_stripped_texts,
+)
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.vector_copy import Ids
@@ -26,11 +30,11 @@ from consolidation_pipeline.store.similarity.calibrations import Calibration, ap
 # Growth of the active memories after which the calibration is taken anew (pipeline.md).
 RENEWAL_GROWTH = 1.5
 # Under this version no memory was compared.
-NOT_YET = 0
+NEVER_COMPARED = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
+class CalibrationResult:
     """The snapshot in force, and whether it was ``taken`` just now.
 
     ``stripped``: memories, of those that were new to it, whose boilerplate is left out; ``embedded``: texts embedded
@@ -45,7 +49,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True)
-class Proposal:
+class CalibrationProposal:
     """A calibration taken now beside the one in force, if there is any; ``applied`` = it is in force now."""
 
     model: str
@@ -54,7 +58,7 @@ class Proposal:
     applied: bool
 
 
-def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> Calibrated:
+def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationResult:
     """Hold the project's calibration, or take it: for the first time, or (``renew``) when the project outgrew it.
 
     Held, only memories that are new or changed since are looked at, for boilerplate.
@@ -65,20 +69,22 @@ def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> Calibrated:
     held = run.calibration
     subject = run.project.id, run.embedder.name
     with run.engine.connect() as connection:
-        trigger = why_taken(held, run, lambda: similarity_graph.count_active(connection, *subject), renew=renew)
-        version = held.version if held is not None and trigger is None else NOT_YET
-        new = similarity_graph.load_uncompared(connection, *subject, version)
+        trigger = find_renewal_reason(
+            held, run, lambda: similarity_graph.count_units(connection, *subject), renew=renew
+        )
+        version = held.version if held is not None and trigger is None else NEVER_COMPARED
+        new = similarity_graph.load_uncompared_ids(connection, *subject, version)
     if held is not None and trigger is None:
-        wording = refresh_wording(run, new, held.boilerplate)
-        return Calibrated(held, False, len(wording.hashes), len(wording.vectors), new)
-    fresh, wording = derive_calibration(run, held, trigger or "first")
+        wording = refresh_stripped_texts(run, new, held.boilerplate)
+        return CalibrationResult(held, False, len(wording.hashes), len(wording.vectors), new)
+    fresh, wording = fit_calibration(run, held, trigger or "first")
     with run.writing() as connection:
         _store(connection, run, fresh, wording)
     run.calibration = fresh
-    return Calibrated(fresh, True, len(wording.hashes), len(wording.vectors), new)
+    return CalibrationResult(fresh, True, len(wording.hashes), len(wording.vectors), new)
 
 
-def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: bool) -> Proposal:
+def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: bool) -> CalibrationProposal:
     """A calibration taken now. ``apply``: store it, under the project's lock; the next run rebuilds the graph.
 
     Raises:
@@ -89,7 +95,7 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
         project = get_project(connection, slug)
     options = effective_options(project, settings)
     # Done by hand, so what a paid model costs stands under an id of its own.
-    look = Look(engine, project, options, open_embedder(engine, project, options, uuid4()))
+    look = StandaloneProject(engine, project, options, open_embedder(engine, project, options, uuid4()))
     if not apply:
         return _propose(look)[0]
     with hold_project(engine, project):
@@ -99,26 +105,28 @@ def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: b
     return replace(proposal, applied=True)
 
 
-def _propose(look: Look) -> tuple[Proposal, Wording]:
+def _propose(look: StandaloneProject) -> tuple[CalibrationProposal, StrippedTexts]:
     with look.engine.connect() as connection:
         held = load_calibration(connection, look.project.id, look.embedder.name)
-    fresh, wording = derive_calibration(look, held, "request")
-    return Proposal(look.embedder.name, held, fresh, applied=False), wording
+    fresh, wording = fit_calibration(look, held, "request")
+    return CalibrationProposal(look.embedder.name, held, fresh, applied=False), wording
 
 
-def why_taken(held: Calibration | None, run: Subject, count_active: Callable[[], int], *, renew: bool) -> str | None:
+def find_renewal_reason(
+    held: Calibration | None, run: ProjectContext, count_active: Callable[[], int], *, renew: bool
+) -> str | None:
     """Why a calibration has to be taken; None: the one held does."""
     if held is None:
         return "first"
     if not renew:
         return None
-    if dict(held.options) != shaping_options(run):
+    if dict(held.options) != select_calibration_options(run):
         return "options"
     return "growth" if count_active() >= RENEWAL_GROWTH * max(held.memories, 1) else None
 
 
-def _store(connection: Connection, subject: Subject, fresh: Calibration, wording: Wording) -> None:
+def _store(connection: Connection, subject: ProjectContext, fresh: Calibration, wording: StrippedTexts) -> None:
     append_calibration(connection, subject.project.id, subject.embedder.name, fresh)
-    save_wording(connection, subject, wording)
+    save_stripped_texts(connection, subject, wording)
     # Its similarities were those of other vectors.
     similarity_graph.clear_neighbors(connection, subject.project.id, subject.embedder.name)

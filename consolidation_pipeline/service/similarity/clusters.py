@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.conflicts.literals import conflicts
-from consolidation_pipeline.core.grouping.clustering import cluster_keys, group
-from consolidation_pipeline.core.grouping.cohesion import cohesion, summarize_groups
-from consolidation_pipeline.core.grouping.labels import Labels, members_of, numbered
+from consolidation_pipeline.core.grouping.clustering import cluster_keys, cluster_rows
+from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
+from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
-from consolidation_pipeline.core.grouping.representatives import choose_representatives, similarities_to
+from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
 from consolidation_pipeline.core.project_map import map_svg, plane
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -23,7 +23,7 @@ from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
     Units,
     Verdicts,
-    form_units,
+    build_units,
     load_contents,
     pair_units,
 )
@@ -31,8 +31,8 @@ from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.clusters import (
-    Formed,
-    Member,
+    ClusterMember,
+    TierGroups,
     find_changed_groups,
     load_group_details,
     replace_clusters,
@@ -48,7 +48,7 @@ _SHOWN_PAIRS = 3
 
 
 @dataclass(frozen=True)
-class Clusters:
+class ClusterSummary:
     """What was found: groups and units per tier, pairs at ``t_merge`` that a veto or their shortness kept apart, and a
     map of the project (SVG).
     """
@@ -72,7 +72,7 @@ class _Things:
     merged: npt.NDArray[np.bool_]
 
 
-def form_clusters(run: ProjectRun) -> Clusters:
+def form_clusters(run: ProjectRun) -> ClusterSummary:
     """Form all groups of the project and put them in place of the last ones."""
     with run.writing() as connection:
         contents = load_contents(connection, run)
@@ -87,24 +87,24 @@ def form_clusters(run: ProjectRun) -> Clusters:
 
 
 @dataclass(frozen=True)
-class Groups:
+class FormedGroups:
     """The groups of the three ``tiers``, the units they are formed of, and the pattern group (u,) of each unit, -1 =
     none.
     """
 
-    tiers: Sequence[Formed]
+    tiers: Sequence[TierGroups]
     units: Units
     pattern_of: Labels
 
     @property
-    def members(self) -> list[Member]:
+    def members(self) -> list[ClusterMember]:
         """The members of all groups."""
         return [member for tier in self.tiers for member in tier.members()]
 
 
-def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> Groups:
+def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> FormedGroups:
     """The groups of all tiers; nothing is written."""
-    units = form_units(run, contents)
+    units = build_units(run, contents)
     pairs, verdict = pair_units(contents, units)
     pattern_of = _label_patterns(run, contents.x[units.representatives], pairs)
     tiers = [
@@ -112,11 +112,11 @@ def group_contents(connection: Connection, run: ProjectRun, contents: Contents) 
         _suggest_tier(connection, run, contents, units, _Judged(pairs, verdict)),
         _unit_tier("pattern", contents.x, units, pattern_of),
     ]
-    return Groups(tiers, units, pattern_of)
+    return FormedGroups(tiers, units, pattern_of)
 
 
 def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
-    return group(
+    return cluster_rows(
         x,
         pairs,
         method=run.options.cluster_method,
@@ -125,7 +125,7 @@ def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
     )
 
 
-def _merge_tier(contents: Contents, units: Units, min_size: int) -> Formed:
+def _merge_tier(contents: Contents, units: Units, min_size: int) -> TierGroups:
     """The raw memories of each merged memory, be it made before or about to be."""
     kept = units.merged & (np.bincount(units.of_row, minlength=len(units)) >= min_size)
     number = np.where(kept, np.cumsum(kept) - 1, -1)
@@ -162,8 +162,8 @@ def _merge_details(contents: Contents, units: Units, chosen: Labels) -> list[dic
         mean = total / found
     unlinked = found < sizes * (sizes - 1) // 2
     first = np.unique(contents.of_row, return_index=True)[1]
-    for rows in members_of(numbered(np.where(unlinked[of_content], of_content, -1), 1)):
-        closeness = cohesion(contents.x, first[rows])
+    for rows in list_members(renumber_labels(np.where(unlinked[of_content], of_content, -1), 1)):
+        closeness = compute_cohesion(contents.x, first[rows])
         mean[of_content[rows[0]]], lowest[of_content[rows[0]]] = closeness
     return [
         {"weakest_new_pair": _known(a), "cohesion_mean": _known(b), "cohesion_min": _known(c)}
@@ -179,7 +179,9 @@ class _Judged:
     verdict: Verdicts
 
 
-def _suggest_tier(connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged) -> Formed:
+def _suggest_tier(
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged
+) -> TierGroups:
     close = judged.pairs.select(judged.verdict >= ASK)
     labels = complete_linkage(len(units), close, run.thresholds["t_suggest"])
     at = _group_by_group(labels)
@@ -219,7 +221,7 @@ def _veto_reasons(
 
 def _unit_tier(
     tier: str, x: Vectors, units: Units, labels: Labels, details: Sequence[dict[str, Any]] | None = None
-) -> Formed:
+) -> TierGroups:
     things = _Things(units.representatives, units.ids, units.merged)
     found = summarize_groups(x[units.representatives], labels)
     chosen = choose_representatives(labels, np.zeros(len(units)), found.mean_similarity, units.ids)
@@ -238,11 +240,11 @@ def _tier(
     *,
     representatives: Labels,
     details: Sequence[dict[str, Any]],
-) -> Formed:
+) -> TierGroups:
     """The groups of a tier; ``representatives`` (positions among the things) and ``details`` by group."""
-    similarity = similarities_to(x[things.rows], labels, representatives)
+    similarity = compute_similarities(x[things.rows], labels, representatives)
     at = _group_by_group(labels)
-    return Formed(
+    return TierGroups(
         tier,
         keys=cluster_keys(things.ids[at], labels[at]),
         details=details,
@@ -256,7 +258,7 @@ def _tier(
 
 def _group_by_group(labels: Labels) -> Labels:
     """Positions of the things that are in a group, group by group."""
-    return np.concatenate([np.empty(0, dtype=np.int64), *members_of(labels)])
+    return np.concatenate([np.empty(0, dtype=np.int64), *list_members(labels)])
 
 
 def _known(value: float) -> float | None:
@@ -268,11 +270,11 @@ def _map(x: Vectors, units: Units, labels: Labels) -> str | None:
     return map_svg(plane(x[units.representatives]), labels) if len(units) > 1 else None
 
 
-def _summary(tiers: Sequence[Formed], contents: int, vetoed: int, picture: str | None) -> Clusters:
+def _summary(tiers: Sequence[TierGroups], contents: int, vetoed: int, picture: str | None) -> ClusterSummary:
     sizes = {tier.tier: np.bincount(tier.groups, minlength=len(tier.keys)) for tier in tiers}
     shown = [details for tier in tiers if tier.tier == "merge" for details in tier.details]
     means = [d["cohesion_mean"] for d in shown if d["cohesion_mean"] is not None]
-    return Clusters(
+    return ClusterSummary(
         contents=contents,
         groups={tier.tier: len(tier.keys) for tier in tiers},
         members={tier.tier: len(tier.ids) for tier in tiers},

@@ -31,7 +31,7 @@ BATCH = 4096
 
 
 @dataclass(frozen=True)
-class Embedded:
+class EmbeddingResult:
     """Rows that have a vector now, and how the new ones got it: computed, or taken over from equal content."""
 
     memories: int
@@ -39,7 +39,7 @@ class Embedded:
     reused: int
 
 
-def embed_memories(run: ProjectRun) -> Embedded:
+def embed_memories(run: ProjectRun) -> EmbeddingResult:
     """Embed what has no vector of the active model, batch by batch, each in a transaction of its own.
 
     Raises:
@@ -57,10 +57,10 @@ def embed_memories(run: ProjectRun) -> Embedded:
             computed += done
         with run.engine.connect() as connection:
             memories += count_embedded(connection, run.project.id, table, model)
-    return Embedded(memories, computed, reused)
+    return EmbeddingResult(memories, computed, reused)
 
 
-def embed_now(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
+def embed_raw_memories(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
     """Give the raw memories with ``ids`` a vector, those that have none of the model yet, outside of any run.
 
     Raises:

@@ -24,7 +24,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 _TYPES = np.sort(np.array(MEMORY_TYPES))
 
 
-class Subject(Protocol):
+class ProjectContext(Protocol):
     """A project seen through one embedding model: what a run is, and what can be looked at without one."""
 
     @property
@@ -41,7 +41,7 @@ class Subject(Protocol):
 
 
 @dataclass(frozen=True)
-class Look:
+class StandaloneProject:
     """A project looked at without a run."""
 
     engine: Engine
@@ -50,7 +50,7 @@ class Look:
     embedder: Embedder
 
 
-def load_graph_nodes(connection: Connection, run: Subject, *, plain: bool = False) -> tuple[Nodes, Vectors]:
+def load_graph_nodes(connection: Connection, run: ProjectContext, *, plain: bool = False) -> tuple[Nodes, Vectors]:
     """All nodes of the project and their vectors float32 (n, d), both sorted by id, not centred.
 
     Memories with boilerplate come with the vector of the rest of their text, unless ``plain``.
@@ -66,7 +66,7 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
     snapshot, (kept, run.compared) = run.calibration, (run.compared, None)
     if snapshot is None or kept is None or (kept.model, kept.version) != (run.embedder.name, snapshot.version):
         nodes, vectors = load_graph_nodes(connection, run)
-        return nodes, vectors if snapshot is None else centered(vectors, snapshot)
+        return nodes, vectors if snapshot is None else center_vectors(vectors, snapshot)
     nodes = similarity_graph.load_nodes(connection, run.project.id, kept.model)
     at = positions_of(kept.ids, nodes.ids)
     at[nodes.graph_version != kept.version] = -1
@@ -74,21 +74,21 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
     loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, run.project.id, kept.model, only=missing)
     nodes, at = nodes.select(there := (at >= 0) | np.isin(nodes.ids, loaded.ids)), at[there]
     x = kept.x[at]
-    x[at < 0] = centered(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
+    x[at < 0] = center_vectors(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
     return nodes, x
 
 
-def centered(vectors: Vectors, snapshot: Calibration) -> Vectors:
+def center_vectors(vectors: Vectors, snapshot: Calibration) -> Vectors:
     """The vectors that are compared for grouping: the snapshot's centre taken off, normalised again."""
     return vectors if snapshot.center is None or not len(vectors) else center(vectors, snapshot.center)
 
 
-def count_active(nodes: Nodes) -> int:
+def count_units(nodes: Nodes) -> int:
     """How many memories stand for themselves: raw ones that are in no merged memory, and the merged memories."""
     return int((nodes.merged_into == b"").sum() + len(np.unique(nodes.merged_into[nodes.merged_into != b""])))
 
 
-def first_of_contents(nodes: Nodes) -> npt.NDArray[np.int64]:
+def first_rows_of_contents(nodes: Nodes) -> npt.NDArray[np.int64]:
     """Position of the first node of each distinct content, in the order of their texts' hashes.
 
     The order follows from the contents alone, so a sample of the first of them does not depend on ids or time.
@@ -111,7 +111,7 @@ def variant_keys(nodes: Nodes, vectors: Vectors) -> npt.NDArray[np.int64]:
     return np.asarray(contents * max(len(nodes), 1) + variant)
 
 
-def type_numbers(nodes: Nodes) -> npt.NDArray[np.int64]:
+def type_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
     """One number per node (n,), the same for nodes of one memory type."""
     return np.searchsorted(_TYPES, nodes.memory_type).astype(np.int64)
 
@@ -119,5 +119,5 @@ def type_numbers(nodes: Nodes) -> npt.NDArray[np.int64]:
 def content_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
     """Content of each node (n,), 0..c-1: one text of one memory type, with all its exact repeats."""
     texts, of_text = np.unique(nodes.repeats, return_inverse=True)
-    keys = type_numbers(nodes) * max(len(texts), 1) + of_text.reshape(-1)
+    keys = type_keys(nodes) * max(len(texts), 1) + of_text.reshape(-1)
     return np.asarray(np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64))

@@ -11,7 +11,7 @@ import numpy as np
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.graph_nodes import Subject
+from consolidation_pipeline.service.similarity.graph_nodes import ProjectContext
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.memories.memories import load_texts
@@ -19,7 +19,7 @@ from consolidation_pipeline.store.similarity.grouping_vectors import load_text_h
 
 
 @dataclass(frozen=True, eq=False)
-class Wording:
+class StrippedTexts:
     """Memories that hold boilerplate: hash of the rest of their text by memory; ``computed`` = hash -> row of
     ``vectors`` float32 (n, d) for those rests that had no vector yet.
     """
@@ -29,9 +29,9 @@ class Wording:
     vectors: Vectors
 
 
-def word_memories(
-    run: Subject, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
-) -> Wording:
+def embed_stripped_texts(
+    run: ProjectContext, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
+) -> StrippedTexts:
     """Leave ``boilerplate`` out of the texts and embed what is left, each distinct rest once, those of ``known`` never.
 
     Raises:
@@ -42,25 +42,25 @@ def word_memories(
     hashes = {id_: content_hash(rest) for id_, rest in rests.items() if rest != texts[id_]}
     missing = {hash_: rests[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
     vectors = run.embedder.embed(list(missing.values())) if missing else np.empty((0, 0), np.float32)
-    return Wording(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
+    return StrippedTexts(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
 
 
-def refresh_wording(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> Wording:
+def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> StrippedTexts:
     """Bring the grouping vectors of these memories, new or changed since they were compared, up to date."""
     chosen = to_uuids(ids)
     model = run.embedder.name
     with run.engine.connect() as connection:
         kept = load_text_hashes(connection, run.project.id, model)
         texts = load_texts(connection, chosen) if boilerplate and chosen else {}
-    wording = word_memories(run, texts, boilerplate, known=set(kept.values()))
+    wording = embed_stripped_texts(run, texts, boilerplate, known=set(kept.values()))
     if any(kept.get(id_) != wording.hashes.get(id_) for id_ in chosen):
         with run.writing() as connection:
-            save_wording(connection, run, wording, checked=chosen)
+            save_stripped_texts(connection, run, wording, checked=chosen)
     return wording
 
 
-def save_wording(
-    connection: Connection, run: Subject, wording: Wording, *, checked: Sequence[UUID] | None = None
+def save_stripped_texts(
+    connection: Connection, run: ProjectContext, wording: StrippedTexts, *, checked: Sequence[UUID] | None = None
 ) -> None:
     """Store the vectors; ``checked``: the memories that were looked at, None = all of the project."""
     replace_grouping_vectors(
@@ -74,7 +74,7 @@ def save_wording(
     )
 
 
-def grouping_vectors(ids: Ids, plain: Vectors, wording: Wording, kept: Mapping[str, Vectors]) -> Vectors:
+def build_grouping_vectors(ids: Ids, plain: Vectors, wording: StrippedTexts, kept: Mapping[str, Vectors]) -> Vectors:
     """Vectors (n, d) of the memories ``ids`` as ``wording`` wants them, before it is stored.
 
     ``plain``: those of the whole texts; ``kept``: those (d,) that are stored so far, by the hash of their text.

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.calibration.synthetic_pairs import PlantedPair, plant_pairs
+from consolidation_pipeline.core.calibration.synthetic_pairs import SyntheticPair, make_synthetic_pairs
 from consolidation_pipeline.core.calibration.threshold_estimates import LabelledPairs
 from consolidation_pipeline.core.conflicts.literals import conflicts
 from consolidation_pipeline.core.text.word_overlap import read_words
@@ -21,26 +21,26 @@ from consolidation_pipeline.store.database.vector_copy import Vectors
 SEED = 0
 # Pairs per way of planting, and contents they are made from: enough to tell 3 % from 8 %, and a bounded bill for models
 # that are paid for (about two thousand short texts).
-PER_KIND = 80
-MOST_TEXTS = 2_000
+PAIRS_PER_KIND = 80
+MAX_TEXTS = 2_000
 # A large group that was approved says the same thing many times.
 _MOST_OF_GROUP = 6
 
 Decision = tuple[Sequence[UUID], bool]
 
 
-def label_pairs(
+def build_labelled_pairs(
     embedder: Embedder, texts: Sequence[str], mean: Vectors | None, *, decided: Sequence[tuple[str, str, bool]] = ()
 ) -> LabelledPairs:
-    """Planted pairs from the first ``MOST_TEXTS`` of distinct ``texts``, and those that people ``decided`` on.
+    """Planted pairs from the first ``MAX_TEXTS`` of distinct ``texts``, and those that people ``decided`` on.
 
     ``mean`` (d,) is taken off their vectors; None = vectors as they are.
 
     Raises:
         EmbeddingError: the model gave no usable vector for a text.
     """
-    pairs = plant_pairs(texts[:MOST_TEXTS], seed=SEED, per_kind=PER_KIND)
-    pairs += [PlantedPair("decided", same, a, b) for a, b, same in decided]
+    pairs = make_synthetic_pairs(texts[:MAX_TEXTS], seed=SEED, per_kind=PAIRS_PER_KIND)
+    pairs += [SyntheticPair("decided", same, a, b) for a, b, same in decided]
     distinct = sorted({text for pair in pairs for text in (pair.a, pair.b)})
     at = {text: row for row, text in enumerate(distinct)}
     a, b = (np.array([at[getattr(pair, side)] for pair in pairs], dtype=np.int64) for side in ("a", "b"))
@@ -55,7 +55,7 @@ def label_pairs(
     )
 
 
-def decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[tuple[str, str, bool]]:
+def list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[tuple[str, str, bool]]:
     """Pairs of texts that a person found the same or not. Of a rejected group of more than two nobody knows which."""
     for ids, same in decisions:
         known = [texts[id_] for id_ in ids[:_MOST_OF_GROUP] if id_ in texts]

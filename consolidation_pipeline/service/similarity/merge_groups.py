@@ -11,21 +11,21 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.grouping.cannot_link import KeptApart
+from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.grouping.cohesion import summarize_groups
 from consolidation_pipeline.core.grouping.components import connected_components
-from consolidation_pipeline.core.grouping.labels import Labels, numbered
+from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
 from consolidation_pipeline.core.vectors import positions_of
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.similarity.graph_nodes import content_keys, load_grouping_nodes, type_numbers
+from consolidation_pipeline.service.similarity.graph_nodes import content_keys, load_grouping_nodes, type_keys
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_ids, to_uuids
-from consolidation_pipeline.store.ledger.cannot_link import load_kept_apart
+from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE, Neighbors, Nodes
 
@@ -77,10 +77,10 @@ def load_contents(connection: Connection, run: ProjectRun) -> Contents:
     nodes, x = load_grouping_nodes(connection, run)
     lowest = run.thresholds["t_pattern"] - SLACK
     found = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
-    return form_contents(run, nodes, x, found, apart=load_kept_apart(connection, run.project.id))
+    return build_contents(run, nodes, x, found, apart=load_cannot_links(connection, run.project.id))
 
 
-def form_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, apart: KeptApart) -> Contents:
+def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *, apart: CannotLink) -> Contents:
     """The contents of ``nodes``, whose vectors for grouping are ``x`` (n, d), and the pairs ``found`` between them.
 
     Two contents are as similar as their most similar variants, and merge where any two of these would, unless a person
@@ -92,7 +92,7 @@ def form_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *
     one, other = positions_of(nodes.ids, found.a), positions_of(nodes.ids, found.b)
     kept = (one >= 0) & (other >= 0)
     if not run.options.cross_type:
-        types = type_numbers(nodes)
+        types = type_keys(nodes)
         kept &= types[one] == types[other]
     one[kept], other[kept] = of_row[one[kept]], of_row[other[kept]]
     kept &= one != other
@@ -104,12 +104,12 @@ def form_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, *
     pairs = SimilarPairs(low[first].astype(np.int32), high[first].astype(np.int32), similarity)
     if first.size:
         verdict = np.maximum.reduceat(verdict, first)
-        forbidden = KeptApart(of_row[rows], apart.merges, apart.parts).forbids(pairs.i, pairs.j)
+        forbidden = CannotLink(of_row[rows], apart.merges, apart.parts).forbids(pairs.i, pairs.j)
         verdict[forbidden] = np.minimum(verdict[forbidden], ASK)
     return Contents(nodes, x, of_row, pairs, verdict)
 
 
-def _split_repeats(of_row: Labels, rows: Labels, apart: KeptApart) -> Labels:
+def _split_repeats(of_row: Labels, rows: Labels, apart: CannotLink) -> Labels:
     """Contents (n,) in which exact repeats that are kept apart, ``rows`` of the nodes, are contents of their own."""
     if not len(rows):
         return of_row
@@ -122,12 +122,12 @@ def _split_repeats(of_row: Labels, rows: Labels, apart: KeptApart) -> Labels:
     return np.unique(split, return_inverse=True)[1].reshape(-1)
 
 
-def form_units(run: ProjectRun, contents: Contents) -> Units:
+def build_units(run: ProjectRun, contents: Contents) -> Units:
     """Every merge group and every content left alone. What was merged before stays together."""
     labels = _label_merge_groups(run, contents)
     alone = labels < 0
     labels[alone] = labels.max(initial=-1) + 1 + np.arange(alone.sum())
-    of_content = numbered(labels, 1)
+    of_content = renumber_labels(labels, 1)
     of_row = of_content[contents.of_row]
     representatives = _representatives(contents, of_row)
     ids, merged = _identities(run, contents.nodes, of_row, representatives)

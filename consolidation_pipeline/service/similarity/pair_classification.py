@@ -6,8 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.calibration.model_thresholds import (
-    LEAST_ROOM,
-    LEAST_ROOM_OF_FEW,
+    SHORT_TEXT_TOLERANCE,
+    UNCALIBRATED_TOLERANCE,
     are_near_duplicates,
     find_profile,
 )
@@ -24,7 +24,7 @@ from consolidation_pipeline.store.similarity.similarity_graph import ASK, MERGE,
 Mask = npt.NDArray[np.bool_]
 
 
-def judge_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
+def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
     """The verdict (m,) on pairs of ``nodes`` that reach ``t_suggest`` and whose memory types may share a group.
 
     A threshold that the operator gave is meant as it stands. An automatic one also asks for words in common, and more
@@ -56,7 +56,7 @@ def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask
             words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
             shared=shared,
             least_shared=profile.shared_words,
-            least_room=LEAST_ROOM if held is not None and held.is_measured else LEAST_ROOM_OF_FEW,
+            least_room=SHORT_TEXT_TOLERANCE if held is not None and held.is_measured else UNCALIBRATED_TOLERANCE,
         )
     else:
         merge = reaches(pairs.similarity, t_merge)

@@ -16,24 +16,29 @@ from consolidation_pipeline.core.similarity.similarity_join import (
 )
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.calibration import calibrate_thresholds
-from consolidation_pipeline.service.similarity.graph_nodes import centered, load_graph_nodes, type_numbers, variant_keys
-from consolidation_pipeline.service.similarity.pair_classification import judge_pairs
+from consolidation_pipeline.service.similarity.graph_nodes import (
+    center_vectors,
+    load_graph_nodes,
+    type_keys,
+    variant_keys,
+)
+from consolidation_pipeline.service.similarity.pair_classification import classify_pairs
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import (
-    ACROSS,
+    CROSS_TYPE,
     TOPIC,
-    Compared,
+    ComparedVectors,
     Neighbors,
     Nodes,
     concatenate_neighbors,
 )
 
 # Pairs that go to the database in one piece: about 50 MB.
-WRITTEN_TOGETHER = 1_000_000
+WRITE_BLOCK_PAIRS = 1_000_000
 # Pairs near enough to be judged, which takes their texts: about 100 MB, and no text is read twice below that.
-JUDGED_TOGETHER = 8_000_000
+CLASSIFY_BLOCK_PAIRS = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,18 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
         # What came with a vector of its own a moment ago was not looked at yet: the next update compares it.
         looked_at = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, done.looked_at)
         nodes, vectors = nodes.select(looked_at), vectors[looked_at]
-        known, new = split_carriers(nodes, vectors, snapshot.version)
-        x = centered(vectors, snapshot)
-        found = compare(connection, run, nodes, x, known=known, new=new)
+        known, new = split_known_and_new(nodes, vectors, snapshot.version)
+        x = center_vectors(vectors, snapshot)
+        found = compare_nodes(connection, run, nodes, x, known=known, new=new)
         added = similarity_graph.append_neighbors(connection, run.project.id, run.embedder.name, found)
         similarity_graph.mark_compared(connection, nodes.ids[new], snapshot.version)
-    run.compared = Compared(run.embedder.name, snapshot.version, nodes.ids, x)
+    run.compared = ComparedVectors(run.embedder.name, snapshot.version, nodes.ids, x)
     return GraphUpdate(len(nodes), len(new), added, bool(len(new)) and not len(known), snapshot.version)
 
 
-def split_carriers(nodes: Nodes, vectors: Vectors, version: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+def split_known_and_new(
+    nodes: Nodes, vectors: Vectors, version: int
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Positions of the nodes that are compared: those that were (known) and those that were not (new).
 
     Repeats with the same vector have the same neighbours, so one of them, the carrier, is compared for all.
@@ -85,7 +92,7 @@ def split_carriers(nodes: Nodes, vectors: Vectors, version: int) -> tuple[npt.ND
     return np.flatnonzero(known), np.flatnonzero(carriers & ~known)
 
 
-def compare(
+def compare_nodes(
     connection: Connection,
     run: ProjectRun,
     nodes: Nodes,
@@ -97,7 +104,7 @@ def compare(
     """The pairs of ``new`` with ``known`` and with each other, in blocks, and the verdict on each."""
     if not new.size:
         return
-    order, types = np.concatenate([known, new]).astype(np.int32), type_numbers(nodes)
+    order, types = np.concatenate([known, new]).astype(np.int32), type_keys(nodes)
     waiting: list[SimilarPairs] = []
     apart: list[Neighbors] = []
     for pairs in iter_similar_pairs(vectors[order], run.thresholds["t_pattern"], known=len(known)):
@@ -106,14 +113,14 @@ def compare(
         placed = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
         verdict = np.full(len(placed), TOPIC, dtype=np.int16)
         if not run.options.cross_type:
-            verdict[types[placed.i] != types[placed.j]] = ACROSS
+            verdict[types[placed.i] != types[placed.j]] = CROSS_TYPE
         near = (verdict == TOPIC) & reaches(placed.similarity, run.thresholds["t_suggest"])
         apart.append(_neighbors(nodes, placed.select(~near), verdict[~near]))
         waiting.append(placed.select(near))
-        if sum(map(len, apart)) > WRITTEN_TOGETHER:
+        if sum(map(len, apart)) > WRITE_BLOCK_PAIRS:
             yield concatenate_neighbors(apart)
             apart = []
-        if sum(map(len, waiting)) > JUDGED_TOGETHER:
+        if sum(map(len, waiting)) > CLASSIFY_BLOCK_PAIRS:
             yield _judged(connection, run, nodes, waiting)
             waiting = []
     yield concatenate_neighbors([*apart, _judged(connection, run, nodes, waiting)])
@@ -121,7 +128,7 @@ def compare(
 
 def _judged(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:
     pairs = concatenate_pairs(waiting)
-    return _neighbors(nodes, pairs, judge_pairs(connection, run, nodes, pairs))
+    return _neighbors(nodes, pairs, classify_pairs(connection, run, nodes, pairs))
 
 
 def _neighbors(nodes: Nodes, pairs: SimilarPairs, verdict: npt.NDArray[np.int16]) -> Neighbors:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.grouping.cannot_link import KeptApart
+from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 from consolidation_pipeline.store.database.vector_copy import load_columns
 
 # Common table expressions, for WITH RECURSIVE: the changes of merged memories that were undone as groups, not with a
@@ -36,13 +36,13 @@ _KEPT_APART = f"""
 """
 
 
-def load_kept_apart(connection: Connection, project_id: UUID) -> KeptApart:
+def load_cannot_links(connection: Connection, project_id: UUID) -> CannotLink:
     """What the undone merges of a project keep apart; of merges that were undone with their job, nothing."""
     kinds = {"id": "S16", "merge": ">i4", "part": ">i4"}
-    return KeptApart(*load_columns(connection, _KEPT_APART, {"project": project_id}, kinds))
+    return CannotLink(*load_columns(connection, _KEPT_APART, {"project": project_id}, kinds))
 
 
-def count_kept_apart(connection: Connection, project_id: UUID, rollback_id: UUID) -> int:
+def count_cannot_links(connection: Connection, project_id: UUID, rollback_id: UUID) -> int:
     """How many merges later runs do not make again because of one rollback."""
     query = f"""
         WITH RECURSIVE {UNDONE_MERGES.format(project=":project")}
@@ -51,7 +51,7 @@ def count_kept_apart(connection: Connection, project_id: UUID, rollback_id: UUID
     return int(connection.execute(text(query), {"project": project_id, "rollback": rollback_id}).scalar_one())
 
 
-def load_unwanted_groups(connection: Connection, project_id: UUID, kind: str) -> set[str]:
+def load_undone_cluster_keys(connection: Connection, project_id: UUID, kind: str) -> set[str]:
     """Cluster keys of the patterns or principles, by ``kind``, that were undone as groups and not redone since."""
     query = f"""
         WITH RECURSIVE {UNDONE_MERGES.format(project=":project")}

@@ -14,8 +14,8 @@ from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, update_rows
 from consolidation_pipeline.store.memories.memories import lock_rows
 
-ENTRY = "playbook"
-REVIEWED = ("pattern", "principle", ENTRY)
+PLAYBOOK_ENTRY = "playbook"
+REVIEWED_KINDS = ("pattern", "principle", PLAYBOOK_ENTRY)
 DISMISSED = "dismissed"
 
 # In this order everyone who writes to both takes their locks.
@@ -40,14 +40,14 @@ _ROWS = f"""
         {_STANDS["consolidated_memories"]}, details
     FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
     UNION ALL
-    SELECT id, project_id, 'playbook_entries', '{ENTRY}', version, {_WAITS["playbook_entries"]},
+    SELECT id, project_id, 'playbook_entries', '{PLAYBOOK_ENTRY}', version, {_WAITS["playbook_entries"]},
         {_STANDS["playbook_entries"]}, NULL
     FROM consolidation.playbook_entries WHERE id = ANY(:ids)
 """
 
 
 @dataclass(frozen=True)
-class Reviewed:
+class ReviewItem:
     """What a person decides on; ``waits``: nobody has yet; ``stands``: it is active or waits.
 
     ``kind`` may be one that is not reviewed here.
@@ -64,7 +64,7 @@ class Reviewed:
     details: Mapping[str, Any] | None
 
 
-def lock_reviewed(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Reviewed]:
+def lock_review_items(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, ReviewItem]:
     """The memories and playbook entries with these ids, by id, locked until the transaction ends."""
     chosen = {"ids": list(ids)}
     for table in _TABLES:
@@ -76,11 +76,11 @@ def lock_reviewed(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Rev
         ),
         chosen,
     )
-    return {row.id: Reviewed(*row) for row in rows}
+    return {row.id: ReviewItem(*row) for row in rows}
 
 
-def decide_reviewed(
-    connection: Connection, author: Author, rows: Sequence[Reviewed], *, approved: bool, reason: str, now: datetime
+def write_review_decisions(
+    connection: Connection, author: Author, rows: Sequence[ReviewItem], *, approved: bool, reason: str, now: datetime
 ) -> dict[UUID, UUID]:
     """Approve or dismiss rows of one project; by row its group in the ledger.
 
@@ -98,7 +98,7 @@ def decide_reviewed(
     return groups
 
 
-def _decided(row: Reviewed, *, approved: bool, now: datetime) -> dict[str, Any]:
+def _decided(row: ReviewItem, *, approved: bool, now: datetime) -> dict[str, Any]:
     if row.table == "playbook_entries":
         return {"status": "active" if approved else "retired", "updated_at": now}
     if approved:
@@ -112,7 +112,7 @@ _WAITING = f"""
         details, consolidation_method AS method, created_at, NULL AS reason
     FROM consolidation.consolidated_memories WHERE project_id = :project AND {_WAITS["consolidated_memories"]}
     UNION ALL
-    SELECT e.id, '{ENTRY}', s.pattern_type, e.confidence, s.llm_confidence, cardinality(e.supporting_memory_ids),
+    SELECT e.id, '{PLAYBOOK_ENTRY}', s.pattern_type, e.confidence, s.llm_confidence, cardinality(e.supporting_memory_ids),
         e.content, s.details, s.consolidation_method, e.created_at,
         (SELECT c.reason FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id
             AND c.new_state ->> 'status' = 'review' AND c.operation <> 'rollback' ORDER BY c.seq DESC LIMIT 1)
@@ -121,7 +121,7 @@ _WAITING = f"""
 """
 
 
-def list_waiting(
+def list_review_items(
     connection: Connection, project_id: UUID, *, limit: int, kind: str | None = None
 ) -> Sequence[Row[Any]]:
     """What waits for a person, of one ``kind`` if given: the surest first, of equals the newest."""
@@ -132,7 +132,7 @@ def list_waiting(
     return connection.execute(text(query), {"project": project_id, "kind": kind, "limit": limit}).all()
 
 
-def count_waiting(connection: Connection, project_id: UUID) -> dict[str, int]:
+def count_review_items(connection: Connection, project_id: UUID) -> dict[str, int]:
     """How many of each kind wait for a person; a kind of which none does is left out."""
     query = f"SELECT kind, count(*) FROM ({_WAITING}) w GROUP BY 1"
     return {row[0]: row[1] for row in connection.execute(text(query), {"project": project_id})}

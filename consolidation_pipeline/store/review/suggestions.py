@@ -11,7 +11,13 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
-from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, checked_at_once, insert_rows, update_rows
+from consolidation_pipeline.store.ledger.ledger_writer import (
+    Author,
+    Change,
+    check_constraints_at_end,
+    insert_rows,
+    update_rows,
+)
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, lock_rows
 
 # All originals are of one type, but where a project lets groups cross types: then the first one's counts.
@@ -111,7 +117,7 @@ def append_suggestions(
         ConflictError: one asks what was asked before, or shares a memory with a pending one; none is written then.
     """
     changes = [Change(uuid4(), uuid4(), _columns(one, now), None, one.rationale) for one in suggestions]
-    with checked_at_once(connection, "suggestion"):
+    with check_constraints_at_end(connection, "suggestion"):
         insert_rows(connection, author, consolidation_suggestions, changes, operation="review")
     return [change.entity_id for change in changes]
 
@@ -133,7 +139,7 @@ def _columns(suggestion: NewSuggestion, now: datetime) -> dict[str, Any]:
     }
 
 
-def load_asked(connection: Connection, project_id: UUID) -> tuple[set[str], set[UUID]]:
+def load_proposed(connection: Connection, project_id: UUID) -> tuple[set[str], set[UUID]]:
     """Fingerprints of what a person was asked, superseded questions left out, and the memories that still wait."""
     named = {"project": project_id}
     asked = "SELECT fingerprint FROM consolidation.consolidation_suggestions WHERE project_id = :project AND status <> 'superseded'"

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.raw_connections import fetch
-from consolidation_pipeline.store.database.vector_copy import Ids, load_packed, to_uuids
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
+from consolidation_pipeline.store.database.vector_copy import Ids, load_packed_columns, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 
 
 @dataclass(frozen=True)
-class Member:
+class ClusterMember:
     """One row of ``memory_clusters``."""
 
     tier: str
@@ -33,7 +33,7 @@ class Member:
 
 
 @dataclass(frozen=True)
-class Formed:
+class TierGroups:
     """The groups of one tier as they were formed: ``keys`` and ``details`` by group (g,), and by member (m,), group by
     group: ``groups`` = its number, ``ids`` ``S16``, which are merged memories, cosine with the representative, and
     which is that.
@@ -48,7 +48,7 @@ class Formed:
     similarity: npt.NDArray[np.float32]
     is_representative: npt.NDArray[np.bool_]
 
-    def members(self, keys: Collection[str] | None = None) -> Iterator[Member]:
+    def members(self, keys: Collection[str] | None = None) -> Iterator[ClusterMember]:
         """The rows of the groups with one of these keys; None: of all."""
         wanted = np.array([keys is None or key in keys for key in self.keys], dtype=bool)
         rows = np.flatnonzero(wanted[self.groups])
@@ -56,13 +56,13 @@ class Formed:
         listed = zip(to_uuids(self.ids[rows]), *(column.tolist() for column in columns), strict=True)
         for id_, group, merged, similarity, first in listed:
             kind, details = "merged" if merged else "raw", self.details[group] if first else {}
-            yield Member(self.tier, self.keys[group], id_, kind, similarity, first, details)
+            yield ClusterMember(self.tier, self.keys[group], id_, kind, similarity, first, details)
 
 
 _PLACE = np.dtype([("group", "V16"), ("member", "S16"), ("similarity", ">f4"), ("kind", ">i2")])
 
 
-def _places(formed: Formed) -> npt.NDArray[np.void]:
+def _places(formed: TierGroups) -> npt.NDArray[np.void]:
     """The rows (m,) of a tier, but for their details, as ``_load_places`` gives them."""
     rows = np.zeros(len(formed.ids), dtype=_PLACE)
     names = b"".join(md5(f"{formed.tier}{key}".encode()).digest() for key in formed.keys)
@@ -78,11 +78,11 @@ def _load_places(connection: Connection, project_id: UUID) -> npt.NDArray[np.voi
             || int2send((2 * (member_kind = 'merged')::integer + is_representative::integer)::smallint), '')
         FROM consolidation.memory_clusters WHERE project_id = %(project)s GROUP BY get_byte(uuid_send(member_id), 15)
     """
-    columns = load_packed(connection, query, {"project": project_id}, {"place": f"V{_PLACE.itemsize}"})
+    columns = load_packed_columns(connection, query, {"project": project_id}, {"place": f"V{_PLACE.itemsize}"})
     return columns[0]
 
 
-def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequence[Formed]) -> set[str]:
+def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequence[TierGroups]) -> set[str]:
     """Cluster keys of the groups whose rows, but for their details, are not stored as they are in ``tiers``, and of
     those stored that are no more.
     """
@@ -91,7 +91,7 @@ def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequenc
     if not len(differ):
         return set()
     query = "SELECT tier, cluster_key FROM consolidation.memory_clusters WHERE project_id = %(project)s"
-    held = fetch(connection, f"{query} AND is_representative", {"project": project_id})
+    held = fetch_rows(connection, f"{query} AND is_representative", {"project": project_id})
     digests = {digest.tobytes() for digest in differ}
     names = chain(held, ((one.tier, key) for one in tiers for key in one.keys))
     return {key for tier, key in names if md5(f"{tier}{key}".encode()).digest() in digests}
@@ -101,7 +101,7 @@ def replace_clusters(
     connection: Connection,
     project_id: UUID,
     job_id: UUID | None,
-    members: Iterable[Member],
+    members: Iterable[ClusterMember],
     *,
     changed: Collection[str] | None = None,
 ) -> None:
@@ -128,7 +128,7 @@ def replace_clusters(
     copy_rows(connection, f"consolidation.memory_clusters ({names})", rows)
 
 
-def replace_details(connection: Connection, project_id: UUID, job_id: UUID | None, tiers: Iterable[Formed]) -> int:
+def replace_details(connection: Connection, project_id: UUID, job_id: UUID | None, tiers: Iterable[TierGroups]) -> int:
     """Put what is told of the groups in place of what was told last, where that differs: nearly everywhere after they
     were merged, else nearly nowhere. Returns of how many.
     """
@@ -152,7 +152,9 @@ def load_group_details(connection: Connection, project_id: UUID, tier: str) -> d
     """What is told about each group of a tier, by its cluster key."""
     query = "SELECT cluster_key, details FROM consolidation.memory_clusters WHERE project_id = %(project)s"
     return dict(
-        fetch(connection, f"{query} AND tier = %(tier)s AND is_representative", {"project": project_id, "tier": tier})
+        fetch_rows(
+            connection, f"{query} AND tier = %(tier)s AND is_representative", {"project": project_id, "tier": tier}
+        )
     )
 
 
@@ -165,7 +167,7 @@ def count_groups(connection: Connection, project_id: UUID, tier: str) -> int:
     return int(connection.execute(text(query), {"project": project_id, "tier": tier}).scalar_one())
 
 
-def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[str, list[Member]]:
+def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[str, list[ClusterMember]]:
     """The groups of a tier: cluster key -> members, the representative first, then by id."""
     rows = connection.execute(
         text(
@@ -175,7 +177,7 @@ def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[s
         ),
         {"project": project_id, "tier": tier},
     )
-    groups: dict[str, list[Member]] = {}
+    groups: dict[str, list[ClusterMember]] = {}
     for row in rows:
-        groups.setdefault(row.cluster_key, []).append(Member(*row))
+        groups.setdefault(row.cluster_key, []).append(ClusterMember(*row))
     return groups

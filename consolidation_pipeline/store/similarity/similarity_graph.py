@@ -18,8 +18,8 @@ from consolidation_pipeline.store.database.vector_copy import (
     Vectors,
     copy_columns,
     load_columns,
-    load_packed,
-    load_rows,
+    load_columns_and_vectors,
+    load_packed_columns,
     to_uuids,
 )
 from consolidation_pipeline.store.memories.memories import lock_rows
@@ -28,10 +28,10 @@ Integers = npt.NDArray[np.signedinteger[Any]]
 
 # What may become of a pair: nothing, as its ends are of different types and groups are not (no one judged it); it is on
 # one topic at most; a person decides whether it is the same; or it may merge.
-ACROSS, TOPIC, ASK, MERGE = -1, 0, 1, 2
+CROSS_TYPE, TOPIC, ASK, MERGE = -1, 0, 1, 2
 
 # About 10 GB of table and index. A project with more is mostly one text in many wordings, or has too low a t_pattern.
-MOST_PAIRS = 100_000_000
+MAX_PAIRS = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Nodes:
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedVectors:
     """Vectors ``x`` float32 (n, d) that a run compared under calibration ``version`` of ``model``, of nodes ``ids``.
 
     One is as it was as long as its node has that graph version: whatever changes a vector takes the version away.
@@ -112,7 +112,7 @@ def load_nodes_with_vectors(
             " LEFT JOIN consolidation.grouping_embeddings g ON g.project_id = t.project_id "
             "AND g.embedding_model = t.embedding_model AND g.memory_id = t.id"
         )
-    rows, vectors = load_rows(
+    rows, vectors = load_columns_and_vectors(
         connection,
         f"SELECT {_NODE}, {embedding} FROM consolidation.task_memories t{own} WHERE t.project_id = %(project)s "
         f"AND t.embedding_model = %(model)s AND {IS_NODE}{'' if only is None else ' AND t.id = ANY(%(only)s)'}",
@@ -129,7 +129,7 @@ def _nodes(ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Id
     return Nodes(ids, names, repeats, versions.astype(np.int64), into, reused.astype(np.int64))
 
 
-def load_uncompared(connection: Connection, project_id: UUID, model: str, version: int) -> Ids:
+def load_uncompared_ids(connection: Connection, project_id: UUID, model: str, version: int) -> Ids:
     """Ids ``S16`` (n,) of the nodes with a vector of ``model`` that were not compared under calibration ``version``."""
     query = f"""
         SELECT t.id FROM consolidation.task_memories t WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
@@ -140,7 +140,7 @@ def load_uncompared(connection: Connection, project_id: UUID, model: str, versio
     return ids
 
 
-def count_active(connection: Connection, project_id: UUID, model: str) -> int:
+def count_units(connection: Connection, project_id: UUID, model: str) -> int:
     """How many memories of the nodes with a vector of ``model`` stand for themselves: raw ones that are in no merged
     memory, and the merged memories.
     """
@@ -187,7 +187,7 @@ def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Pairs of the graph, (m,) each: ids a < b ``S16``, similarity float32, and a verdict int16: ``ACROSS``, ``TOPIC``,
+    """Pairs of the graph, (m,) each: ids a < b ``S16``, similarity float32, and a verdict int16: ``CROSS_TYPE``, ``TOPIC``,
     ``ASK`` or ``MERGE``.
     """
 
@@ -215,7 +215,7 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
     """Store pairs, block by block; returns how many.
 
     Raises:
-        TooManyPairsError: there are more than ``MOST_PAIRS`` at once; the caller's transaction undoes those before.
+        TooManyPairsError: there are more than ``MAX_PAIRS`` at once; the caller's transaction undoes those before.
     """
     connection.execute(
         text("CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP")
@@ -223,9 +223,9 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
     added = 0
     for block in found:
         added += len(block)
-        if added > MOST_PAIRS:
+        if added > MAX_PAIRS:
             raise TooManyPairsError(
-                f"more than {MOST_PAIRS:,} pairs of memories reach t_pattern: set a higher t_pattern, or look for one "
+                f"more than {MAX_PAIRS:,} pairs of memories reach t_pattern: set a higher t_pattern, or look for one "
                 "text that repeats in many wordings (exact repeats do not count)"
             )
         # In order, or each page of the index would be fetched once for every pair that goes there.
@@ -265,12 +265,12 @@ def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
 def load_neighbors(connection: Connection, project_id: UUID, model: str, threshold: float) -> Neighbors:
     """The pairs at or above ``threshold``, in no order, but for those across types that nobody judged."""
     return Neighbors(
-        *load_packed(
+        *load_packed_columns(
             connection,
             "SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '') "
             "FROM consolidation.memory_neighbors WHERE project_id = %(project)s AND embedding_model = %(model)s "
             "AND similarity >= %(threshold)s AND verdict <> %(across)s GROUP BY get_byte(uuid_send(a), 15)",
-            {"project": project_id, "model": model, "threshold": threshold, "across": ACROSS},
+            {"project": project_id, "model": model, "threshold": threshold, "across": CROSS_TYPE},
             {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"},
         )
     )

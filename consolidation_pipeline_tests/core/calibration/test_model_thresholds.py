@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.calibration.model_thresholds import (
-    CAUTIOUS,
-    LEAST_ROOM,
+    CONSERVATIVE,
     LONG_WORDS,
     PROFILES,
+    SHORT_TEXT_TOLERANCE,
     SHORT_WORDS,
     WORDLLAMA,
     find_profile,
@@ -52,7 +52,7 @@ def test_a_model_goes_by_its_name_with_and_without_a_provider(name: str) -> None
 
 
 def test_an_unknown_model_gets_the_most_cautious_profile() -> None:
-    assert find_profile("somebody/new-model") is CAUTIOUS
+    assert find_profile("somebody/new-model") is CONSERVATIVE
 
 
 def test_a_given_threshold_wins_over_the_recommended_one() -> None:
@@ -84,7 +84,7 @@ def test_the_required_similarity_falls_with_the_number_of_words_and_is_bounded(t
     assert required.shape == (len(words),)
     assert (np.diff(required) <= 0).all()
     assert (required >= t).all()
-    assert (required <= max(t, 1.0 - LEAST_ROOM)).all()
+    assert (required <= max(t, 1.0 - SHORT_TEXT_TOLERANCE)).all()
 
 
 @settings(deadline=None)
@@ -95,7 +95,7 @@ def test_the_required_similarity_rises_with_the_threshold(one: float, other: flo
 
 
 def test_the_required_similarity_is_the_formula() -> None:
-    assert (SHORT_WORDS, LONG_WORDS, LEAST_ROOM) == (13, 26, 0.01)
+    assert (SHORT_WORDS, LONG_WORDS, SHORT_TEXT_TOLERANCE) == (13, 26, 0.01)
     found = required_similarity(0.61, [0, 13, 14, 18, 26, 500])
     assert found == pytest.approx([0.99, 0.99, 0.97, 0.85, 0.61, 0.61])
     assert required_similarity(0.995, 40) == required_similarity(0.995, 1) == 0.995

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.calibration.rewrite_rules import deny, replace_opposite, replace_synonyms, respell
-from consolidation_pipeline.core.calibration.synthetic_pairs import LONGEST, PlantedPair, plant_pairs
+from consolidation_pipeline.core.calibration.rewrite_rules import negate, replace_opposite, replace_synonyms, respell
+from consolidation_pipeline.core.calibration.synthetic_pairs import MAX_TEXT_CHARS, SyntheticPair, make_synthetic_pairs
 from consolidation_pipeline.core.conflicts.literals import conflicts, literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 
@@ -34,30 +34,30 @@ PARAPHRASES = {"reordered", "shortened", "respelled", "reworded", "extended", "r
 
 
 @pytest.fixture(scope="module")
-def planted() -> list[PlantedPair]:
-    return plant_pairs(TEXTS, seed=1, per_kind=20)
+def planted() -> list[SyntheticPair]:
+    return make_synthetic_pairs(TEXTS, seed=1, per_kind=20)
 
 
-def test_every_kind_is_planted_as_often_as_asked_for(planted: list[PlantedPair]) -> None:
+def test_every_kind_is_planted_as_often_as_asked_for(planted: list[SyntheticPair]) -> None:
     same = {pair.kind for pair in planted if pair.same}
     other = {pair.kind for pair in planted if not pair.same}
     assert (same, other) == (PARAPHRASES, NEAR_MISSES)
     assert all(sum(pair.kind == kind for pair in planted) <= 20 for kind in same | other)
 
 
-def test_no_pair_is_a_repeat_and_no_text_blank(planted: list[PlantedPair]) -> None:
+def test_no_pair_is_a_repeat_and_no_text_blank(planted: list[SyntheticPair]) -> None:
     assert all(normalize_text(pair.a) != normalize_text(pair.b) for pair in planted)
     assert all(pair.a.strip() and pair.b.strip() for pair in planted)
 
 
-def test_paraphrases_keep_every_literal(planted: list[PlantedPair]) -> None:
+def test_paraphrases_keep_every_literal(planted: list[SyntheticPair]) -> None:
     for pair in planted:
         if pair.same:
             kept = {literal for literal in literals(pair.a) if literal.kind != "negation"}
             assert kept <= literals(pair.b), pair
 
 
-def test_near_misses_of_a_fact_differ_in_it(planted: list[PlantedPair]) -> None:
+def test_near_misses_of_a_fact_differ_in_it(planted: list[SyntheticPair]) -> None:
     for pair in planted:
         if pair.kind in ("number", "name"):
             assert literals(pair.a) != literals(pair.b), pair
@@ -68,14 +68,14 @@ def test_near_misses_of_a_fact_differ_in_it(planted: list[PlantedPair]) -> None:
 def test_blends_share_their_first_half_and_little_of_the_second() -> None:
     rng = random.Random(3)
     texts = [" ".join("".join(rng.choices("abcdefghijklmnop", k=7)) for _ in range(12)) for _ in range(30)]
-    blends = [pair for pair in plant_pairs(texts, seed=0, per_kind=10) if pair.kind == "blend"]
+    blends = [pair for pair in make_synthetic_pairs(texts, seed=0, per_kind=10) if pair.kind == "blend"]
     assert len(blends) == 10
     for pair in blends:
         assert pair.a.split()[:6] == pair.b.split()[:6]
         assert not set(pair.a.split()[6:]) & set(pair.b.split()[6:])
 
 
-def test_another_subject_replaces_every_repeated_word(planted: list[PlantedPair]) -> None:
+def test_another_subject_replaces_every_repeated_word(planted: list[SyntheticPair]) -> None:
     pairs = [pair for pair in planted if pair.kind == "subject"]
     assert pairs
     assert all(len(pair.a.split()) == len(pair.b.split()) for pair in pairs)
@@ -88,22 +88,24 @@ def test_another_subject_replaces_every_repeated_word(planted: list[PlantedPair]
 def test_pairs_follow_from_the_seed_and_not_from_the_order(rng: random.Random, seed: int) -> None:
     shuffled = TEXTS[:20]
     rng.shuffle(shuffled)
-    assert plant_pairs(shuffled, seed=seed, per_kind=4) == plant_pairs(TEXTS[:20], seed=seed, per_kind=4)
+    assert make_synthetic_pairs(shuffled, seed=seed, per_kind=4) == make_synthetic_pairs(
+        TEXTS[:20], seed=seed, per_kind=4
+    )
 
 
 def test_another_seed_plants_other_pairs() -> None:
-    assert plant_pairs(TEXTS, seed=1, per_kind=5) != plant_pairs(TEXTS, seed=2, per_kind=5)
+    assert make_synthetic_pairs(TEXTS, seed=1, per_kind=5) != make_synthetic_pairs(TEXTS, seed=2, per_kind=5)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_can_be_given(texts: list[str]) -> None:
-    for pair in plant_pairs(texts, seed=0, per_kind=2):
+    for pair in make_synthetic_pairs(texts, seed=0, per_kind=2):
         assert normalize_text(pair.a) != normalize_text(pair.b)
 
 
 def test_very_long_texts_are_left_alone() -> None:
-    assert plant_pairs(["word is here. " * LONGEST], seed=0) == []
+    assert make_synthetic_pairs(["word is here. " * MAX_TEXT_CHARS], seed=0) == []
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_very_long_texts_are_left_alone() -> None:
     ],
 )
 def test_a_statement_is_denied_and_a_denial_stated(text: str, denied: str | None) -> None:
-    assert deny(text) == denied
+    assert negate(text) == denied
 
 
 def test_wording_changes_where_a_table_knows_the_word() -> None:

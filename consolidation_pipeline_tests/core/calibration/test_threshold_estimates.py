@@ -12,21 +12,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.calibration import threshold_estimates
-from consolidation_pipeline.core.calibration.model_thresholds import CAUTIOUS, WORDLLAMA
+from consolidation_pipeline.core.calibration.model_thresholds import CONSERVATIVE, WORDLLAMA
 from consolidation_pipeline.core.calibration.threshold_estimates import (
     GRID,
-    LOWEST_PATTERN,
-    MOST_PAIRS_PER_MEMORY,
-    WRONG_LIMIT,
+    MAX_PAIRS_PER_MEMORY,
+    MAX_WRONG_SHARE,
+    MIN_PATTERN_THRESHOLD,
+    CosineSpread,
     LabelledPairs,
-    Spread,
-    draw_curve,
-    estimate,
+    compute_curve,
+    compute_merged_shares,
+    estimate_errors,
     measure_spread,
-    pattern_threshold,
-    recommend,
-    shares_by_kind,
-    wilson,
+    recommend_pattern_threshold,
+    recommend_thresholds,
+    wilson_interval,
 )
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 from consolidation_pipeline.core.vectors import normalize
@@ -63,7 +63,7 @@ def test_the_spread_is_that_of_all_pairs_when_all_are_sampled() -> None:
     np.fill_diagonal(cosines, -1.0)
     assert found.median == pytest.approx(np.median(off), abs=2e-4)
     assert found.nearest == pytest.approx(np.median(cosines.max(axis=1)), abs=2e-4)
-    assert found.bound == pytest.approx(np.quantile(off, 1 - 2 * MOST_PAIRS_PER_MEMORY / 199), abs=1e-3)
+    assert found.bound == pytest.approx(np.quantile(off, 1 - 2 * MAX_PAIRS_PER_MEMORY / 199), abs=1e-3)
     assert found.sampled == 200
 
 
@@ -81,14 +81,14 @@ def test_a_sample_is_compared_with_all_rows_in_blocks(monkeypatch: pytest.Monkey
     whole = measure_spread(x, np.arange(300))
     monkeypatch.setattr(threshold_estimates, "_BLOCK", 1_000)
     assert measure_spread(x, np.arange(300)) == whole
-    monkeypatch.setattr(threshold_estimates, "SAMPLE", 50)
+    monkeypatch.setattr(threshold_estimates, "SAMPLE_ROWS", 50)
     part = measure_spread(x, np.arange(300))
     assert part is not None
     assert part.sampled == 50
 
 
 def test_few_rows_may_all_be_pairs() -> None:
-    found = measure_spread(rows(2 * MOST_PAIRS_PER_MEMORY + 1), np.arange(2 * MOST_PAIRS_PER_MEMORY + 1))
+    found = measure_spread(rows(2 * MAX_PAIRS_PER_MEMORY + 1), np.arange(2 * MAX_PAIRS_PER_MEMORY + 1))
     assert found is not None
     assert found.bound == -1.0
 
@@ -102,22 +102,24 @@ def test_the_graph_of_a_large_project_stays_sparse() -> None:
     x = normalize(rows(600) + 0.6)
     found = measure_spread(x, np.arange(600))
     assert found is not None
-    t_pattern = pattern_threshold(found)
-    assert len(similarity_join(x, t_pattern)) <= MOST_PAIRS_PER_MEMORY * len(x) * 1.02
-    assert len(similarity_join(x, found.bound - 0.02)) > MOST_PAIRS_PER_MEMORY * len(x)
+    t_pattern = recommend_pattern_threshold(found)
+    assert len(similarity_join(x, t_pattern)) <= MAX_PAIRS_PER_MEMORY * len(x) * 1.02
+    assert len(similarity_join(x, found.bound - 0.02)) > MAX_PAIRS_PER_MEMORY * len(x)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
 def test_the_topic_threshold_is_bounded(median: float, nearest: float, bound: float) -> None:
-    found = pattern_threshold(Spread(median, nearest, bound, 100))
-    assert max(LOWEST_PATTERN, bound) - 1e-3 <= found <= max(LOWEST_PATTERN, bound, nearest, median) + 1e-3
+    found = recommend_pattern_threshold(CosineSpread(median, nearest, bound, 100))
+    assert (
+        max(MIN_PATTERN_THRESHOLD, bound) - 1e-3 <= found <= max(MIN_PATTERN_THRESHOLD, bound, nearest, median) + 1e-3
+    )
 
 
 def test_the_topic_threshold_lies_between_all_pairs_and_the_nearest() -> None:
-    assert pattern_threshold(Spread(0.1, 0.9, -1.0, 100)) == 0.468
-    assert pattern_threshold(Spread(0.1, 0.9, 0.5, 100)) == 0.5
-    assert pattern_threshold(Spread(0.0, 0.1, -1.0, 100)) == LOWEST_PATTERN
+    assert recommend_pattern_threshold(CosineSpread(0.1, 0.9, -1.0, 100)) == 0.468
+    assert recommend_pattern_threshold(CosineSpread(0.1, 0.9, 0.5, 100)) == 0.5
+    assert recommend_pattern_threshold(CosineSpread(0.0, 0.1, -1.0, 100)) == MIN_PATTERN_THRESHOLD
 
 
 @pytest.mark.parametrize(
@@ -135,43 +137,43 @@ def test_the_topic_threshold_lies_between_all_pairs_and_the_nearest() -> None:
     ],
 )
 def test_intervals_are_those_of_wilson(count: int, total: int, low: float, high: float) -> None:
-    found = wilson(count, total)
+    found = wilson_interval(count, total)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
 @pytest.mark.parametrize(("count", "total"), [(-1, 3), (4, 3)])
 def test_a_count_that_is_no_part_is_refused(count: int, total: int) -> None:
     with pytest.raises(ValueError, match="is no share"):
-        wilson(count, total)
+        wilson_interval(count, total)
 
 
 def test_a_threshold_rises_until_near_misses_are_stopped() -> None:
     same, other = [0.9] * 100, [0.3] * 150 + [0.7] * 50
-    found = recommend(labelled(same, other), WORDLLAMA)
+    found = recommend_thresholds(labelled(same, other), WORDLLAMA)
     assert (found.t_merge, found.t_suggest) == (0.71, round(0.71 - (WORDLLAMA.t_merge - WORDLLAMA.t_suggest), 3))
-    assert recommend(labelled(same, [0.3] * 200), WORDLLAMA).t_merge == WORDLLAMA.t_merge
+    assert recommend_thresholds(labelled(same, [0.3] * 200), WORDLLAMA).t_merge == WORDLLAMA.t_merge
 
 
 def test_a_threshold_is_never_below_the_profile() -> None:
-    found = recommend(labelled([0.9] * 100, [0.3] * 200), CAUTIOUS)
-    assert found.t_merge == CAUTIOUS.t_merge
+    found = recommend_thresholds(labelled([0.9] * 100, [0.3] * 200), CONSERVATIVE)
+    assert found.t_merge == CONSERVATIVE.t_merge
 
 
 def test_what_no_threshold_stops_does_not_raise_it_and_is_counted() -> None:
     pairs = labelled([0.9] * 100, [1.0] * 40 + [0.3] * 160)
-    assert recommend(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
-    assert estimate(pairs, WORDLLAMA.t_merge).wrong.value == 0.2
+    assert recommend_thresholds(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
+    assert estimate_errors(pairs, WORDLLAMA.t_merge).wrong.value == 0.2
 
 
 def test_vetoed_near_misses_are_not_wrong_merges() -> None:
     pairs = labelled([0.9] * 100, [0.9] * 200, vetoed=tuple(range(100, 300)))
-    assert recommend(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
-    assert estimate(pairs, 0.66).wrong.count == 0
+    assert recommend_thresholds(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
+    assert estimate_errors(pairs, 0.66).wrong.count == 0
 
 
 def test_short_texts_need_more_than_the_threshold() -> None:
-    assert estimate(labelled([0.9] * 10, [], words=40), 0.66).found.value == 1.0
-    assert estimate(labelled([0.9] * 10, [], words=12), 0.66).found.value == 0.0
+    assert estimate_errors(labelled([0.9] * 10, [], words=40), 0.66).found.value == 1.0
+    assert estimate_errors(labelled([0.9] * 10, [], words=12), 0.66).found.value == 0.0
 
 
 def test_pairs_with_too_few_words_in_common_are_not_merged() -> None:
@@ -183,19 +185,19 @@ def test_pairs_with_too_few_words_in_common_are_not_merged() -> None:
 def test_near_misses_without_words_in_common_do_not_raise_the_threshold() -> None:
     pairs = labelled([0.9] * 100, [0.7] * 200)
     apart = replace(pairs, shared=np.where(pairs.same, 1.0, 0.2))
-    assert recommend(apart, WORDLLAMA).t_merge > WORDLLAMA.t_merge
-    assert recommend(replace(apart, least_shared=0.5), WORDLLAMA).t_merge == WORDLLAMA.t_merge
+    assert recommend_thresholds(apart, WORDLLAMA).t_merge > WORDLLAMA.t_merge
+    assert recommend_thresholds(replace(apart, least_shared=0.5), WORDLLAMA).t_merge == WORDLLAMA.t_merge
 
 
 def test_people_are_asked_where_most_paraphrases_are_found() -> None:
     far = labelled([*np.linspace(0.45, 0.95, 101)], [0.3] * 200)
-    assert recommend(far, WORDLLAMA).t_suggest == 0.5
-    assert recommend(far, WORDLLAMA, lowest=0.55).t_suggest == 0.55
-    assert recommend(far, WORDLLAMA, lowest=0.9).t_suggest == WORDLLAMA.t_merge
+    assert recommend_thresholds(far, WORDLLAMA).t_suggest == 0.5
+    assert recommend_thresholds(far, WORDLLAMA, lowest=0.55).t_suggest == 0.55
+    assert recommend_thresholds(far, WORDLLAMA, lowest=0.9).t_suggest == WORDLLAMA.t_merge
 
 
 def test_with_no_pairs_the_profile_holds() -> None:
-    found = recommend(labelled([], []), WORDLLAMA)
+    found = recommend_thresholds(labelled([], []), WORDLLAMA)
     assert (found.t_merge, found.t_suggest) == (WORDLLAMA.t_merge, WORDLLAMA.t_suggest)
 
 
@@ -206,17 +208,20 @@ COSINES = st.lists(st.floats(-1, 1), max_size=60)
 @given(COSINES, COSINES)
 def test_recommendations_keep_their_bounds(same: list[float], other: list[float]) -> None:
     pairs = labelled(same, other)
-    found = recommend(pairs, WORDLLAMA)
+    found = recommend_thresholds(pairs, WORDLLAMA)
     assert WORDLLAMA.t_merge <= found.t_merge <= GRID[-1]
-    assert min(LOWEST_PATTERN, found.t_merge) <= found.t_suggest <= found.t_merge
+    assert min(MIN_PATTERN_THRESHOLD, found.t_merge) <= found.t_suggest <= found.t_merge
     if len(other) > 80:
-        assert estimate(pairs, found.t_merge).wrong.low < WRONG_LIMIT + estimate(pairs, GRID[-1]).wrong.high
+        assert (
+            estimate_errors(pairs, found.t_merge).wrong.low
+            < MAX_WRONG_SHARE + estimate_errors(pairs, GRID[-1]).wrong.high
+        )
 
 
 @settings(deadline=None, max_examples=30)
 @given(COSINES, COSINES)
 def test_the_curve_falls(same: list[float], other: list[float]) -> None:
-    curve = draw_curve(labelled(same, other))
+    curve = compute_curve(labelled(same, other))
     assert [point.threshold for point in curve] == list(GRID)
     for low, high in pairwise(curve):
         assert low.wrong.count >= high.wrong.count
@@ -224,5 +229,5 @@ def test_the_curve_falls(same: list[float], other: list[float]) -> None:
 
 
 def test_shares_are_told_by_kind() -> None:
-    kinds = shares_by_kind(labelled([0.9, 0.1], [0.8, 0.2, 0.3]), 0.66)
+    kinds = compute_merged_shares(labelled([0.9, 0.1], [0.8, 0.2, 0.3]), 0.66)
     assert {kind: (share.count, share.total) for kind, share in kinds.items()} == {"retold": (1, 2), "blend": (1, 3)}

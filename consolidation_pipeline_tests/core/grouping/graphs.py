@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import normalize
 
@@ -18,7 +18,7 @@ def pairs_from(graph: Graph) -> SimilarPairs:
 
 
 def partition(labels: np.ndarray) -> set[frozenset[int]]:
-    return {frozenset(members.tolist()) for members in members_of(labels)}
+    return {frozenset(members.tolist()) for members in list_members(labels)}
 
 
 def clustered(n: int, d: int, seed: int, noise: float = 0.35) -> np.ndarray:

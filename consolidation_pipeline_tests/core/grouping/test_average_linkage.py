@@ -8,16 +8,16 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from consolidation_pipeline.core.grouping.clustering import group
+from consolidation_pipeline.core.grouping.clustering import cluster_rows
 from consolidation_pipeline.core.grouping.components import connected_components
-from consolidation_pipeline.core.grouping.labels import Labels, members_of, numbered
+from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, pairs_from
 
 
 def grouped(x: np.ndarray, threshold: float, min_size: int = 2) -> Labels:
-    return group(x, similarity_join(x, threshold), method="average", threshold=threshold, min_size=min_size)
+    return cluster_rows(x, similarity_join(x, threshold), method="average", threshold=threshold, min_size=min_size)
 
 
 def tree_of_all(x: np.ndarray) -> np.ndarray:
@@ -27,7 +27,7 @@ def tree_of_all(x: np.ndarray) -> np.ndarray:
 
 
 def cut(tree: np.ndarray, threshold: float) -> Labels:
-    return numbered(fcluster(tree, 1.0 - threshold + SLACK, "distance").astype(np.int64), 2)
+    return renumber_labels(fcluster(tree, 1.0 - threshold + SLACK, "distance").astype(np.int64), 2)
 
 
 @settings(deadline=None, max_examples=200)
@@ -45,7 +45,7 @@ def test_one_component_of_three_thousand_is_that_of_the_whole_matrix(d):
     x = normalize(np.random.default_rng(5).standard_normal((3000, d)))
     threshold = {3: 0.99, 6: 0.85}[d]
     pairs = similarity_join(x, threshold)
-    assert max(map(len, members_of(connected_components(3000, pairs, threshold)))) > 2_950
+    assert max(map(len, list_members(connected_components(3000, pairs, threshold)))) > 2_950
     assert grouped(x, threshold).tolist() == cut(tree_of_all(x), threshold).tolist()
 
 
@@ -53,14 +53,14 @@ def test_a_component_of_twenty_thousand_takes_no_square_of_memory():
     n, threshold = 20_000, 0.99999
     x = on_a_ring(n, seed=1)
     pairs = similarity_join(x, threshold)
-    assert len(members_of(connected_components(n, pairs, threshold))) == 1
+    assert len(list_members(connected_components(n, pairs, threshold))) == 1
     grouped(on_a_ring(3_000, seed=2), 0.99)  # compiled code is loaded, and not counted
     tracemalloc.start()
-    labels = group(x, pairs, method="average", threshold=threshold, min_size=2)
+    labels = cluster_rows(x, pairs, method="average", threshold=threshold, min_size=2)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < n * n * 4 / 10
-    sums = np.array([x[members].astype(np.float64).mean(axis=0) for members in members_of(labels)])
+    sums = np.array([x[members].astype(np.float64).mean(axis=0) for members in list_members(labels)])
     assert (np.einsum("ij,ij->i", sums, sums) > threshold - 1e-5).all()
     apart = sums @ sums.T - 2.0 * np.eye(len(sums))
     assert apart.max() < threshold
@@ -94,7 +94,7 @@ def test_pairs_listed_twice_and_either_way_count_once():
     pairs = similarity_join(x, 0.7)
     i, j = np.r_[pairs.i, pairs.j], np.r_[pairs.j, pairs.i]
     twice = type(pairs)(i, j, np.r_[pairs.similarity, pairs.similarity])
-    labels = group(x, twice, method="average", threshold=0.7, min_size=2)
+    labels = cluster_rows(x, twice, method="average", threshold=0.7, min_size=2)
     assert labels.tolist() == grouped(x, 0.7).tolist()
 
 
@@ -105,5 +105,7 @@ def test_rows_slightly_off_unit_length_are_compared_by_direction():
 
 
 def test_rows_without_pairs_are_alone():
-    assert group(np.eye(3), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1, -1, -1]
-    assert group(np.empty((3, 0)), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1] * 3
+    assert cluster_rows(np.eye(3), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1, -1, -1]
+    assert (
+        cluster_rows(np.empty((3, 0)), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1] * 3
+    )

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.cannot_link import KeptApart
+from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 
 NAMES = [bytes([7] * 15 + [n]) for n in range(8)]
 
@@ -15,10 +15,10 @@ MERGES = st.lists(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), min
 PAIRS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)
 
 
-def kept_apart(merges: list[dict[bytes, int]]) -> KeptApart:
+def kept_apart(merges: list[dict[bytes, int]]) -> CannotLink:
     rows = [(id_, number, part) for number, merge in enumerate(merges) for id_, part in merge.items()]
     ids, numbers, parts = zip(*rows, strict=True) if rows else ((), (), ())
-    return KeptApart(np.array(ids, "S16"), np.array(numbers, np.int32), np.array(parts, np.int32))
+    return CannotLink(np.array(ids, "S16"), np.array(numbers, np.int32), np.array(parts, np.int32))
 
 
 @settings(deadline=None, max_examples=200)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.clustering import LARGEST_BY_DENSITY, cluster_key, cluster_keys, group
-from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.clustering import MAX_HDBSCAN_ROWS, cluster_key, cluster_keys, cluster_rows
+from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.errors import InvalidOptionError
@@ -16,8 +16,8 @@ from consolidation_pipeline_tests.core.grouping.graphs import clustered, pairs_f
 
 
 def test_members_of_lists_each_group_in_order():
-    assert [members.tolist() for members in members_of(np.array([1, -1, 0, 1, 0]))] == [[2, 4], [0, 3]]
-    assert members_of(np.array([-1, -1])) == members_of(np.empty(0, np.int64)) == []
+    assert [members.tolist() for members in list_members(np.array([1, -1, 0, 1, 0]))] == [[2, 4], [0, 3]]
+    assert list_members(np.array([-1, -1])) == list_members(np.empty(0, np.int64)) == []
 
 
 @settings(deadline=None, max_examples=30)
@@ -25,8 +25,8 @@ def test_members_of_lists_each_group_in_order():
 def test_permuting_the_rows_gives_the_same_groups(method, n, seed):
     x = clustered(n, 6, seed)
     order = np.random.default_rng(seed).permutation(n)
-    straight = group(x, similarity_join(x, 0.8), method=method, threshold=0.8, min_size=2)
-    shuffled = group(x[order], similarity_join(x[order], 0.8), method=method, threshold=0.8, min_size=2)
+    straight = cluster_rows(x, similarity_join(x, 0.8), method=method, threshold=0.8, min_size=2)
+    shuffled = cluster_rows(x[order], similarity_join(x[order], 0.8), method=method, threshold=0.8, min_size=2)
     assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
 
 
@@ -36,15 +36,15 @@ def test_ties_do_not_depend_on_the_position_of_rows(method, n, seed):
     rng = np.random.default_rng(seed)
     x = normalize(rng.choice([0.0, 1.0], (n, 5)))  # few distinct cosines, many repeats
     order = rng.permutation(n)
-    straight = group(x, similarity_join(x, 0.6), method=method, threshold=0.6, min_size=2)
-    shuffled = group(x[order], similarity_join(x[order], 0.6), method=method, threshold=0.6, min_size=2)
+    straight = cluster_rows(x, similarity_join(x, 0.6), method=method, threshold=0.6, min_size=2)
+    shuffled = cluster_rows(x[order], similarity_join(x[order], 0.6), method=method, threshold=0.6, min_size=2)
     assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
 
 
 @pytest.mark.parametrize("method", ["average", "complete", "components", "hdbscan"])
 def test_three_plain_clusters_are_found_by_every_method(method):
     x = normalize(np.repeat(np.eye(3, 8), 6, axis=0) + 0.02 * np.random.default_rng(0).standard_normal((18, 8)))
-    labels = group(x, similarity_join(x, 0.8), method=method, threshold=0.8, min_size=3)
+    labels = cluster_rows(x, similarity_join(x, 0.8), method=method, threshold=0.8, min_size=3)
     assert labels.tolist() == [0] * 6 + [1] * 6 + [2] * 6
 
 
@@ -52,15 +52,15 @@ def test_three_plain_clusters_are_found_by_every_method(method):
 def test_groups_below_the_minimum_size_are_left_alone(method):
     x = normalize(np.repeat(np.eye(2), [2, 3], axis=0))
     pairs = similarity_join(x, 0.9)
-    assert group(x, pairs, method=method, threshold=0.9, min_size=3).tolist() == [-1, -1, 0, 0, 0]
-    assert group(x, pairs, method=method, threshold=0.9, min_size=1).tolist() == [0, 0, 1, 1, 1]
+    assert cluster_rows(x, pairs, method=method, threshold=0.9, min_size=3).tolist() == [-1, -1, 0, 0, 0]
+    assert cluster_rows(x, pairs, method=method, threshold=0.9, min_size=1).tolist() == [0, 0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("method", ["average", "complete", "components", "hdbscan"])
 @pytest.mark.parametrize("n", [0, 1, 2, 3])
 def test_too_few_rows_for_a_group_are_left_alone(method, n):
     x = np.eye(3, dtype=np.float32)[:n]
-    assert group(x, similarity_join(x, 0.9), method=method, threshold=0.9, min_size=3).tolist() == [-1] * n
+    assert cluster_rows(x, similarity_join(x, 0.9), method=method, threshold=0.9, min_size=3).tolist() == [-1] * n
 
 
 def test_hdbscan_leaves_noise_alone():
@@ -68,27 +68,27 @@ def test_hdbscan_leaves_noise_alone():
     centres = np.eye(5)
     centres[1, 0] = 1.0  # the two dense places are closer to each other than the lone rows to anything
     x = normalize(centres[[0] * 8 + [1] * 8 + [2, 3, 4]] + 0.01 * rng.standard_normal((19, 5)))
-    labels = group(x, similarity_join(x, 0.9), method="hdbscan", threshold=0.9, min_size=4)
+    labels = cluster_rows(x, similarity_join(x, 0.9), method="hdbscan", threshold=0.9, min_size=4)
     assert labels.tolist() == [0] * 8 + [1] * 8 + [-1] * 3
 
 
 def test_an_unknown_method_is_refused_with_the_legal_ones():
     x = np.eye(2, dtype=np.float32)
     with pytest.raises(InvalidOptionError, match="'kmeans'; it must be one of average, complete, components, hdbscan"):
-        group(x, similarity_join(x, 0.5), method="kmeans", threshold=0.5, min_size=2)
+        cluster_rows(x, similarity_join(x, 0.5), method="kmeans", threshold=0.5, min_size=2)
 
 
 def test_groups_need_a_matrix_and_pairs_of_its_rows():
     with pytest.raises(ValueError, match=r"x has shape \(3,\)"):
-        group(np.ones(3), pairs_from({}), method="average", threshold=0.5, min_size=2)
+        cluster_rows(np.ones(3), pairs_from({}), method="average", threshold=0.5, min_size=2)
     with pytest.raises(ValueError, match="pairs name rows 0 to 2"):
-        group(np.eye(2), pairs_from({(0, 2): 1.0}), method="average", threshold=0.5, min_size=2)
+        cluster_rows(np.eye(2), pairs_from({(0, 2): 1.0}), method="average", threshold=0.5, min_size=2)
 
 
 def test_hdbscan_refuses_more_rows_than_it_can_do_and_says_what_can():
-    x = np.ones((LARGEST_BY_DENSITY + 1, 1), dtype=np.float32)
+    x = np.ones((MAX_HDBSCAN_ROWS + 1, 1), dtype=np.float32)
     with pytest.raises(InvalidOptionError, match="there are 30001 units to group; it takes at most 30000"):
-        group(x, pairs_from({}), method="hdbscan", threshold=0.5, min_size=2)
+        cluster_rows(x, pairs_from({}), method="hdbscan", threshold=0.5, min_size=2)
 
 
 @settings(deadline=None)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.cohesion import cohesion, mean_similarities, summarize_groups
-from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, mean_similarities, summarize_groups
+from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered
 
@@ -20,20 +20,20 @@ def test_cohesion_is_mean_and_minimum_over_all_pairs(n, seed):
     members = np.random.default_rng(seed).permutation(n + 5)[:n]
     wide = x[members].astype(np.float64)
     cosines = (wide @ wide.T)[np.triu_indices(n, 1)]
-    mean, minimum = cohesion(x, members)
+    mean, minimum = compute_cohesion(x, members)
     assert mean == pytest.approx(cosines.mean(), abs=1e-6)
     assert minimum == pytest.approx(cosines.min(), abs=1e-6)
 
 
 def test_cohesion_of_a_large_group_looks_at_every_pair():
     x = np.repeat(np.eye(2, dtype=np.float32), [599, 1], axis=0)
-    assert cohesion(x, np.arange(600)) == pytest.approx((598 / 600, 0.0))
-    assert cohesion(x, np.arange(599)) == (1.0, 1.0)
+    assert compute_cohesion(x, np.arange(600)) == pytest.approx((598 / 600, 0.0))
+    assert compute_cohesion(x, np.arange(599)) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("members", [[], [2]])
 def test_cohesion_is_undefined_without_a_pair(members):
-    assert cohesion(np.eye(3, dtype=np.float32), members) == (None, None)
+    assert compute_cohesion(np.eye(3, dtype=np.float32), members) == (None, None)
 
 
 def test_mean_similarity_counts_the_others_only():
@@ -51,7 +51,7 @@ def test_the_summary_of_all_groups_says_of_each_what_its_pairs_say(n, groups, se
     found = summarize_groups(x, labels)
     wide = x.astype(np.float64)
     alone = np.ones(n, dtype=bool)
-    for number, members in enumerate(members_of(labels)):
+    for number, members in enumerate(list_members(labels)):
         cosines = wide[members] @ wide[members].T
         if len(members) > 1:
             inner = cosines[np.triu_indices(len(members), 1)]

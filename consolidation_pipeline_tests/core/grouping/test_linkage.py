@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.grouping.components import connected_components
-from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline_tests.core.grouping.graphs import Graph, graphs, pairs_from, partition
@@ -51,7 +51,7 @@ def test_complete_linkage_follows_its_definition(drawn, threshold):
 @given(graphs(), st.sampled_from([0.7, 0.85, 0.9]))
 def test_every_pair_of_a_group_reaches_the_threshold(drawn, threshold):
     n, graph = drawn
-    for members in members_of(complete_linkage(n, pairs_from(graph), threshold)):
+    for members in list_members(complete_linkage(n, pairs_from(graph), threshold)):
         assert all(graph[pair] >= threshold for pair in itertools.combinations(members.tolist(), 2))
 
 
@@ -90,7 +90,7 @@ def test_initial_groups_stay_together_and_follow_the_definition(drawn):
 @given(graphs_with_initial())
 def test_whoever_joins_an_initial_group_is_paired_with_all_of_it(drawn):
     n, graph, initial = drawn
-    for members in members_of(complete_linkage(n, pairs_from(graph), 0.8, initial=initial)):
+    for members in list_members(complete_linkage(n, pairs_from(graph), 0.8, initial=initial)):
         for a, b in itertools.combinations(members.tolist(), 2):
             assert initial[a] == initial[b] != -1 or graph[a, b] >= 0.8
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.grouping import agglomeration
 from consolidation_pipeline.core.grouping.agglomeration import agglomerate
-from consolidation_pipeline.core.grouping.clustering import group
+from consolidation_pipeline.core.grouping.clustering import cluster_rows
 from consolidation_pipeline.core.grouping.components import connected_components
 from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
@@ -31,7 +31,7 @@ def test_compiled_and_plain_python_give_the_same_groups(monkeypatch, method, tie
     found = []
     for compiled_from in (0, 10**9):
         monkeypatch.setattr(agglomeration, "COMPILED_FROM", compiled_from)
-        found.append(group(x, similarity_join(x, 0.7), method=method, threshold=0.7, min_size=2).tolist())
+        found.append(cluster_rows(x, similarity_join(x, 0.7), method=method, threshold=0.7, min_size=2).tolist())
     assert found[0] == found[1]
     assert max(found[0]) > 3
 
@@ -47,7 +47,7 @@ def test_a_graph_without_some_of_its_pairs_still_gives_groups_that_it_connects(n
     x = clustered(n, 3, seed)
     pairs = similarity_join(x, 0.6)
     pairs = pairs.select(np.random.default_rng(seed).random(len(pairs)) < share)
-    labels = group(x, pairs, method="average", threshold=0.6, min_size=2)
+    labels = cluster_rows(x, pairs, method="average", threshold=0.6, min_size=2)
     connected = partition(connected_components(n, pairs, 0.6))
     assert all(any(members <= piece for piece in connected) for members in partition(labels))
 

@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.labels import members_of
+from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.grouping.representatives import (
     choose_representative,
     choose_representatives,
-    similarities_to,
+    compute_similarities,
     similarity_to,
 )
 from consolidation_pipeline.core.vectors import normalize
@@ -71,7 +71,7 @@ def test_all_groups_at_once_choose_as_each_by_itself(n, groups, seed):
     found = choose_representatives(labels, reused, similar, np.array([id_.bytes for id_ in ids], dtype="S16"))
     expected = [
         members[choose_representative(reused[members], similar[members], [ids[at] for at in members])]
-        for members in members_of(labels)
+        for members in list_members(labels)
     ]
     assert found.tolist() == expected
 
@@ -79,7 +79,7 @@ def test_all_groups_at_once_choose_as_each_by_itself(n, groups, seed):
 def test_similarity_of_every_row_to_who_stands_for_its_group():
     x = clustered(30, 6, 0)
     labels = np.arange(30) % 4 - 1
-    found = similarities_to(x, labels, np.array([1, 6, 11]))
+    found = compute_similarities(x, labels, np.array([1, 6, 11]))
     assert found.dtype == np.float32
     assert np.isnan(found[labels < 0]).all()
     for number, representative in enumerate([1, 6, 11]):

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DBAPIError
 from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
-from consolidation_pipeline.service.plan.apply import check_plan, request_plan
+from consolidation_pipeline.service.plan.apply import check_plan, request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan, load_plan, save_plan
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
@@ -35,7 +35,7 @@ def plan(pipeline: Pipeline) -> Plan:
 
 def carry_out(pipeline: Pipeline, made: Plan) -> None:
     """As `run --plan` does it, without Dagster."""
-    request_plan(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
+    request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
     with pipeline.open() as run:
         run_phases(run)
 
@@ -283,7 +283,7 @@ def test_a_plan_of_another_project_or_of_none_is_refused(pipeline: Pipeline) -> 
     pipeline.add([note("a", ALONE[0])], slug="other")
     made = make_plan(pipeline.engine, "other", settings=pipeline.settings)
     with pytest.raises(UsageError, match="for project other, not for notes"):
-        request_plan(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
+        request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
     with pytest.raises(NotFoundError):
         make_plan(pipeline.engine, "nowhere", settings=pipeline.settings)
 

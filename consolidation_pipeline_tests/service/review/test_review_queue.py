@@ -7,10 +7,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from consolidation_pipeline.core.knowledge.playbook import priority
+from consolidation_pipeline.core.knowledge.playbook import compute_priority
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
-from consolidation_pipeline.service.review.review_queue import Decided, decide_review, list_review
+from consolidation_pipeline.service.review.review_queue import ReviewDecision, decide_review, list_review
 from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting
@@ -32,7 +32,7 @@ from consolidation_pipeline_tests.service.table_dumps import dump
 KNOWLEDGE = ["consolidated_memories", "playbook_entries", "consolidation_changes"]
 
 
-def decide(pipeline: Pipeline, *ids: UUID, approved: bool, **how: Any) -> list[Decided]:
+def decide(pipeline: Pipeline, *ids: UUID, approved: bool, **how: Any) -> list[ReviewDecision]:
     return decide_review(pipeline.engine, ids, approved=approved, changed_by="tester", **how)
 
 
@@ -45,7 +45,7 @@ def entry(pipeline: Pipeline, pattern: Any, *, reason: str | None = None) -> UUI
     id_ = uuid4()
     values = {
         "content": pattern.content,
-        "priority": priority(0.82, len(pattern.source_memory_ids)),
+        "priority": compute_priority(0.82, len(pattern.source_memory_ids)),
         "confidence": 0.82,
         "supporting_memory_ids": list(pattern.source_memory_ids),
         "source_id": pattern.id,

@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories
 from consolidation_pipeline.service.review.suggestion_decisions import (
-    Decided,
+    SuggestionDecision,
     approve_suggestion,
     decide_all,
     reject_suggestion,
@@ -60,10 +60,10 @@ class Desk:
             author = Author(self.pipeline.project().id, None, "tester")
             return append_suggestions(connection, author, [new], now=datetime.now(UTC))[0]
 
-    def approve(self, id_: UUID, *, by: str = "anna", **how: Any) -> Decided:
+    def approve(self, id_: UUID, *, by: str = "anna", **how: Any) -> SuggestionDecision:
         return approve_suggestion(self.engine, id_, decided_by=by, settings=self.pipeline.settings, **how)
 
-    def reject(self, id_: UUID, *, by: str = "anna", **how: Any) -> Decided:
+    def reject(self, id_: UUID, *, by: str = "anna", **how: Any) -> SuggestionDecision:
         return reject_suggestion(self.engine, id_, decided_by=by, **how)
 
     def get(self, id_: UUID) -> Suggestion:
@@ -203,10 +203,10 @@ def test_an_original_that_changed_since_supersedes_the_suggestion_and_nothing_is
 # --- two people ----------------------------------------------------------------------------------------------------
 
 
-def _at_once(*decisions: Callable[[], Decided]) -> list[Decided | ConflictError]:
-    barrier, outcomes = threading.Barrier(len(decisions)), list[Decided | ConflictError]()
+def _at_once(*decisions: Callable[[], SuggestionDecision]) -> list[SuggestionDecision | ConflictError]:
+    barrier, outcomes = threading.Barrier(len(decisions)), list[SuggestionDecision | ConflictError]()
 
-    def decide(decision: Callable[[], Decided]) -> None:
+    def decide(decision: Callable[[], SuggestionDecision]) -> None:
         barrier.wait()
         try:
             outcomes.append(decision())
@@ -229,7 +229,7 @@ def test_of_people_who_decide_at_once_one_wins_and_the_others_learn_who_was_quic
         lambda: desk.reject(id_, by="carl"),
         lambda: desk.reject(id_, by="dora"),
     )
-    won = [one for one in outcomes if isinstance(one, Decided)]
+    won = [one for one in outcomes if isinstance(one, SuggestionDecision)]
     lost = [str(one) for one in outcomes if isinstance(one, ConflictError)]
     assert len(won) == 1
     assert len(lost) == 3

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
-from consolidation_pipeline.service.review.suggestion_proposals import Proposed
+from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.review.suggestion_views import Suggestion, list_suggestions
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, other_numbers
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
@@ -37,9 +37,9 @@ def both(request: Request) -> dict[str, Any]:
     return {"content": " ".join(blocks(request).values()), "lessons_learned": "", "keywords": ["gateway"]}
 
 
-def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> Proposed:
+def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> ProposalResult:
     with pipeline.open(planned=phases) as run:
-        done: Proposed = run_phases(run, phases)[PHASE]
+        done: ProposalResult = run_phases(run, phases)[PHASE]
     return done
 
 
@@ -65,7 +65,7 @@ def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_
     asked: Pipeline, provider: OpenAIServer
 ) -> None:
     done = propose(asked)
-    assert done == Proposed(groups=3, created=3, waiting=3)
+    assert done == ProposalResult(groups=3, created=3, waiting=3)
     assert len(provider.requests) == 3
     for shown in pending(asked):
         longest = max(shown.originals, key=lambda original: len(original.content)).content
@@ -81,7 +81,7 @@ def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_
         "30 seconds",
         "60 seconds",
     }
-    assert propose(asked) == Proposed(groups=3, asked_before=3, waiting=3)
+    assert propose(asked) == ProposalResult(groups=3, asked_before=3, waiting=3)
     assert len(provider.requests) == 3
     created = asked.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'suggestion.created'")
     assert created == 3
@@ -89,7 +89,7 @@ def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_
 
 def test_without_a_model_groups_are_counted_and_nothing_is_proposed(asked: Pipeline, provider: OpenAIServer) -> None:
     asked.configure(**{**OPTIONS, "llm_model": None})
-    assert propose(asked) == Proposed(groups=3, unasked=3)
+    assert propose(asked) == ProposalResult(groups=3, unasked=3)
     assert (pending(asked), provider.requests) == ([], [])
 
 
@@ -100,7 +100,7 @@ def test_what_was_rejected_is_asked_again_only_when_its_group_has_changed(
     for shown in pending(asked):
         reject_suggestion(asked.engine, shown.id, decided_by="anna")
     pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
-    assert propose(asked) == Proposed(groups=3, asked_before=3)
+    assert propose(asked) == ProposalResult(groups=3, asked_before=3)
     asked.add([note("0-2", NEAR_MISSES[0][0].replace("30", "90"))])
     done = propose(asked)
     assert (done.created, done.asked_before, len(provider.requests)) == (1, 2, 4)
@@ -133,7 +133,7 @@ def test_a_reply_that_invents_a_number_is_refused_and_the_next_run_asks_again(
 def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_made(
     asked: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llm, "BATCH", 1)
+    monkeypatch.setattr(llm_gateway, "BATCH", 1)
     most = make_plan(asked.engine, SLUG, settings=asked.settings).costs.completion_tokens
     # What one question may take at most, and half of what one reply takes.
     asked.configure(**OPTIONS, budget_tokens_per_run=most // 3 + 60)

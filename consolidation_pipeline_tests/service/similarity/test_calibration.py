@@ -11,9 +11,13 @@ import pytest
 from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA
 from consolidation_pipeline.errors import NotFoundError, ProjectBusyError
 from consolidation_pipeline.service.runs import run_lifecycle
-from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.similarity import calibration_fit
-from consolidation_pipeline.service.similarity.calibration import Calibrated, calibrate_project, calibrate_thresholds
+from consolidation_pipeline.service.similarity.calibration import (
+    CalibrationResult,
+    calibrate_project,
+    calibrate_thresholds,
+)
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.service.similarity.graph_nodes import load_grouping_nodes
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
@@ -32,7 +36,7 @@ PLACEHOLDERS = (
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve distinct memories are enough for a calibration."""
-    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 12)
+    monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
 
 
 def placeholders(count: int = 12, first: int = 0) -> list[dict[str, Any]]:
@@ -40,13 +44,13 @@ def placeholders(count: int = 12, first: int = 0) -> list[dict[str, Any]]:
     return [note(f"p{at}", f"{LESSONS[at].split(',')[0]}. {PLACEHOLDERS}") for at in range(first, count)]
 
 
-def calibrated(pipeline: Pipeline, *, renew: bool = True) -> Calibrated:
+def calibrated(pipeline: Pipeline, *, renew: bool = True) -> CalibrationResult:
     with pipeline.open() as run:
         embed_memories(run)
         return calibrate_thresholds(run, renew=renew)
 
 
-def update(pipeline: Pipeline, *, renew: bool = True) -> tuple[Calibrated, GraphUpdate]:
+def update(pipeline: Pipeline, *, renew: bool = True) -> tuple[CalibrationResult, GraphUpdate]:
     with pipeline.open() as run:
         embed_memories(run)
         return calibrate_thresholds(run, renew=renew), update_similarity_graph(run)
@@ -203,7 +207,7 @@ def test_placeholder_sentences_no_longer_make_neighbours(pipeline: Pipeline, mon
     pipeline.add(placeholders())
     pipeline.configure(center=False, t_merge=0.9, t_suggest=0.8, t_pattern=0.6)
     with monkeypatch.context() as patch:
-        patch.setattr(calibration_fit, "FEWEST_CONTENTS", 1000)
+        patch.setattr(calibration_fit, "MIN_CONTENTS", 1000)
         update(pipeline)
         assert len(edges(pipeline)) > 20
     pipeline.configure(center=False, t_merge=0.9, t_suggest=0.8, t_pattern=0.61)
@@ -332,9 +336,9 @@ def test_an_applied_calibration_makes_the_next_run_rebuild_the_graph(pipeline: P
 def test_a_project_with_an_applied_calibration_is_not_unchanged(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     pipeline.run()
-    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
     calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
-    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is None
 
 
 def test_a_project_that_a_run_holds_is_not_changed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

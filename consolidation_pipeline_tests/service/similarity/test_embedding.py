@@ -13,13 +13,13 @@ from consolidation_pipeline.embed.embedder import checked
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.similarity import embedding
-from consolidation_pipeline.service.similarity.embedding import Embedded, embed_memories
+from consolidation_pipeline.service.similarity.embedding import EmbeddingResult, embed_memories
 from consolidation_pipeline_tests.service.corpus import corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 
-def embed(pipeline: Pipeline, model: WordEmbedder | None = None, slug: str = SLUG) -> Embedded:
+def embed(pipeline: Pipeline, model: WordEmbedder | None = None, slug: str = SLUG) -> EmbeddingResult:
     with pipeline.open(slug, embedder=model) as run:
         return embed_memories(run)
 
@@ -42,9 +42,9 @@ def test_nothing_is_embedded_twice(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])
     assert embed(pipeline, model).computed == 2
-    assert embed(pipeline, model) == Embedded(memories=2, computed=0, reused=0)
+    assert embed(pipeline, model) == EmbeddingResult(memories=2, computed=0, reused=0)
     pipeline.add([note("c", "ember flint")])
-    assert embed(pipeline, model) == Embedded(memories=3, computed=1, reused=0)
+    assert embed(pipeline, model) == EmbeddingResult(memories=3, computed=1, reused=0)
     assert sorted(model.seen) == ["amber birch", "cedar delta", "ember flint"]
 
 
@@ -53,7 +53,7 @@ def test_equal_content_is_embedded_once_within_and_across_projects(pipeline: Pip
     pipeline.add([note("a", "amber birch"), note("b", "amber birch"), note("c", "cedar delta")])
     embed(pipeline, model)
     pipeline.add([note("x", "amber birch"), note("y", "grove heron")], slug="other")
-    assert embed(pipeline, model, "other") == Embedded(memories=2, computed=1, reused=1)
+    assert embed(pipeline, model, "other") == EmbeddingResult(memories=2, computed=1, reused=1)
     assert sorted(model.seen) == ["amber birch", "cedar delta", "grove heron"]
     same = "SELECT count(DISTINCT embedding::text) FROM {s}.task_memories WHERE execution_summary = 'amber birch'"
     assert pipeline.value(same) == 1
@@ -79,7 +79,7 @@ def test_another_model_embeds_everything_anew(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])
     embed(pipeline)
     model = WordEmbedder(dimension=5)
-    assert embed(pipeline, model) == Embedded(memories=2, computed=2, reused=0)
+    assert embed(pipeline, model) == EmbeddingResult(memories=2, computed=2, reused=0)
     assert sorted(model.seen) == ["amber birch", "cedar delta"]
     rows = pipeline.rows("SELECT DISTINCT embedding_model, embedding_dim, graph_version FROM {s}.task_memories")
     assert [tuple(row) for row in rows] == [("test/words", 5, None)]
@@ -104,7 +104,7 @@ def test_archived_memories_are_not_paid_for(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
-    assert embed(pipeline, model) == Embedded(memories=1, computed=1, reused=0)
+    assert embed(pipeline, model) == EmbeddingResult(memories=1, computed=1, reused=0)
     assert model.seen == ["amber birch"]
 
 

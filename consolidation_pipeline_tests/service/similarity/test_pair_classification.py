@@ -12,7 +12,7 @@ import pytest
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.similarity import calibration_fit, similarity_graph
-from consolidation_pipeline.store.similarity.similarity_graph import ACROSS, ASK, MERGE, TOPIC
+from consolidation_pipeline.store.similarity.similarity_graph import ASK, CROSS_TYPE, MERGE, TOPIC
 from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note, reworded
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
@@ -71,7 +71,7 @@ def tiers(pipeline: Pipeline, name: str = "a") -> set[str]:
 @pytest.fixture
 def measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve distinct memories are enough for a calibration."""
-    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 12)
+    monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_boilerplate_does_not_make_words_common_or_texts_long(pipeline: Pipeline
 def test_pairs_of_different_types_are_judged_where_they_may_share_a_group(pipeline: Pipeline) -> None:
     lesson, *_ = reworded(times=1)
     pipeline.add([{**lesson, "id": "a"}, {**lesson, "id": "b", "memory_type": "decision"}])
-    for cross_type, expected in ((False, ACROSS), (True, MERGE), (False, ACROSS)):
+    for cross_type, expected in ((False, CROSS_TYPE), (True, MERGE), (False, CROSS_TYPE)):
         pipeline.configure(cross_type=cross_type, merge=False)
         pipeline.run()
         assert verdict(pipeline) == expected
@@ -175,7 +175,7 @@ def test_pairs_are_judged_in_blocks(pipeline: Pipeline, monkeypatch: pytest.Monk
     whole = pipeline.rows(query)
     pipeline.write("DELETE FROM {s}.memory_neighbors")
     pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
-    monkeypatch.setattr(similarity_graph, "JUDGED_TOGETHER", 5)
+    monkeypatch.setattr(similarity_graph, "CLASSIFY_BLOCK_PAIRS", 5)
     pipeline.run()
     assert pipeline.rows(query) == whole
     assert {row.verdict for row in whole} >= {ASK, MERGE}

@@ -24,7 +24,7 @@ from consolidation_pipeline.service.similarity import calibration_fit
 from consolidation_pipeline.service.similarity.calibration import calibrate_thresholds
 from consolidation_pipeline.service.similarity.clusters import form_clusters
 from consolidation_pipeline.service.similarity.embedding import embed_memories
-from consolidation_pipeline.service.similarity.graph_nodes import centered, load_graph_nodes, load_grouping_nodes
+from consolidation_pipeline.service.similarity.graph_nodes import center_vectors, load_graph_nodes, load_grouping_nodes
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
@@ -51,7 +51,7 @@ def compared(run: ProjectRun) -> tuple[list[UUID], list[Content], npt.NDArray[np
     with run.engine.connect() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
     assert run.calibration is not None
-    x = centered(vectors, run.calibration)
+    x = center_vectors(vectors, run.calibration)
     ids = to_uuids(nodes.ids)
     parts = zip(nodes.memory_type.tolist(), nodes.repeats.tolist(), vectors, strict=True)
     contents = [(memory_type, repeats, vector.tobytes()) for memory_type, repeats, vector in parts]
@@ -105,7 +105,7 @@ def test_every_pair_of_contents_at_the_threshold_is_found_with_its_cosine(pipeli
 def test_a_project_that_is_large_enough_is_compared_around_the_mean_of_its_contents(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 20)
+    monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 20)
     pipeline.add(corpus())
     with pipeline.open() as run:
         embed_memories(run)
@@ -208,7 +208,7 @@ def test_a_project_with_too_many_pairs_fails_with_the_reason_and_writes_nothing(
         embed_memories(run)
         calibrate_thresholds(run, renew=False)
         before = dump(pipeline, tables=tables)
-        monkeypatch.setattr(similarity_graph, "MOST_PAIRS", 10)
+        monkeypatch.setattr(similarity_graph, "MAX_PAIRS", 10)
         with pytest.raises(TooManyPairsError, match=r"more than 10 pairs .* set a higher t_pattern"):
             update_similarity_graph(run)
         assert dump(pipeline, tables=tables) == before
@@ -219,7 +219,7 @@ def test_a_project_with_too_many_pairs_fails_with_the_reason_and_writes_nothing(
 def test_vectors_that_the_run_has_still_are_those_it_would_load(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calibration_fit, "FEWEST_CONTENTS", 20)
+    monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 20)
     pipeline.add(corpus())
     with pipeline.open(embedder=WordEmbedder()) as run:
         embed_memories(run)
@@ -336,7 +336,7 @@ def test_a_graph_that_grew_is_the_graph_built_at_once(
     shared.configure_new(**options)
     shared.add([note(f"n{next(names)}", text) for text in FIRST])
     with pytest.MonkeyPatch.context() as patch, shared.open(embedder=WordEmbedder(LOCAL_MODEL)) as run:
-        patch.setattr(calibration_fit, "FEWEST_CONTENTS", 5)
+        patch.setattr(calibration_fit, "MIN_CONTENTS", 5)
         for step in [("update", None), *steps, ("update", None)]:
             take(shared, run, step, names)
         grown = judged(shared, run)

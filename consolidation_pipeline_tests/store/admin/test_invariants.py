@@ -19,7 +19,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import Change, update_row
 from consolidation_pipeline.store.memories.memories import save_embeddings, save_relevance
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration
-from consolidation_pipeline.store.similarity.clusters import Member, replace_clusters
+from consolidation_pipeline.store.similarity.clusters import ClusterMember, replace_clusters
 from consolidation_pipeline.store.similarity.similarity_graph import MERGE, Neighbors, append_neighbors
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
@@ -209,7 +209,7 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
     append_neighbors(connection, project.id, MODEL, [pair])
     append_calibration(connection, project.id, MODEL, Calibration(1, None, {"t_merge": 0.95}, 3))
     details = {"weakest_new_pair": 0.95}
-    members = [Member("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]
+    members = [ClusterMember("merge", "one", id_, "raw", 0.97, id_ == raw[0], details) for id_ in raw[:2]]
     replace_clusters(connection, project.id, None, members)
     return dict(zip("abcde", raw, strict=True)) | {"m": m, "n": n, "o": o}
 

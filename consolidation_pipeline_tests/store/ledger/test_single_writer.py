@@ -270,7 +270,7 @@ class World:
                 "suggestion": lock_suggestion(connection, suggested),
                 "decision": {"status": "rejected"},
             },
-            "decide_reviewed": {"rows": list(lock_review_items(connection, [judged]).values()), "approved": True},
+            "write_review_decisions": {"rows": list(lock_review_items(connection, [judged]).values()), "approved": True},
             "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
             "fetch": {"query": "SELECT 1", "bound": {}},
             "find_changed_groups": {"tiers": [NO_GROUPS]},

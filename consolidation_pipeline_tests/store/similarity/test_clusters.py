@@ -14,8 +14,8 @@ from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.clusters import (
-    Formed,
-    Member,
+    ClusterMember,
+    TierGroups,
     find_changed_groups,
     load_clusters,
     replace_clusters,
@@ -30,15 +30,15 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
     return sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
 
 
-def _members(raw: list[UUID], **fields: Any) -> list[Member]:
+def _members(raw: list[UUID], **fields: Any) -> list[ClusterMember]:
     given: dict[str, Any] = {
         "similarity": 0.1 + 0.2,
         "details": {"cohesion_mean": 0.9, "vetoes": [{"a": "it's"}]},
     } | fields
     return [
-        Member("merge", "one", raw[0], "raw", 1.0, True, given["details"]),
-        Member("merge", "one", raw[1], "raw", given["similarity"], False, {}),
-        Member("pattern", "two", raw[2], "merged", None, True, {}),
+        ClusterMember("merge", "one", raw[0], "raw", 1.0, True, given["details"]),
+        ClusterMember("merge", "one", raw[1], "raw", given["similarity"], False, {}),
+        ClusterMember("pattern", "two", raw[2], "merged", None, True, {}),
     ]
 
 
@@ -63,7 +63,7 @@ def test_other_groups_take_their_place(connection: Connection, project: Project,
     assert len(load_clusters(connection, other.id, "merge")["one"]) == 2
 
 
-def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> Formed:
+def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGroups:
     """Two groups of two: the first two memories, and the others."""
     given: dict[str, Any] = {
         "keys": ["one", "two"],
@@ -74,7 +74,7 @@ def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> Formed:
         "similarity": np.array([1.0, 0.1 + 0.2, 0.7, 1.0], np.float32),
         "is_representative": np.array([True, False, False, True]),
     }
-    return Formed(tier, **given | fields)
+    return TierGroups(tier, **given | fields)
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_groups_that_differ_are_found_and_written_alone(
 
 
 def test_the_representative_comes_first(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    members = [Member("merge", "key", id_, "raw", 0.9, id_ == raw[2], {}) for id_ in raw]
+    members = [ClusterMember("merge", "key", id_, "raw", 0.9, id_ == raw[2], {}) for id_ in raw]
     replace_clusters(connection, project.id, None, members)
     (group,) = load_clusters(connection, project.id, "merge").values()
     assert [member.member_id for member in group] == [raw[2], raw[0], raw[1], raw[3]]

@@ -19,19 +19,19 @@ from consolidation_pipeline.store.memories.memories import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import (
-    ACROSS,
     ASK,
+    CROSS_TYPE,
     MERGE,
     TOPIC,
     Neighbors,
     append_neighbors,
     clear_neighbors,
-    count_active,
+    count_units,
     load_dimension,
     load_neighbors,
     load_nodes,
     load_nodes_with_vectors,
-    load_uncompared,
+    load_uncompared_ids,
     mark_compared,
     prune_neighbors,
 )
@@ -103,8 +103,8 @@ def test_nodes_are_what_can_be_compared_and_their_vectors_stand_in_the_same_orde
     alone = load_nodes(connection, project.id, MODEL)
     assert to_uuids(nodes.ids) == raw[:3]
     assert all(np.array_equal(column, vars(alone)[name]) for name, column in vars(nodes).items())
-    assert sorted(to_uuids(load_uncompared(connection, project.id, MODEL, 4))) == raw[1:3]
-    assert count_active(connection, project.id, MODEL) == 2
+    assert sorted(to_uuids(load_uncompared_ids(connection, project.id, MODEL, 4))) == raw[1:3]
+    assert count_units(connection, project.id, MODEL) == 2
     assert nodes.graph_version.tolist() == [4, -1, -1]
     assert to_uuids(nodes.merged_into[:2]) == [merged, merged]
     assert nodes.merged_into[2] == b""
@@ -156,9 +156,11 @@ def test_neighbors_are_those_at_the_threshold_or_above(
 def test_pairs_across_types_are_stored_and_not_loaded(
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
-    pairs = replace(_all_pairs(raw), verdict=np.array([ACROSS, TOPIC, ACROSS, ASK, MERGE, ACROSS], np.int16))
+    pairs = replace(
+        _all_pairs(raw), verdict=np.array([CROSS_TYPE, TOPIC, CROSS_TYPE, ASK, MERGE, CROSS_TYPE], np.int16)
+    )
     assert append_neighbors(connection, project.id, MODEL, [pairs]) == 6
-    judged = pairs.select(pairs.verdict != ACROSS)
+    judged = pairs.select(pairs.verdict != CROSS_TYPE)
     assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(judged)
 
 
@@ -175,12 +177,12 @@ def test_too_many_pairs_are_refused_and_those_before_are_undone_with_the_transac
 ) -> None:
     whole = _all_pairs(raw)
     blocks = [_part(whole, part) for part in (slice(0, 4), slice(4, 6))]
-    monkeypatch.setattr(similarity_graph, "MOST_PAIRS", 5)
+    monkeypatch.setattr(similarity_graph, "MAX_PAIRS", 5)
     refused = pytest.raises(TooManyPairsError, match=r"more than 5 pairs .* set a higher t_pattern")
     with refused, connection.begin_nested():
         append_neighbors(connection, project.id, MODEL, blocks)
     assert _pairs(connection, project) == set()
-    monkeypatch.setattr(similarity_graph, "MOST_PAIRS", 6)
+    monkeypatch.setattr(similarity_graph, "MAX_PAIRS", 6)
     assert append_neighbors(connection, project.id, MODEL, blocks) == 6
 
 
