@@ -25,8 +25,7 @@ from consolidation_pipeline.errors import ConsolidationError
 from consolidation_pipeline.llm import retries
 from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs, request_job
-from consolidation_pipeline.service.knowledge import merged_memories
-from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.knowledge import llm_gateway, merged_memories
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
 from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
@@ -126,7 +125,7 @@ def perform(told: dict[str, Any], role: str, name: str, seed: str) -> None:
     scene = Scene(**told)
     os.environ |= {"OPENAI_API_BASE": scene.provider, "OPENAI_BASE_URL": scene.provider, "OPENAI_API_KEY": "sk-test"}
     retries._wait = lambda *_: 0.0
-    llm.BATCH, merged_memories.BATCH, embedding.BATCH = 2, 3, 20
+    llm_gateway.BATCH, merged_memories.BATCH, embedding.BATCH = 2, 3, 20
     run_lifecycle.LOCK_WAIT_SECONDS = 1.0
     actor = Actor(scene, name, random.Random(seed), connect_engine(scene.url))
     act = {

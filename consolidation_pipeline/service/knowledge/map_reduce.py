@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from consolidation_pipeline.core.knowledge.extractive_summaries import extract_summary
-from consolidation_pipeline.core.knowledge.majority import most_frequent
+from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, split_chunks
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.summary import SummaryReply, find_problems, reduce_prompt, summary_prompt
-from consolidation_pipeline.service.knowledge.writers.llm import beginning, open_gateway
+from consolidation_pipeline.service.knowledge.llm_gateway import open_gateway, truncate_text
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 
 
@@ -51,7 +51,7 @@ def open_condenser(run: ProjectRun) -> Condenser:
     gateway = open_gateway(run)
 
     def shorten(text: str) -> str:
-        return beginning(strip_boilerplate(text, boilerplate))
+        return truncate_text(strip_boilerplate(text, boilerplate))
 
     return Condenser(
         partial(_ask, gateway, summary_prompt, shorten), partial(_ask, gateway, reduce_prompt, str), "llm", gateway

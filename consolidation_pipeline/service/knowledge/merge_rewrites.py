@@ -11,7 +11,7 @@ from consolidation_pipeline.errors import BudgetExhaustedError, InvalidReplyErro
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.merge import MergeReply, find_losses, merge_prompt
-from consolidation_pipeline.service.knowledge.writers.llm import open_gateway, price_prompts
+from consolidation_pipeline.service.knowledge.llm_gateway import open_gateway, price_prompts
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 
 # Characters of all texts of a group, about 4,000 tokens. To cut them would lose something, so more are not asked about.

@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.core.knowledge.majority import most_frequent
+from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.text.text_merge import Merged, merge_capped
 from consolidation_pipeline.errors import ConflictError, JobEndedError
+from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, Rewrite, Rewriter, is_rewriting
-from consolidation_pipeline.service.knowledge.writers import llm
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Row
@@ -31,7 +31,7 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
     load_unmerged_groups,
     write_merged,
 )
-from consolidation_pipeline.store.ledger.active_keys import load_speakers
+from consolidation_pipeline.store.ledger.active_keys import find_by_text
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
 # Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
@@ -185,7 +185,7 @@ def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[Text
     with run.engine.connect() as connection:
         open_groups = load_unmerged_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
     groups = list(open_groups.items())
-    size = BATCH if rewriter is None else min(BATCH, llm.BATCH)
+    size = BATCH if rewriter is None else min(BATCH, llm_gateway.BATCH)
     for start in range(0, len(groups), size):
         yield _plan_batch(run, dict(groups[start : start + size]), rewriter, said)
 
@@ -252,7 +252,7 @@ def _without_twins(run: ProjectRun, plans: Sequence[PlannedMerge], said: dict[Te
     """
     words = [plan.words for plan in plans]
     with run.engine.connect() as connection:
-        standing = load_speakers(connection, run.project.id, {hash_ for _, hash_ in words})
+        standing = find_by_text(connection, run.project.id, {hash_ for _, hash_ in words})
     return [
         plan
         for plan, spoken in zip(plans, words, strict=True)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.grouping.clustering import cluster_key
 from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile
-from consolidation_pipeline.core.knowledge.majority import most_frequent
+from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE, IDENTITY_VERSION, split_chunks
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
@@ -28,7 +28,7 @@ from consolidation_pipeline.service.knowledge.map_reduce import (
 from consolidation_pipeline.service.knowledge.summary_rows import SummaryRow, write_summary_rows
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.knowledge.summaries import SummarySource, load_profiles, load_summaries
-from consolidation_pipeline.store.ledger.cannot_link import load_unwanted_groups
+from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 
 # Users asked about at once, and written together.
 BATCH = 16
@@ -122,7 +122,7 @@ def _plan(run: ProjectRun) -> tuple[list[list[SummarySource]], list[_Planned]]:
     with run.engine.connect() as connection:
         summaries = load_summaries(connection, run.project.id)
         held = load_profiles(connection, run.project.id)
-        unwanted = load_unwanted_groups(connection, run.project.id, "procedural")
+        unwanted = load_undone_cluster_keys(connection, run.project.id, "procedural")
     users = [list(found) for _, found in groupby(summaries, key=lambda summary: summary.user_id)]
     plans = []
     for user in users:

@@ -34,7 +34,7 @@ from consolidation_pipeline.store.knowledge.summaries import (
     count_unsummarized,
     load_unsummarized,
 )
-from consolidation_pipeline.store.ledger.cannot_link import load_unwanted_groups
+from consolidation_pipeline.store.ledger.cannot_link import load_undone_cluster_keys
 
 # The job that makes summaries whenever there is anything to summarise.
 JOB = "summarize"
@@ -143,7 +143,7 @@ def _load_users(run: ProjectRun) -> list[list[SummarySource]]:
     fewest = 1 if run.job == JOB and run.trigger_type == "manual" else FEWEST_EPISODES
     with run.engine.connect() as connection:
         episodes = load_unsummarized(connection, run.project.id, run.embedder.name)
-        unwanted = load_unwanted_groups(connection, run.project.id, "summary")
+        unwanted = load_undone_cluster_keys(connection, run.project.id, "summary")
     users = [list(found) for _, found in groupby(episodes, key=lambda episode: episode.user_id)]
     return [user for user in users if len(user) >= fewest and _key(user) not in unwanted]
 

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline.core.knowledge.confidence import UNASKED_CONFIDENCE, heuristic_confidence
-from consolidation_pipeline.core.knowledge.majority import most_frequent
+from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.knowledge.map_reduce import Passage

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, RowMapping, text
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
-from consolidation_pipeline.store.ledger.active_keys import hold_places
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline.store.memories.memories import FILES, TEXT_COLUMNS
 
@@ -23,7 +23,7 @@ APPROVED = "approved"
 
 @dataclass(frozen=True, kw_only=True)
 class UnitRow:
-    """An active unit, or an active pattern: ``kind`` raw, merged or pattern; ``leaves``: its raw memories."""
+    """An active unit, or an active pattern: ``kind`` raw, merged or pattern; ``raw_ids``: its raw memories."""
 
     id: UUID
     kind: str
@@ -37,16 +37,16 @@ class UnitRow:
     language: str
     learned_at: datetime
     last_accessed_at: datetime | None
-    leaves: tuple[UUID, ...]
+    raw_ids: tuple[UUID, ...]
 
 
 _SHARED = f"success, importance, tags, {FILES}, language::text AS language, learned_at, last_accessed_at"
 _RAW = "FROM consolidation.task_memories t WHERE id = ANY(:ids) AND NOT is_archived AND NOT is_consolidated"
 _DERIVED = "FROM consolidation.consolidated_memories t WHERE id = ANY(:ids) AND retired_at IS NULL"
-_LEAVES = f"SELECT id, ARRAY[id] AS leaves {_RAW} UNION ALL SELECT id, source_memory_ids {_DERIVED}"
+_RAW_IDS = f"SELECT id, ARRAY[id] AS raw_ids {_RAW} UNION ALL SELECT id, source_memory_ids {_DERIVED}"
 _UNITS = f"""
     SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, memory_type, NULL AS pattern_type, {_SHARED},
-        ARRAY[id] AS leaves {_RAW}
+        ARRAY[id] AS raw_ids {_RAW}
     UNION ALL
     SELECT id, kind, ARRAY[content], memory_type, pattern_type, {_SHARED}, source_memory_ids {_DERIVED}
 """
@@ -54,8 +54,8 @@ _UNITS = f"""
 
 def load_raw_ids(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, tuple[UUID, ...]]:
     """The raw memories behind each of the units, or patterns, that are active, by id."""
-    rows = connection.execute(text(_LEAVES), {"ids": list(ids)})
-    return {row.id: tuple(row.leaves) for row in rows}
+    rows = connection.execute(text(_RAW_IDS), {"ids": list(ids)})
+    return {row.id: tuple(row.raw_ids) for row in rows}
 
 
 def load_units(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, UnitRow]:
@@ -88,28 +88,28 @@ def load_unit_vectors(connection: Connection, ids: Iterable[UUID], model: str, d
 
 
 class ActivePattern(NamedTuple):
-    """What grouping asks of a pattern; ``leaves``: its raw memories."""
+    """What grouping asks of a pattern; ``raw_ids``: its raw memories."""
 
     id: UUID
     memory_type: str
-    leaves: list[UUID]
+    raw_ids: list[UUID]
 
 
-def list_active_patterns(connection: Connection, project_id: UUID, kind: str) -> list[ActivePattern]:
+def list_active_patterns(connection: Connection, project_id: UUID) -> list[ActivePattern]:
     """The active consolidated memories of a kind, by id."""
     query = (
         "SELECT id, memory_type, source_memory_ids FROM consolidation.consolidated_memories "
-        "WHERE project_id = :project AND kind = :kind AND retired_at IS NULL ORDER BY id"
+        "WHERE project_id = :project AND kind = 'pattern' AND retired_at IS NULL ORDER BY id"
     )
-    return [ActivePattern(*row) for row in connection.execute(text(query), {"project": project_id, "kind": kind})]
+    return [ActivePattern(*row) for row in connection.execute(text(query), {"project": project_id})]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExistingRow:
     """A pattern or principle there is.
 
-    ``members``: the raw memories of a pattern, the patterns of a principle; ``leaves``: its raw memories.
-    ``is_put_away``: a person dismissed or archived it; ``is_kept``: one pinned or approved it, or undid that another
+    ``members``: the raw memories of a pattern, the patterns of a principle; ``raw_ids``: its raw memories.
+    ``is_dismissed``: a person dismissed or archived it; ``is_kept``: one pinned or approved it, or undid that another
     one took its place.
     """
 
@@ -117,9 +117,9 @@ class ExistingRow:
     version: int
     cluster_key: str
     members: frozenset[UUID]
-    leaves: frozenset[UUID]
+    raw_ids: frozenset[UUID]
     is_active: bool
-    is_put_away: bool
+    is_dismissed: bool
     is_kept: bool
 
 
@@ -128,8 +128,8 @@ _BROUGHT_BACK = """EXISTS (
     SELECT 1 FROM consolidation.consolidation_changes r WHERE r.entity_id = c.id AND r.reverts_change_id IS NOT NULL
         AND r.reverts_scope = 'group' AND r.previous_state ->> 'superseded_by_id' IS NOT NULL)"""
 _HELD = f"""
-    SELECT id, version, cluster_key, {{members}} AS members, source_memory_ids AS leaves,
-        retired_at IS NULL AS is_active, archive_reason IS NOT NULL AS is_put_away,
+    SELECT id, version, cluster_key, {{members}} AS members, source_memory_ids AS raw_ids,
+        retired_at IS NULL AS is_active, archive_reason IS NOT NULL AS is_dismissed,
         retired_at IS NULL AND (pinned OR details ? '{APPROVED}' OR {_BROUGHT_BACK}) AS is_kept
     FROM consolidation.consolidated_memories c WHERE project_id = :project AND kind = :kind ORDER BY id
 """
@@ -140,12 +140,12 @@ def load_existing_rows(connection: Connection, project_id: UUID, kind: str) -> l
     """Every pattern or principle of a project, retired ones too, by id."""
     query = _HELD.format(members=_PARENTS if kind == "principle" else "NULL")
     rows = connection.execute(text(query), {"project": project_id, "kind": kind}).mappings()
-    return [_held(row, frozenset(row["leaves"])) for row in rows]
+    return [_held(row, frozenset(row["raw_ids"])) for row in rows]
 
 
-def _held(row: RowMapping, leaves: frozenset[UUID]) -> ExistingRow:
-    members = leaves if row["members"] is None else frozenset(row["members"])
-    return ExistingRow(**{**row, "members": members, "leaves": leaves})
+def _held(row: RowMapping, raw_ids: frozenset[UUID]) -> ExistingRow:
+    members = raw_ids if row["members"] is None else frozenset(row["members"])
+    return ExistingRow(**{**row, "members": members, "raw_ids": raw_ids})
 
 
 def supersede_rows(
@@ -161,7 +161,7 @@ def supersede_rows(
     Raises:
         ConflictError: a row changed since it was read.
     """
-    hold_places(connection, [author.project_id])
+    lock_active_keys(connection, [author.project_id])
     changes = [
         Change(
             row.id,

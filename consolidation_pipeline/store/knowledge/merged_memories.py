@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Row, select, text
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
-from consolidation_pipeline.store.ledger.active_keys import hold_places, refuse_twins
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories.memories import FILES, TEXT_COLUMNS
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
@@ -148,7 +148,7 @@ def write_derived(
     Raises:
         ConflictError: a row changed since it was read, or another one is active in the place of one of these.
     """
-    hold_places(connection, [author.project_id])
+    lock_active_keys(connection, [author.project_id])
     new = [_change(author, row, now) for row in rows if row.version is None]
     insert_rows(connection, author, consolidated_memories, new, operation=operation)
     grown = [_change(author, row, now) for row in rows if row.version is not None]
@@ -159,7 +159,7 @@ def write_derived(
         for id_, version in row.superseded
     ]
     update_rows(connection, author, consolidated_memories, superseded, operation=operation)
-    refuse_twins(connection, author.project_id, [row.group_id for row in rows])
+    reject_duplicates(connection, author.project_id, [row.group_id for row in rows])
 
 
 def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:

@@ -34,9 +34,9 @@ def held(number: int, *members: int, **fields: Any) -> ExistingRow:
             "version": 1,
             "cluster_key": cluster_key(ids(*members)),
             "members": frozenset(ids(*members)),
-            "leaves": frozenset(ids(*members)),
-            "is_active": not fields.get("is_put_away", False),
-            "is_put_away": False,
+            "raw_ids": frozenset(ids(*members)),
+            "is_active": not fields.get("is_dismissed", False),
+            "is_dismissed": False,
             "is_kept": False,
             **fields,
         }
@@ -57,7 +57,7 @@ def outgrown(groups: list[GroupIds], rows: list[ExistingRow]) -> list[tuple[int,
     "row", [held(9, 1, 2, 3), held(9, 1, 2, 3, 4), held(9, 7, 8, cluster_key=cluster_key(ids(1, 2, 3)))]
 )
 def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: ExistingRow, put_away: bool) -> None:
-    known = held(9, cluster_key=row.cluster_key, members=row.members, is_put_away=put_away)
+    known = held(9, cluster_key=row.cluster_key, members=row.members, is_dismissed=put_away)
     assert plan([group(1, 2, 3)], [known]) == []
 
 
@@ -94,7 +94,7 @@ def test_a_row_that_was_retired_is_used_again() -> None:
 
 def test_a_group_that_has_grown_beyond_what_was_put_away_is_a_row_of_its_own() -> None:
     (first,) = plan([group(1, 2, 3, 4)], [])
-    (planned,) = plan([group(1, 2, 3, 4)], [held(0, 1, 2, 3, id=first.id, is_put_away=True)])
+    (planned,) = plan([group(1, 2, 3, 4)], [held(0, 1, 2, 3, id=first.id, is_dismissed=True)])
     assert (planned.id != first.id, planned.version, planned.superseded) == (True, None, ())
 
 
@@ -111,7 +111,7 @@ def test_a_row_whose_memories_are_all_in_newer_rows_is_superseded_by_the_one_wit
     [
         [held(20, 1, 2, 3, is_kept=True), held(31, 1, 2, 5), held(32, 3, 4, 6)],
         [held(20, 1, 2, 3), held(31, 1, 2, 5)],
-        [held(20, 1, 2, 3), held(31, 1, 2, 5), held(32, 3, 4, 6, is_put_away=True)],
+        [held(20, 1, 2, 3), held(31, 1, 2, 5), held(32, 3, 4, 6, is_dismissed=True)],
         [held(20, 1, 2, 3, 9), held(31, 1, 2, 5), held(32, 3, 4, 6)],
         [held(20, 1, 2, 3), held(31, 1, 2, 3, 4)],
         [held(20, 1, 2, 5), held(32, 3, 4, 6)],
@@ -134,6 +134,6 @@ def test_no_memory_loses_its_last_row(
     groups = [group(*sorted(one)) for one in present]
     gone = dict(outgrown(groups, rows))
     left = [row for row in rows if row.id.int not in gone]
-    assert {leaf for row in rows for leaf in row.leaves} == {leaf for row in left for leaf in row.leaves}
+    assert {leaf for row in rows for leaf in row.raw_ids} == {leaf for row in left for leaf in row.raw_ids}
     assert gone.keys().isdisjoint(gone.values())
     assert outgrown(groups, left) == []

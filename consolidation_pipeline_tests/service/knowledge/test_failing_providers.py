@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.llm import retries
-from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import Settings
@@ -107,7 +107,7 @@ def nursery(provider: OpenAIServer) -> Iterator[Nursery]:
 
 def _hurry(set_: Callable[[Any, str, Any], None] = setattr) -> None:
     set_(retries, "_wait", lambda *_: 0.0)
-    set_(llm, "BATCH", ASKING_BATCH)
+    set_(llm_gateway, "BATCH", ASKING_BATCH)
 
 
 def run_until(url: str, commit: int, when: str) -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline.service.knowledge import merged_memories
-from consolidation_pipeline.service.knowledge.writers import llm
+from consolidation_pipeline.service.knowledge import llm_gateway, merged_memories
 from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Request,
@@ -132,7 +131,7 @@ def test_a_model_that_will_not_is_no_reason_not_to_merge(
 def test_a_budget_that_is_used_up_leaves_the_rest_lossless_and_the_next_run_asks_for_it(
     pairs: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(llm, "BATCH", 1)
+    monkeypatch.setattr(llm_gateway, "BATCH", 1)
     pairs.configure(**OPTIONS, budget_tokens_per_run=1050)
     done = rewrite(pairs)
     assert (done.created, done.absorbed, done.refused) == (4, 8, 0)

@@ -1,0 +1,42 @@
+"""The language model of a run: its gateway within the budgets, the price of prompts, the length of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel
+
+from consolidation_pipeline.core.jobs.spending import Bill
+from consolidation_pipeline.llm.gateway import Gateway
+from consolidation_pipeline.llm.prompt import Prompt
+from consolidation_pipeline.service.runs.model_access import open_spend_ledger
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.database.engine import Connection
+from consolidation_pipeline.store.jobs.llm_calls import load_replies
+
+# Prompts sent together, whose replies are written together. A killed run repeats at most these, from the cache.
+BATCH = 16
+# Characters of one text in a prompt.
+MAX_TEXT_CHARS = 1200
+
+
+def open_gateway(run: ProjectRun) -> Gateway:
+    """Return a gateway to the project's model for one phase; its calls count towards the project's budgets."""
+    ledger = open_spend_ledger(run.engine, run.project, run.options, run.job_id)
+    return Gateway(run.options.llm_model or "", ledger)
+
+
+def price_prompts(
+    connection: Connection, run: ProjectRun, prompts: Sequence[Prompt], reply: type[BaseModel]
+) -> list[Bill]:
+    """Return the highest possible bill of each call that the prompts need; cached replies need no call."""
+    bills = open_gateway(run).price(prompts, reply) if prompts else {}
+    answered = load_replies(connection, run.project.id, run.job_id, list(bills))
+    return [bill for key, bill in bills.items() if key not in answered]
+
+
+def truncate_text(text: str) -> str:
+    """Return at most the first ``MAX_TEXT_CHARS`` characters of ``text``, cut at a blank if there is one."""
+    if len(text) <= MAX_TEXT_CHARS:
+        return text
+    return text[:MAX_TEXT_CHARS].rsplit(maxsplit=1)[0]

@@ -1,0 +1,213 @@
+"""Writers of the texts of patterns and principles: a language model, or the units' own sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
+from typing import Literal
+from uuid import UUID
+
+from consolidation_pipeline.core.knowledge.confidence import heuristic_confidence
+from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedPattern, Unit, sort_units
+from consolidation_pipeline.core.knowledge.quality_gates import Verdict
+from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
+from consolidation_pipeline.core.text.key_terms import key_terms
+from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
+from consolidation_pipeline.llm.gateway import Answer
+from consolidation_pipeline.llm.prompt import Prompt
+from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
+from consolidation_pipeline.service.knowledge import llm_gateway
+from consolidation_pipeline.service.runs.project_run import ProjectRun
+from consolidation_pipeline.store.knowledge.abstractions import UnitRow
+
+# Extracted texts that are written in one transaction. A killed run leaves whole batches; the next run does the rest.
+EXTRACT_BATCH = 1000
+# The units of a prompt: the most similar ones of a group. With ``MAX_TEXT_CHARS`` each, about 12,000 tokens at most.
+MAX_PROMPT_UNITS = 40
+
+
+@dataclass(frozen=True)
+class AbstractionKind:
+    """A kind of derived knowledge: pattern or principle.
+
+    ``unit_name``: plural of what it is derived from. ``prompt``: builds a prompt from texts and their languages.
+    ``judge``: gate on the model's confidence. ``extract``: ``extract_patterns`` or ``extract_principles``.
+    ``needs_review``: an extracted text waits for a person.
+    """
+
+    name: Literal["pattern", "principle"]
+    unit_name: str
+    prompt: Callable[[Sequence[str], Sequence[str]], Prompt]
+    reply: type[AbstractionReply]
+    judge: Callable[[float], Verdict]
+    extract: Callable[..., list[ExtractedPattern]]
+    needs_review: bool
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group with its units: the representative first, then by similarity to it. ``cohesion``: their mean cosine.
+
+    ``is_context``: its terms count when the terms of other groups are weighed.
+    """
+
+    cluster_key: str
+    units: tuple[UnitRow, ...]
+    cohesion: float | None
+    is_context: bool = True
+
+    @cached_property
+    def raw_ids(self) -> list[UUID]:
+        """Distinct ids of its raw memories, ascending."""
+        # Sorted as numbers: comparing UUID objects is slow.
+        return sorted({raw_id for unit in self.units for raw_id in unit.raw_ids}, key=attrgetter("int"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftText:
+    """The text of a pattern or principle before it is stored.
+
+    ``evidence``: (unit id, quote). ``confidence``: in [0, 1], not yet weighed by the evidence. ``llm_confidence``:
+    the model's own, None for an extracted text.
+    """
+
+    content: str
+    pattern_type: str
+    summary: str
+    best_practices: Sequence[str]
+    gotchas: Sequence[str]
+    key_terms: Sequence[str]
+    evidence: Sequence[tuple[UUID, str]]
+    confidence: float
+    needs_review: bool
+    llm_confidence: float | None = None
+
+
+@dataclass(frozen=True)
+class GroupDraft:
+    """The result for one group: its text, or None if it failed the confidence gate or the call (``error``)."""
+
+    group: Group
+    text: DraftText | None
+    error: str | None = None
+
+
+def write_texts(
+    run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
+) -> Iterator[list[GroupDraft]]:
+    """Yield the texts of the ``wanted`` groups in batches, from the project's model or, without one, extracted.
+
+    Args:
+        groups: all groups that are known; the terms of the context among them are compared with.
+        wanted: the groups to write, a part of ``groups``.
+
+    Raises:
+        BudgetExhaustedError, ModelUnavailableError: no more can be asked; raised after the last batch was yielded.
+    """
+    if run.options.llm_model is None:
+        return extract_texts(run, kind, groups, wanted)
+    return ask_for_texts(run, kind, groups, wanted)
+
+
+def ask_for_texts(
+    run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
+) -> Iterator[list[GroupDraft]]:
+    """Yield the texts that the model writes, as ``write_texts``; a group without a usable reply has an error."""
+    gateway = llm_gateway.open_gateway(run)
+    texts, context = [[unit.text for unit in group.units] for group in groups], [group.is_context for group in groups]
+    terms = dict(zip((group.cluster_key for group in groups), key_terms(texts, context=context), strict=True))
+    for start in range(0, len(wanted), llm_gateway.BATCH):
+        batch = wanted[start : start + llm_gateway.BATCH]
+        answers = gateway.ask_many([build_prompt(run, kind, group) for group in batch], kind.reply, check=find_problems)
+        yield [
+            _read_answer(kind, group, answer, terms[group.cluster_key])
+            for group, answer in zip(batch, answers, strict=True)
+            if not isinstance(answer, BudgetExhaustedError | ModelUnavailableError)
+        ]
+        for answer in answers:
+            if isinstance(answer, BudgetExhaustedError | ModelUnavailableError):
+                raise answer
+
+
+def build_prompt(run: ProjectRun, kind: AbstractionKind, group: Group) -> Prompt:
+    """Return the prompt of a group: its ``MAX_PROMPT_UNITS`` most similar units, shortened and without boilerplate."""
+    units = group.units[:MAX_PROMPT_UNITS]
+    boilerplate = run.boilerplate
+    texts = [llm_gateway.truncate_text(strip_boilerplate(unit.text, boilerplate)) for unit in units]
+    return kind.prompt(texts, [unit.language for unit in units])
+
+
+def _read_answer(
+    kind: AbstractionKind,
+    group: Group,
+    answer: Answer[AbstractionReply] | LLMError | BudgetExhaustedError,
+    terms: Sequence[str],
+) -> GroupDraft:
+    if not isinstance(answer, Answer):
+        return GroupDraft(group, None, str(answer))
+    reply = answer.value
+    verdict = kind.judge(reply.confidence)
+    if verdict is Verdict.DISCARD:
+        return GroupDraft(group, None)
+    text = DraftText(
+        content=reply.statement.strip(),
+        pattern_type=reply.pattern_type,
+        summary=reply.summary.strip(),
+        best_practices=reply.best_practices,
+        gotchas=reply.gotchas,
+        key_terms=terms,
+        evidence=[(group.units[item.unit - 1].id, item.quote) for item in reply.evidence],
+        confidence=reply.confidence,
+        needs_review=verdict is Verdict.REVIEW,
+        llm_confidence=reply.confidence,
+    )
+    return GroupDraft(group, text)
+
+
+def extract_texts(
+    run: ProjectRun, kind: AbstractionKind, groups: Sequence[Group], wanted: Sequence[Group]
+) -> Iterator[list[GroupDraft]]:
+    """Yield texts made of the units' own sentences, as ``write_texts``."""
+    units, context = [_to_units(group) for group in groups], [group.is_context for group in groups]
+    positions = {group.cluster_key: at for at, group in enumerate(groups)}
+    found = kind.extract(
+        units,
+        boilerplate=run.boilerplate,
+        context=context,
+        wanted=[positions[group.cluster_key] for group in wanted],
+    )
+    for start in range(0, len(wanted), EXTRACT_BATCH):
+        batch = zip(wanted[start : start + EXTRACT_BATCH], found[start : start + EXTRACT_BATCH], strict=True)
+        yield [GroupDraft(group, _to_draft(kind, group, extracted)) for group, extracted in batch]
+
+
+def _to_units(group: Group) -> list[Unit]:
+    """Return the units as extraction takes them; each weighs as much as it has raw memories."""
+    return [
+        Unit(
+            id=str(row.id),
+            text=row.text,
+            memory_type=row.memory_type,
+            success=row.success,
+            weight=float(max(1, len(row.raw_ids))),
+            pattern_type=row.pattern_type,
+        )
+        for row in group.units
+    ]
+
+
+def _to_draft(kind: AbstractionKind, group: Group, extracted: ExtractedPattern) -> DraftText:
+    numbered = sort_units(_to_units(group))
+    return DraftText(
+        content=extracted.content,
+        pattern_type=extracted.pattern_type,
+        summary=extracted.summary,
+        best_practices=extracted.best_practices,
+        gotchas=extracted.gotchas,
+        key_terms=extracted.key_terms,
+        evidence=[(UUID(numbered[found.unit - 1].id), found.quote) for found in extracted.evidence],
+        confidence=heuristic_confidence(group.cohesion),
+        needs_review=kind.needs_review,
+    )
