@@ -30,23 +30,23 @@ from consolidation_pipeline.store.projects import Project
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
 # A busy caller's requests do not each look up the same. Revoked keys and changed options take effect after so long.
-_VALID_SECONDS = 1.0
-_REMEMBERED = 1_000
+_CACHE_SECONDS = 1.0
+_CACHE_SIZE = 1_000
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
 _api_key_header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header", description="`X-API-Key: KEY`")
 
 
-def remember_keys(timer: Callable[[], float] = time.monotonic) -> TTLCache[bytes, Principal]:
-    """Return an empty cache of valid keys by ``_digest``. It has no lock: only the event loop may use it."""
-    return TTLCache(_REMEMBERED, _VALID_SECONDS, timer)
+def create_key_cache(timer: Callable[[], float] = time.monotonic) -> TTLCache[bytes, Principal]:
+    """Return an empty cache of valid keys by ``_hash_secret``. It has no lock: only the event loop may use it."""
+    return TTLCache(_CACHE_SIZE, _CACHE_SECONDS, timer)
 
 
-def remember_projects(engine: Engine, timer: Callable[[], float] = time.monotonic) -> Callable[[str], Project]:
+def create_project_finder(engine: Engine, timer: Callable[[], float] = time.monotonic) -> Callable[[str], Project]:
     """Return a ``find_project`` for this store that caches what it found. Threads may share it."""
-    return cached(TTLCache(_REMEMBERED, _VALID_SECONDS, timer), lock=Lock())(partial(find_project, engine))
+    return cached(TTLCache(_CACHE_SIZE, _CACHE_SECONDS, timer), lock=Lock())(partial(find_project, engine))
 
 
-def _digest(secret: str) -> bytes:
+def _hash_secret(secret: str) -> bytes:
     return sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 
@@ -74,7 +74,7 @@ class Caller:
         """The name that stands in the ledger for what is done here."""
         return f"api:{self.principal.name}"
 
-    def project(self, reference: str, *, recent: bool = False) -> Project:
+    def find_project(self, reference: str, *, recent: bool = False) -> Project:
         """The project with this slug or id; with ``recent``, as it was within the last second.
 
         Raises:
@@ -86,21 +86,21 @@ class Caller:
             project: Project = find(reference)
         except NotFoundError:
             if own is not None:
-                raise self._foreign() from None
+                raise self._other_project() from None
             raise
         if not self.principal.sees(project.id):
-            raise self._foreign()
-        self.note(project=project.slug)
+            raise self._other_project()
+        self.add_log_fields(project=project.slug)
         return project
 
-    def _foreign(self) -> RefusedError:
+    def _other_project(self) -> RefusedError:
         return RefusedError(403, f"this key is for project {self.principal.project} only")
 
-    def note(self, **what: object) -> None:
+    def add_log_fields(self, **what: object) -> None:
         """Have the log say so of this request."""
         log_fields(self.request).update(what)
 
-    def own(self, ids: Iterable[UUID], *, noun: str) -> None:
+    def check_owner(self, ids: Iterable[UUID], *, noun: str) -> None:
         """Check that rows belong to the key's project, whatever they are: memory, entry, job, change or group.
 
         With a key for all projects there is nothing to check: the service says what is not there.
@@ -109,7 +109,7 @@ class Caller:
             NotFoundError: a row belongs to another project, or is not there; which of the two is not told.
         """
         asked = list(ids)
-        self.note(**{noun: ",".join(map(str, asked[:3]))})
+        self.add_log_fields(**{noun: ",".join(map(str, asked[:3]))})
         if self.principal.project_id is None:
             return
         owners = find_owners(self.engine, asked)
@@ -154,12 +154,12 @@ async def _authenticate(request: Request, secret: str | None) -> Principal:
             raise RefusedError(403, "without keys this API answers to its loopback address only")
         return LOCAL
     recent: TTLCache[bytes, Principal] = request.app.state.recent_keys
-    principal = recent.get(_digest(secret)) if secret else None
+    principal = recent.get(_hash_secret(secret)) if secret else None
     if secret and principal is None:
         authenticate: Authenticate = request.app.state.authenticate
         principal = await run_in_threadpool(authenticate, request.app.state.engine, secret)
         if principal is not None:
-            recent[_digest(secret)] = principal
+            recent[_hash_secret(secret)] = principal
     if principal is None:
         why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
         raise RefusedError(401, why, headers=_CHALLENGE)

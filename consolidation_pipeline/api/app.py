@@ -26,7 +26,7 @@ from consolidation_pipeline.api import (
     suggestions,
     summary_jobs,
 )
-from consolidation_pipeline.api.access import check_exposure, remember_keys, remember_projects
+from consolidation_pipeline.api.access import check_exposure, create_key_cache, create_project_finder
 from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.api.pages import history, login
 from consolidation_pipeline.api.pages import projects as project_pages
@@ -35,7 +35,7 @@ from consolidation_pipeline.api.problems import MEDIA_TYPE, add_error_handlers
 from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.api.request_log import RequestLogMiddleware
 from consolidation_pipeline.api.usage_buffer import UsageBuffer
-from consolidation_pipeline.mcp.http_server import build_mcp_app
+from consolidation_pipeline.mcp.http_server import McpApp
 from consolidation_pipeline.mcp.tool_context import MAX_CONCURRENT_PLANS
 from consolidation_pipeline.service.admin import api_keys
 from consolidation_pipeline.service.admin.api_keys import Authenticate
@@ -96,12 +96,12 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
         telemetry={"metrics": False, "logs": False, "operation_spans": False, "exclude": _is_probe},
     )
     app.state.engine, app.state.settings, app.state.authenticate = engine, settings, authenticate
-    app.state.recent_keys, app.state.find_recent_project = remember_keys(), remember_projects(engine)
+    app.state.recent_keys, app.state.find_recent_project = create_key_cache(), create_project_finder(engine)
     app.state.limiter = RateLimiter(settings.api_rate, settings.api_burst)
-    app.state.plans = BoundedSemaphore(MAX_CONCURRENT_PLANS)
+    app.state.plan_slots = BoundedSemaphore(MAX_CONCURRENT_PLANS)
     app.state.metrics = PrometheusMetrics(engine)
     app.state.sessions = Sessions(load_secret(settings.data_dir))
-    mcp = build_mcp_app(engine, settings, authenticate, limit=app.state.limiter.take, plans=app.state.plans)
+    mcp = McpApp(engine, settings, authenticate, limit=app.state.limiter.take, plan_slots=app.state.plan_slots)
     app.state.uses = UsageBuffer(engine)
     app.state.running = (mcp.run, app.state.uses.run)
     # A route and not a mount: that would redirect /mcp to /mcp/.

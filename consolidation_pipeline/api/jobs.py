@@ -34,7 +34,7 @@ def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerR
     wider = check_scope(body.scope or {})
     job = request_job(
         caller.engine,
-        caller.project(body.project_id).slug,
+        caller.find_project(body.project_id).slug,
         job=body.job,
         phases=body.phases,
         options=body.options,
@@ -46,7 +46,7 @@ def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerR
 
 def describe_accepted(job: RequestedJob, caller: Caller, response: Response, *, note: str = "") -> TriggerReply:
     """The reply for a job that was asked for, with Location where one can follow it."""
-    caller.note(job=job.job_id)
+    caller.add_log_fields(job=job.job_id)
     response.headers["Location"] = f"{PREFIX}/consolidation/status/{job.job_id}"
     seconds = round(job.estimated_seconds or job.timeout_seconds) or 1
     more: dict[str, Any] = {
@@ -59,7 +59,7 @@ def describe_accepted(job: RequestedJob, caller: Caller, response: Response, *, 
 
 def read_status(job_id: UUID, caller: Admin) -> JobReply:
     """How a job is doing, or how it went: phases, counters, ids of changes, what it spent, why it failed."""
-    caller.own([job_id], noun="job")
+    caller.check_owner([job_id], noun="job")
     return JobReply.model_validate(describe_job(caller.engine, str(job_id)))
 
 
@@ -86,14 +86,14 @@ def cancel(job_id: UUID, caller: Admin) -> CancelReply:
 
     409: it has ended.
     """
-    caller.own([job_id], noun="job")
+    caller.check_owner([job_id], noun="job")
     return CancelReply.model_validate(cancel_job(caller.engine, job_id, cancelled_by=caller.name))
 
 
 @router.get("/consolidation/jobs/{project}", summary="List jobs", responses=declare_problems(404))
 def read_jobs(project: ProjectPath, caller: Admin, limit: Limit = 50, offset: Offset = 0) -> JobsReply:
     """The project's jobs, newest first."""
-    found = caller.project(project)
+    found = caller.find_project(project)
     rows = list_jobs(caller.engine, found.slug, limit=limit, offset=offset)
     page = {"limit": limit, "offset": offset, "jobs": rows}
     return JobsReply.model_validate({"project_id": found.id, "project": found.slug, **page})

@@ -52,7 +52,7 @@ def read_history(
     until: Until = None,
 ) -> HistoryReply:
     """Groups of changes, newest first: what was done, why, how much, and whether it was undone since."""
-    found = caller.project(project)
+    found = caller.find_project(project)
     chosen = {"operation": operation, "since": since, "until": until}
     groups = list_change_groups(caller.engine, found.slug, limit=limit, offset=offset, **chosen)
     total = count_change_groups(caller.engine, found.slug, **chosen)
@@ -83,7 +83,7 @@ def read_changes(
 
     As JSONL (`format=jsonl`, or `Accept: application/x-ndjson`) the whole ledger is streamed, a change per line.
     """
-    found = caller.project(project)
+    found = caller.find_project(project)
     chosen: dict[str, Any] = {"operation": operation, "job_id": job_id, "since": since, "until": until}
     if format == "jsonl" or (format is None and _JSONL_TYPE in request.headers.get("accept", "")):
         rows = stream_ledger(caller.engine, found.slug, most=limit, offset=offset, **chosen)
@@ -104,7 +104,7 @@ def undo(body: RollbackRequest, caller: Admin) -> RollbackReply:
 
     409: something changed since, or stands on it; `conflicts` lists what. 400: it is too long ago (`rollback_days`).
     """
-    caller.own([body.consolidation_id], noun="change")
+    caller.check_owner([body.consolidation_id], noun="change")
     done = roll_back(
         caller.engine,
         body.consolidation_id,

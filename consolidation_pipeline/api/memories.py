@@ -42,7 +42,7 @@ def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> Add
 
     The same memory again is the one that is there. 422: it is not valid, or its id was stored with other content.
     """
-    project = caller.project(body.project_id)
+    project = caller.find_project(body.project_id)
     rows = [body.to_row()]
     added = add_memories(
         caller.engine, project.slug, rows, source=body.source, changed_by=caller.name, settings=caller.settings
@@ -53,7 +53,7 @@ def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> Add
         response.status_code = 200
     status = "added" if added.added else "existing"
     (id_,) = added.ids
-    caller.note(memory=id_)
+    caller.add_log_fields(memory=id_)
     return AddMemoryReply.model_validate(
         {"id": id_, "project_id": project.id, "project": project.slug, "status": status}
     )
@@ -67,7 +67,7 @@ def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> Add
 )
 def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> AddMemoriesReply:
     """Store up to 1000 memories. What is wrong with a row stands in `errors`, and keeps no other out."""
-    project = caller.project(body.project_id)
+    project = caller.find_project(body.project_id)
     rows, errors = _validate_rows(body.memories)
     added = add_memories(
         caller.engine,
@@ -112,7 +112,7 @@ def read_memory(id: UUID, caller: Agent) -> RawMemory | ConsolidatedMemory:
 
 def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
     """The memory, if it is the caller's to see. Raises NotFoundError."""
-    caller.own([id], noun="memory")
+    caller.check_owner([id], noun="memory")
     found = get_memory(caller.engine, id)
     if found["kind"] == "raw":
         return RawMemory.model_validate(found)
@@ -129,6 +129,6 @@ def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
 @router.post("/{id}/feedback", summary="Say whether it helped", responses=declare_problems(400, 404, 409))
 def add_feedback(id: UUID, body: FeedbackRequest, caller: Agent) -> FeedbackReply:
     """Say that a memory helped or not: its importance moves a step, its text stays. 409: it is archived or merged."""
-    caller.own([id], noun="memory")
+    caller.check_owner([id], noun="memory")
     done = give_feedback(caller.engine, id, helpful=body.helpful, note=body.note, changed_by=caller.name)
     return FeedbackReply.model_validate(done)

@@ -35,8 +35,8 @@ def plan(body: PlanRequest, caller: Admin) -> PlanReply:
     Nothing is written and no paid call is made. Takes as long as the grouping of a run does. 503 with Retry-After: two
     plans are being made already.
     """
-    project = caller.project(body.project_id)
-    with _plan_slot(caller.request.app.state.plans):
+    project = caller.find_project(body.project_id)
+    with _plan_slot(caller.request.app.state.plan_slots):
         made = make_plan(caller.engine, project.slug, settings=caller.settings)
     return PlanReply.model_validate({**dict(made), "project_id": project.id, "totals": made.count_totals()})
 
@@ -55,7 +55,7 @@ def _plan_slot(plans: BoundedSemaphore) -> Iterator[None]:
 @router.get("/consolidation/configure/{project}", summary="Options in force", responses=declare_problems(404))
 def read_configuration(project: ProjectPath, caller: Admin) -> ConfigurationReply:
     """The options in force for the project, and those that were set for it."""
-    return _read_configuration(caller, caller.project(project))
+    return _read_configuration(caller, caller.find_project(project))
 
 
 @router.post("/consolidation/configure/{project}", summary="Set options", responses=declare_problems(404))
@@ -64,7 +64,7 @@ def configure(project: ProjectPath, body: ConfigureRequest, caller: Admin) -> Co
 
     422: an option is unknown or out of its range; the message names both.
     """
-    found = caller.project(project)
+    found = caller.find_project(project)
     given = body.model_extra or {}
     configure_project(
         caller.engine,
@@ -90,7 +90,7 @@ def _read_configuration(caller: Caller, project: Project) -> ConfigurationReply:
 
 def read_metrics(project: ProjectPath, caller: Admin) -> ProjectMetricsReply:
     """The project in numbers: memories, reduction, distributions, cost, last and next run."""
-    found = caller.project(project)
+    found = caller.find_project(project)
     told = describe_project(caller.engine, found.slug, settings=caller.settings)
     last = told["last_run"]
     return ProjectMetricsReply.model_validate(

@@ -37,21 +37,21 @@ ListLimit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
 @router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare_problems(400, 404, 409))
 def archive(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Archive a memory of any kind: out of sight, kept, and back with restore. 409: it is archived, merged, pinned."""
-    caller.own([id], noun="memory")
+    caller.check_owner([id], noun="memory")
     return _build_reply(archive_by_hand(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
 @router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare_problems(404, 409))
 def restore(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Bring an archived memory back, just as it was. 409: it is not archived, or another stands in its place."""
-    caller.own([id], noun="memory")
+    caller.check_owner([id], noun="memory")
     return _build_reply(restore_memories(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
 @router.post("/memories/{id}/pin", tags=["memories"], summary="Pin", responses=declare_problems(404, 409))
 def pin(id: UUID, caller: Admin, body: PinRequest | None = None) -> ManualChange:
     """Pin a memory, so that no policy archives it, or take the pin off. 409: it is so already, archived or merged."""
-    caller.own([id], noun="memory")
+    caller.check_owner([id], noun="memory")
     pinned = body is None or body.pinned
     return _build_reply(
         pin_memories(caller.engine, [id], pinned=pinned, reason=_reason_of(body), changed_by=caller.name)
@@ -74,7 +74,7 @@ def read_review(
     limit: ListLimit = 50,
 ) -> ReviewReply:
     """Patterns, principles and playbook entries that wait for a person's word, the surest first, and why they wait."""
-    found = caller.project(project)
+    found = caller.find_project(project)
     waiting = list_review(caller.engine, found.slug, limit=limit, kind=kind)
     return ReviewReply.model_validate({"project_id": found.id, **waiting})
 
@@ -92,7 +92,7 @@ def dismiss(body: DecideRequest, caller: Admin) -> DecideReply:
 
 
 def _decide(body: DecideRequest, caller: Caller, decision: Literal["approved", "dismissed"]) -> DecideReply:
-    caller.own(body.ids, noun="memory")
+    caller.check_owner(body.ids, noun="memory")
     done = decide_review(
         caller.engine, body.ids, approved=decision == "approved", changed_by=caller.name, reason=body.reason
     )
@@ -125,7 +125,7 @@ def read_entries(
     format: Annotated[Literal["json", "md"], Query(description="md: active entries for agents to read.")] = "json",
 ) -> Response | PlaybookReply:
     """What was learned, as instructions for agents, the most urgent first."""
-    found = caller.project(project)
+    found = caller.find_project(project)
     if format == "md" and status != "active":
         raise UsageError(f"format=md is for agents, who act on it: it has active entries, not status={status}")
     told = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)

@@ -39,7 +39,7 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
 
     Raw memories that no merged memory stands for are found too; `abstraction_levels` leaves them out.
     """
-    project = caller.project(body.project_id, recent=True)
+    project = caller.find_project(body.project_id, recent=True)
     found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
     uses: UsageBuffer = caller.request.app.state.uses
     uses.add(found.results)
@@ -84,14 +84,14 @@ def read_consolidated(id: UUID, caller: Reader) -> ConsolidatedMemory:
 @router.get("/consolidated-memories/{id}/lineage", summary="Where it comes from", responses=declare_problems(404))
 def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
     """The tree of what a memory or playbook entry was made from, with similarities, and what was made of it."""
-    caller.own([id], noun="memory")
+    caller.check_owner([id], noun="memory")
     return Lineage.model_validate(trace_memory(caller.engine, str(id), depth=depth))
 
 
 @router.post("/consolidated-context", summary="What to know before a task", responses=declare_problems(404))
 def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
     """What a project knows about a task, each fact once, within a budget of tokens. It counts as used once."""
-    project = caller.project(body.project_id, recent=True)
+    project = caller.find_project(body.project_id, recent=True)
     told = build_context(
         caller.engine, project.slug, body.task_description, settings=caller.settings, token_budget=body.token_budget
     )

@@ -45,7 +45,7 @@ def list_suggestions(
     chosen = project or caller.principal.project
     found = suggestion_views.list_suggestions(
         caller.engine,
-        None if chosen is None else caller.project(chosen).slug,
+        None if chosen is None else caller.find_project(chosen).slug,
         status=status,
         type=type,
         min_similarity=min_similarity,
@@ -59,7 +59,7 @@ def list_suggestions(
 @router.get("/suggestions/{id}", summary="A proposed merge", responses=declare_problems(404))
 def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
     """One suggestion with its originals and what these disagree in."""
-    caller.own([id], noun="suggestion")
+    caller.check_owner([id], noun="suggestion")
     return Suggestion.model_validate(suggestion_views.get_suggestion(caller.engine, id))
 
 
@@ -68,7 +68,7 @@ def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
 )
 def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
     """Merge the originals into one memory. 409: it was decided before, or an original has changed since."""
-    caller.own([id], noun="suggestion")
+    caller.check_owner([id], noun="suggestion")
     said = body or ValidateRequest()
     done = suggestion_decisions.approve_suggestion(
         caller.engine,
@@ -85,7 +85,7 @@ def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> De
 @router.post("/suggestions/{id}/reject", summary="Reject a merge", responses=declare_problems(404, 409))
 def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> DecisionReply:
     """Leave the originals as they are: not proposed again unless their group changes. 409: it was decided before."""
-    caller.own([id], noun="suggestion")
+    caller.check_owner([id], noun="suggestion")
     note = body.note if body else None
     return DecisionReply.model_validate(
         suggestion_decisions.reject_suggestion(caller.engine, id, note=note, decided_by=caller.name)
@@ -95,7 +95,7 @@ def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> Decisi
 @router.delete("/suggestions/{id}", summary="Withdraw a suggestion", responses=declare_problems(404, 409))
 def withdraw(id: UUID, caller: Admin) -> DecisionReply:
     """Take it off the list without a word on whether it was right; it is expired. 409: it was decided before."""
-    caller.own([id], noun="suggestion")
+    caller.check_owner([id], noun="suggestion")
     return DecisionReply.model_validate(
         suggestion_decisions.withdraw_suggestion(caller.engine, id, decided_by=caller.name)
     )

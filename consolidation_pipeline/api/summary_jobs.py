@@ -19,7 +19,7 @@ _PROFILE = ("procedural_profile",)
 
 
 def _ask(project: str, phases: tuple[str, ...], caller: Admin, response: Response) -> TriggerReply:
-    slug = caller.project(project).slug
+    slug = caller.find_project(project).slug
     job = request_job(caller.engine, slug, job="summarize", phases=phases, triggered_by=caller.name)
     return describe_accepted(job, caller, response)
 

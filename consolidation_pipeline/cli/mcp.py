@@ -23,14 +23,14 @@ def mcp(
     A run that an agent asks for is done by this process. The server over HTTP is part of `serve`.
     """
     from consolidation_pipeline.mcp.run_backends import InProcessRunBackend
-    from consolidation_pipeline.mcp.server import build_server
+    from consolidation_pipeline.mcp.server import ToolServer
     from consolidation_pipeline.mcp.tool_context import ServerContext
     from consolidation_pipeline.service.admin.api_keys import Principal
 
     settings = read_settings()
     local = Principal("admin", project=project, name=_user())
-    door = ServerContext(lambda: _open(settings, project), settings, InProcessRunBackend(_run), local)
-    build_server(door, local.role).run("stdio")
+    context = ServerContext(lambda: _open(settings, project), settings, InProcessRunBackend(_run), local)
+    ToolServer(context, local.role).run("stdio")
 
 
 def _user() -> str:

@@ -1,1 +1,1 @@
-"""What agents call through the Model Context Protocol: tools that adapt ``service``, over stdio and HTTP."""
+"""MCP server (Model Context Protocol): tools for agents over stdio and HTTP; each tool calls ``service``."""

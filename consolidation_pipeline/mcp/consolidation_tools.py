@@ -1,10 +1,10 @@
-"""Tools that change what is known as a whole: preview a run, run, look how it goes, undo."""
+"""Tools for consolidation runs: plan, run, status, rollback."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import anyio
@@ -12,39 +12,93 @@ from anyio.to_thread import run_sync
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import Field
 
-from consolidation_pipeline.mcp.output_schemas import PlanAnswer, RollbackAnswer, RunAnswer
-from consolidation_pipeline.mcp.plan_summary import summarize_plan
+from consolidation_pipeline.mcp.output_schemas import (
+    BlockedMerge,
+    PlanAnswer,
+    PlannedArchive,
+    PlannedKnowledge,
+    PlannedMerge,
+    RollbackAnswer,
+    RunAnswer,
+)
 from consolidation_pipeline.mcp.run_backends import FINAL_STATUSES, PollRun
 from consolidation_pipeline.mcp.tool_arguments import Project, Reason
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
-# Clients give up on a call after a minute; what takes longer is looked after with consolidation_status.
+if TYPE_CHECKING:
+    from consolidation_pipeline.service.plan.plan_document import MergeGroup, Plan, Question
+
+# Clients give up on a call after about a minute; consolidation_status reports on runs that take longer.
 _DEFAULT_WAIT_SECONDS = 45.0
 _POLL_SECONDS = 0.5
+# Enough to see what a memory is about; the whole plan may hold every text of the project.
+_MAX_TEXT_CHARS = 1000
 
-Phases = Annotated[list[str] | None, Field(description="Only these phases, such as merged_memories; default: all.")]
+Phases = Annotated[list[str] | None, Field(description="Run only these phases, such as merged_memories. Default: all.")]
 
 
 def plan_consolidation(
     ctx: ToolContext,
     project: Project = "",
-    limit: Annotated[int, Field(description="Show so many of each sort.", ge=0, le=100)] = 5,
+    limit: Annotated[int, Field(description="Maximum number of items in each list.", ge=0, le=100)] = 5,
 ) -> PlanAnswer:
-    """What run_consolidation would do now: merges with the text before and after, what is left to a person and why,
-    patterns, principles, playbook entries, archiving, and what it would cost.
+    """Preview what run_consolidation would do now, with its cost: merges with their texts before and after, memories
+    that are left to a person and why, patterns, principles, playbook entries, archiving.
 
-    Use it before a run whenever somebody should look first. Free, calls no paid model, writes nothing; takes seconds.
+    Use it when a person should check the changes before a run. Free: calls no paid model and writes nothing. Takes
+    seconds.
     """
     from consolidation_pipeline.service.plan.planner import make_plan
 
-    who = get_caller(ctx)
-    slug = who.choose(project)
-    if not who.door.plans.acquire(blocking=False):
+    caller = get_caller(ctx)
+    slug = caller.resolve_project(project)
+    if not caller.context.plan_slots.acquire(blocking=False):
         raise ToolError("busy: other plans are being made; try again in 5 s")
     try:
-        return summarize_plan(make_plan(who.engine, slug, settings=who.settings), limit)
+        return _summarize_plan(make_plan(caller.engine, slug, settings=caller.settings), limit)
     finally:
-        who.door.plans.release()
+        caller.context.plan_slots.release()
+
+
+def _summarize_plan(plan: Plan, limit: int) -> PlanAnswer:
+    """Return the plan's totals and at most ``limit`` items of each kind, the surest knowledge first; texts are cut."""
+    costs = plan.costs
+    surest = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
+    return PlanAnswer(
+        project=plan.project,
+        as_of=plan.as_of,
+        memories=plan.memories,
+        totals=plan.count_totals(),
+        merges=[_summarize_merge(merge) for merge in plan.merges[:limit]],
+        left_to_a_person=[_summarize_question(question) for question in plan.questions[:limit]],
+        knowledge=[PlannedKnowledge.model_validate(item) for item in surest[:limit]],
+        archives=[PlannedArchive.model_validate(item) for item in plan.archives[:limit]],
+        archives_held_back=plan.held_back,
+        cost_usd=costs.cost_usd,
+        tokens=costs.embedding_tokens + costs.completion_tokens,
+        model_calls=costs.completion_calls,
+    )
+
+
+def _summarize_merge(merge: MergeGroup) -> PlannedMerge:
+    return PlannedMerge(
+        action=merge.action,
+        reason=merge.reason,
+        lowest_similarity=merge.lowest_similarity,
+        sources={source.id: _cut(source.text) for source in merge.sources},
+        text=_cut(merge.text),
+    )
+
+
+def _summarize_question(question: Question) -> BlockedMerge:
+    return BlockedMerge(
+        texts={id_: _cut(text) for id_, text in question.texts.items()},
+        reasons=[f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes],
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]} ... ({len(text):,} characters)"
 
 
 async def run_consolidation(
@@ -55,91 +109,94 @@ async def run_consolidation(
     wait_seconds: Annotated[
         float | None,
         Field(
-            description="Wait so long for the run to end, then answer how far it is. Default: 45 where this server "
-            "runs it itself (stdio), 0 where it only asks for it (HTTP).",
+            description="Seconds to wait for the run to end; then its progress is returned. Default: 45 over stdio, "
+            "where this server executes the run; 0 over HTTP, where it only queues the run.",
             ge=0,
             le=3600,
             allow_inf_nan=False,
         ),
     ] = None,
 ) -> RunAnswer:
-    """Consolidate a project: near-duplicates become one memory, groups become patterns and principles, the best become
-    playbook entries, unused memories are archived.
+    """Consolidate a project: merge near-duplicates into one memory, derive patterns and principles from groups, promote
+    the best to playbook entries, archive unused memories.
 
-    Use it after adding a batch of memories, at most a few times a day. Nothing is deleted: give `undo` of the answer to
-    rollback_consolidation and all is as before. Free unless the project has a paid model; then within its budgets. A
-    run that is under way is joined, not doubled; where nothing changed since the last run, nothing is done. Over stdio
-    this server does the run and tells its progress; over HTTP it becomes a pending job, which a daemon takes up.
+    Use it after adding a batch of memories, at most a few times a day. Deletes nothing: pass `undo` of the answer to
+    rollback_consolidation to restore the state before. Free unless the project has a paid model, which stays within the
+    project's budgets. If the project has a live run, the call joins it. If nothing changed since the last run, nothing
+    is done. Over stdio, this server executes the run and reports progress. Over HTTP, it queues a job for the daemon.
     """
-    who = await run_sync(get_caller, ctx)
-    slug = await run_sync(who.choose, project)
-    runs = who.door.runs
-    look = await run_sync(lambda: runs.start(who.engine, slug, phases=phases, triggered_by=who.name))
-    patience = wait_seconds if wait_seconds is not None else _DEFAULT_WAIT_SECONDS if runs.here else 0.0
-    seen = await _wait_for_run(ctx, look, time.monotonic() + patience)
-    return _build_answer(seen or {"project": slug, "status": "pending"})
+    caller = await run_sync(get_caller, ctx)
+    slug = await run_sync(caller.resolve_project, project)
+    backend = caller.context.run_backend
+    poll = await run_sync(lambda: backend.start(caller.engine, slug, phases=phases, triggered_by=caller.name))
+    if wait_seconds is None:
+        wait_seconds = _DEFAULT_WAIT_SECONDS if backend.in_process else 0.0
+    job = await _wait_for_run(ctx, poll, time.monotonic() + wait_seconds)
+    return _describe_job(job or {"project": slug, "status": "pending"})
 
 
-async def _wait_for_run(ctx: ToolContext, look: PollRun, deadline: float) -> Mapping[str, Any] | None:
-    """The run when it is over or the time is, telling the client how far it is meanwhile."""
-    told = 0.0
+async def _wait_for_run(ctx: ToolContext, poll: PollRun, deadline: float) -> Mapping[str, Any] | None:
+    """Return the job when it has ended or at the deadline; report its progress to the client until then."""
+    reported = 0.0
     while True:
-        seen = await run_sync(look)
-        if (seen and seen["status"] in FINAL_STATUSES) or time.monotonic() >= deadline:
-            return seen
-        if seen and seen["progress"] > told:
-            told = seen["progress"]
-            await ctx.report_progress(told, 1.0, f"done: {', '.join(seen['phases_completed'][-1:])}")
+        job = await run_sync(poll)
+        if (job and job["status"] in FINAL_STATUSES) or time.monotonic() >= deadline:
+            return job
+        if job and job["progress"] > reported:
+            reported = job["progress"]
+            await ctx.report_progress(reported, 1.0, f"done: {', '.join(job['phases_completed'][-1:])}")
         await anyio.sleep(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
 
 
 def consolidation_status(
     ctx: ToolContext,
-    job_id: Annotated[UUID | None, Field(description="Of a run; default: the newest of the project.")] = None,
+    job_id: Annotated[UUID | None, Field(description="Job of a run. Default: the newest job of the project.")] = None,
     project: Project = "",
 ) -> RunAnswer:
-    """How a run goes or went. Use it when run_consolidation answered before the run was over. Free, changes nothing."""
+    """Return the status of a run. Use it if run_consolidation returned before the run ended. Free; changes nothing."""
     from consolidation_pipeline.service.jobs.job_status import describe_job
 
-    who = get_caller(ctx)
+    caller = get_caller(ctx)
     if job_id is None:
-        return _build_answer(describe_job(who.engine, who.choose(project)))
-    who.own(job_id, "job")
-    return _build_answer(describe_job(who.engine, str(job_id)))
+        return _describe_job(describe_job(caller.engine, caller.resolve_project(project)))
+    caller.check_owner(job_id, "job")
+    return _describe_job(describe_job(caller.engine, str(job_id)))
 
 
 def rollback_consolidation(
     ctx: ToolContext,
-    target: Annotated[UUID, Field(description="A job (`undo` of a run), a group, a change, or a rollback to redo.")],
+    target: Annotated[
+        UUID, Field(description="Id of a job (`undo` of a run), a group of changes, a change, or a rollback to redo.")
+    ],
     reason: Reason = "",
     *,
-    cascade: Annotated[bool, Field(description="Undo what was built on it too, instead of refusing.")] = False,
+    cascade: Annotated[bool, Field(description="Also undo later changes that depend on it.")] = False,
 ) -> RollbackAnswer:
-    """Undo a run, a group of changes or an earlier rollback, exactly and all at once.
+    """Undo a run, a group of changes or an earlier rollback, exactly and in one transaction.
 
-    Refused, with nothing changed, where something stands on it or was changed since: the answer lists the changes; undo
-    those first or say cascade. Possible for 7 days unless the project says otherwise. Free. Itself undone by its
-    rollback_id. After undoing a whole job the next run would do the same again, after undoing a group it would not.
+    Refused without any change if later changes depend on it: the error lists them. Undo those first, or set cascade.
+    Possible for 7 days unless the project sets another limit. Free. To redo, pass rollback_id to this tool. After the
+    rollback of a whole job, the next run would make the same changes again; after that of a group, it would not.
     """
     from consolidation_pipeline.service.undo.rollback import roll_back
 
-    who = get_caller(ctx)
-    who.own(target, "change, group or job")
+    caller = get_caller(ctx)
+    caller.check_owner(target, "change, group or job")
     done = roll_back(
-        who.engine, target, settings=who.settings, changed_by=who.name, reason=reason or None, cascade=cascade
+        caller.engine, target, settings=caller.settings, changed_by=caller.name, reason=reason or None, cascade=cascade
     )
     return RollbackAnswer.model_validate(done)
 
 
 _NEXT_STEPS = {
-    "pending": "it waits for its turn; ask consolidation_status",
-    "running": "it goes on; ask consolidation_status",
-    "failed": "what its finished phases did stands; run_consolidation goes on from there",
+    "pending": "the run has not started; call consolidation_status",
+    "running": "the run continues; call consolidation_status",
+    "failed": "changes of its finished phases remain; run_consolidation continues from there",
     "unchanged": "nothing changed since this job; no run was needed",
 }
 
 
-def _build_answer(job: Mapping[str, Any]) -> RunAnswer:
+def _describe_job(job: Mapping[str, Any]) -> RunAnswer:
     undo = job["job_id"] if job.get("consolidation_changes_total") else None
-    known = {name: job[name] for name in RunAnswer.model_fields if name in job}
-    return RunAnswer(**known, error=job.get("error_message"), undo=undo, next=_NEXT_STEPS.get(job["status"]))
+    fields = {name: job[name] for name in RunAnswer.model_fields if name in job}
+    return RunAnswer(**fields, error=job.get("error_message"), undo=undo, next=_NEXT_STEPS.get(job["status"]))

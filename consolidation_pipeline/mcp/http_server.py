@@ -1,6 +1,6 @@
-"""The MCP server over streamable HTTP, with the keys of the API.
+"""MCP over streamable HTTP, with the API's keys.
 
-Stateless: a request brings all it needs, so any process behind a balancer can answer it and none keeps sessions.
+Stateless: no process keeps sessions, so any process behind a load balancer can answer any request.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
 from threading import Semaphore
 
 from anyio.to_thread import run_sync
@@ -19,8 +18,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consolidation_pipeline.mcp.run_backends import QueuedRunBackend
-from consolidation_pipeline.mcp.server import build_server
-from consolidation_pipeline.mcp.tool_context import PRINCIPAL_KEY, ServerContext
+from consolidation_pipeline.mcp.server import ToolServer
+from consolidation_pipeline.mcp.tool_context import MAX_CONCURRENT_PLANS, PRINCIPAL_KEY, ServerContext
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Authenticate, Principal
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -30,11 +29,17 @@ _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
 
 
 class McpApp:
-    """An ASGI application; it answers on whatever path it is put, and only inside ``run``.
+    """The MCP server as an ASGI application. It answers only while ``run`` is entered.
 
-    ``path``: how metrics call it.
+    The application that it is mounted on enters ``run()`` in its own lifespan: Starlette runs only the outermost one.
+
+    Args:
+        authenticate: returns the principal of a key, None if the key is not valid.
+        limit: takes a key's id; returns the seconds that it has to wait, 0 for none.
+        plan_slots: limits how many plans are made at once; shared with the HTTP API.
     """
 
+    # Route name in the request metrics.
     path = "/mcp"
 
     def __init__(
@@ -43,20 +48,19 @@ class McpApp:
         settings: Settings,
         authenticate: Authenticate,
         *,
-        limit: Callable[[str], int],
-        plans: Semaphore | None,
+        limit: Callable[[str], int] = lambda _: 0,
+        plan_slots: Semaphore | None = None,
     ) -> None:
         self._engine, self._settings = engine, settings
         self._authenticate, self._limit = authenticate, limit
-        door = ServerContext(lambda: engine, settings, QueuedRunBackend())
-        if plans is not None:
-            door = replace(door, plans=plans)
-        self._servers = {role: build_server(door, role) for role in ROLES}
+        slots = plan_slots or Semaphore(MAX_CONCURRENT_PLANS)
+        context = ServerContext(lambda: engine, settings, QueuedRunBackend(), plan_slots=slots)
+        self._servers = {role: ToolServer(context, role) for role in ROLES}
         self._managers: dict[str, StreamableHTTPSessionManager] = {}
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Be ready for requests; belongs into the lifespan of the application that this one is mounted on."""
+        """Accept requests until the context is left."""
         async with AsyncExitStack() as stack:
             for role, server in self._servers.items():
                 server.streamable_http_app(
@@ -69,48 +73,31 @@ class McpApp:
             yield
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of a caller with a key."""
+        """Authenticate a request and answer it."""
         if scope["type"] != "http":
-            raise NotImplementedError(f"MCP does not speak {scope['type']}")
+            raise NotImplementedError(f"MCP over HTTP does not support {scope['type']}")
         secret = _read_secret(Headers(scope=scope))
-        principal = await run_sync(self._identify, secret)
-        answer = self._choose(principal, secret, scope["method"])
-        await answer({**scope, PRINCIPAL_KEY: principal}, receive, send)
+        principal = await run_sync(self._authenticate_secret, secret)
+        handler = self._choose_handler(principal, secret, scope["method"])
+        await handler({**scope, PRINCIPAL_KEY: principal}, receive, send)
 
-    def _choose(self, principal: Principal | None, secret: str, method: str) -> ASGIApp:
-        """What answers a request: the server of the caller's role, or a refusal."""
+    def _choose_handler(self, principal: Principal | None, secret: str, method: str) -> ASGIApp:
+        """Return the server of the caller's role, or an error response."""
         if principal is None:
-            why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
-            return _build_problem(401, "unauthorized", why, **_CHALLENGE)
+            message = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
+            return _build_problem(401, "unauthorized", message, **_CHALLENGE)
         if wait := self._limit(str(principal.key_id)):
-            why = f"too many requests: try again in {wait} s"
-            return _build_problem(429, "rate_limited", why, **{"Retry-After": str(wait)})
+            message = f"too many requests: try again in {wait} s"
+            return _build_problem(429, "rate_limited", message, **{"Retry-After": str(wait)})
         if method != "POST":
-            # GET would hold a stream open on which nothing ever comes, DELETE end a session that there is not.
+            # GET would open a stream that stays empty; DELETE would end a session, and there are none.
             return _build_problem(405, "method_not_allowed", "only POST is allowed here", Allow="POST")
         return self._managers[principal.role].handle_request
 
-    def _identify(self, secret: str) -> Principal | None:
+    def _authenticate_secret(self, secret: str) -> Principal | None:
         if self._settings.api_auth == "off":
             return LOCAL
         return self._authenticate(self._engine, secret) if secret else None
-
-
-def build_mcp_app(
-    engine: Engine,
-    settings: Settings,
-    authenticate: Authenticate,
-    *,
-    limit: Callable[[str], int] = lambda _: 0,
-    plans: Semaphore | None = None,
-) -> McpApp:
-    """The server as an ASGI application.
-
-    ``authenticate``: whose key it is; ``limit``: takes a key's id, returns the seconds it has to wait, 0 = none;
-    ``plans``: how many may be made at once, where others than this server make them too. The application that it is
-    part of enters ``run()`` in its lifespan, for Starlette runs no lifespan but the outermost.
-    """
-    return McpApp(engine, settings, authenticate, limit=limit, plans=plans)
 
 
 def _read_secret(headers: Headers) -> str:
@@ -119,21 +106,22 @@ def _read_secret(headers: Headers) -> str:
 
 
 def _configure_transport_security(settings: Settings) -> TransportSecuritySettings:
-    """On a loopback address, requests under other names are refused: a web page could have pointed its name at it.
+    """Return the SDK's protection against DNS rebinding, enabled on a loopback address.
 
-    Elsewhere the server has names that it does not know, and keys that a web page does not.
+    A web page can point its own host name at this machine, so other names are refused there. On other addresses the
+    server does not know its names, and a web page does not know a key.
     """
-    here = settings.api_auth == "off" or settings.api_host in (*_LOOPBACK, "::1")
+    loopback = settings.api_auth == "off" or settings.api_host in (*_LOOPBACK, "::1")
     names = [settings.api_host, *_LOOPBACK, *(name.strip() for name in settings.mcp_hosts.split(",") if name.strip())]
     hosts = [f"{name}{port}" for name in names for port in ("", ":*")]
     return TransportSecuritySettings(
-        enable_dns_rebinding_protection=here,
+        enable_dns_rebinding_protection=loopback,
         allowed_hosts=hosts,
         allowed_origins=[f"{scheme}://{host}" for scheme in ("http", "https") for host in hosts],
     )
 
 
 def _build_problem(status: int, error: str, message: str, **headers: str) -> Response:
-    """The API's way to tell an error (RFC 9457)."""
+    """Return an error response in the HTTP API's format (RFC 9457)."""
     body = {"type": "about:blank", "status": status, "detail": message, "error": error, "message": message}
     return Response(json.dumps(body), status, headers, media_type="application/problem+json")

@@ -1,4 +1,4 @@
-"""What the tools answer: the output schemas that agents see."""
+"""Output schemas of the MCP tools, as agents see them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class Answer(BaseModel):
-    """Read from what a service function returned: a dataclass, or a mapping with more in it."""
+    """Base of tool results. Validated from a service function's dataclass or mapping; extra fields are dropped."""
 
     model_config = ConfigDict(from_attributes=True)
 
@@ -110,50 +110,50 @@ class Lineage(Answer):
 
 
 class AddedMemory(Answer):
-    """The memory that was added, or was there already."""
+    """The memory that was added or existed before."""
 
     project: str
     id: UUID
-    added: bool = Field(description="False: the very same memory was there before, and nothing was changed.")
+    added: bool = Field(description="False: the same memory existed before; nothing was changed.")
 
 
 class FeedbackAnswer(Answer):
-    """What feedback changed."""
+    """Effect of feedback on a memory."""
 
     id: UUID
     project: str
     kind: str
     importance_before: float
-    importance: float = Field(description="From 0; from 0.7 on a memory is not forgotten.")
-    group_id: UUID = Field(description="Give it to rollback_consolidation to take the feedback back.")
+    importance: float = Field(description="0 or more. From 0.7 on, the forgetting policy never archives the memory.")
+    group_id: UUID = Field(description="Pass it to rollback_consolidation to undo the feedback.")
 
 
 class PlannedMerge(Answer):
-    """Memories that would become one."""
+    """Memories that would be merged into one."""
 
-    action: str = Field(description="create: a new merged memory; extend: one that is there takes more in.")
+    action: str = Field(description="create: a new merged memory; extend: an existing merged memory takes in more.")
     reason: str
     lowest_similarity: float | None
-    sources: dict[UUID, str] = Field(description="The memories before, by id.")
-    text: str = Field(description="The one memory after.")
+    sources: dict[UUID, str] = Field(description="The texts before, by memory id.")
+    text: str = Field(description="The text of the merged memory.")
 
 
 class BlockedMerge(Answer):
-    """Memories that look alike but are not merged without a person."""
+    """Similar memories that are not merged without a person's approval."""
 
     texts: dict[UUID, str]
     reasons: list[str]
 
 
 class PlannedKnowledge(Answer):
-    """A pattern, principle or playbook entry that would be made, changed or retired."""
+    """A pattern, principle or playbook entry that would be created, updated or retired."""
 
     kind: str
     action: str
     reason: str
     confidence: float | None
     needs_review: bool
-    text: str | None = Field(description="null: the model words it when the run pays for it.")
+    text: str | None = Field(description="Null: a paid model writes the text during the run.")
 
 
 class PlannedArchive(Answer):
@@ -166,7 +166,7 @@ class PlannedArchive(Answer):
 
 
 class PlanAnswer(Answer):
-    """What a run would do now. ``totals`` count everything, the lists show the first of each sort."""
+    """Changes that a run would make now. `totals` counts everything; the lists hold the first items of each kind."""
 
     project: str
     as_of: datetime
@@ -176,42 +176,46 @@ class PlanAnswer(Answer):
     left_to_a_person: list[BlockedMerge]
     knowledge: list[PlannedKnowledge]
     archives: list[PlannedArchive]
-    archives_held_back: bool = Field(description="A run would not archive these unasked: they are too many at once.")
-    cost_usd: float | None = Field(
-        description="At most, for merges, patterns, suggestions; null: the price is unknown."
+    archives_held_back: bool = Field(
+        description="True: a run would not archive these by itself, because they are too many at once."
     )
-    tokens: int = Field(description="At most, embedding and completions.")
+    cost_usd: float | None = Field(
+        description="Maximum cost of merges, patterns and suggestions. Null: the price is unknown."
+    )
+    tokens: int = Field(description="Maximum number of tokens for embeddings and completions.")
     model_calls: int
 
 
 class RunAnswer(Answer):
-    """A consolidation run: how it goes or went, and what it did so far."""
+    """A consolidation run: its status and its results so far."""
 
     project: str
-    status: str = Field(description="pending, running, completed, failed, cancelled; unchanged: nothing was to do.")
-    job_id: UUID | None = Field(None, description="Give it to consolidation_status.")
+    status: str = Field(description="pending, running, completed, failed, cancelled or unchanged (nothing to do).")
+    job_id: UUID | None = Field(None, description="Pass it to consolidation_status.")
     progress: float | None = Field(None, description="0 to 1.")
     phases_completed: list[str] = []
     phases_failed: list[str] = []
-    memories_merged: int = Field(0, description="Memories that went into merged ones.")
-    clusters_merged: int = Field(0, description="Merged memories that were made or extended.")
+    memories_merged: int = Field(0, description="Memories that were merged into others.")
+    clusters_merged: int = Field(0, description="Merged memories that were created or extended.")
     memories_archived: int = 0
     memories_promoted: int = Field(0, description="New playbook entries.")
     summaries_created: int = 0
-    error: str | None = Field(None, description="Why it failed.")
-    undo: UUID | None = Field(None, description="Give it to rollback_consolidation to undo the run; null: no change.")
-    next: str | None = Field(None, description="What to do now.")
+    error: str | None = Field(None, description="Reason of a failure.")
+    undo: UUID | None = Field(
+        None, description="Pass it to rollback_consolidation to undo the run. Null: the run changed nothing."
+    )
+    next: str | None = Field(None, description="Suggested next step.")
 
 
 class RollbackAnswer(Answer):
-    """What was undone."""
+    """Result of a rollback."""
 
-    rollback_id: UUID = Field(description="Give it to rollback_consolidation to redo what was undone.")
+    rollback_id: UUID = Field(description="Pass it to rollback_consolidation to redo what was undone.")
     scope: str = Field(description="job or group.")
     changes: int
     memories_restored: int
-    memories_deleted: int = Field(description="Derived rows that the undone changes had made.")
+    memories_deleted: int = Field(description="Derived memories that the undone changes had created.")
     memories_recreated: int
-    redone: bool = Field(description="What was undone was itself a rollback.")
+    redone: bool = Field(description="True: what was undone was itself a rollback.")
     kept_apart: int = Field(description="Merges that later runs will not make again.")
-    note: str | None = Field(description="What later runs will do with what was undone.")
+    note: str | None = Field(description="What later runs will do about the undone changes.")

@@ -1,4 +1,4 @@
-"""Tools that read: search, context before a task, lineage."""
+"""Tools that read: search, context for a task, lineage."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
 def search_consolidated_memories(
     ctx: ToolContext,
-    query: Annotated[str, Field(description="What you want to know, in any words.", min_length=1, max_length=10_000)],
+    query: Annotated[str, Field(description="Question or keywords.", min_length=1, max_length=10_000)],
     project: Project = "",
     *,
-    limit: Annotated[int, Field(description="At most so many results.", ge=1, le=100)] = 10,
+    limit: Annotated[int, Field(description="Maximum number of results.", ge=1, le=100)] = 10,
     levels: Levels = None,
     types: Types = None,
     kinds: Kinds = None,
     tags: Tags = None,
     since: Since = None,
     until: Until = None,
-    include_archived: Annotated[bool, Field(description="Archived memories too.")] = False,
-    include_sources: Annotated[bool, Field(description="Say what each was made from.")] = False,
-    explain: Annotated[bool, Field(description="Say why each was found.")] = False,
+    include_archived: Annotated[bool, Field(description="Include archived memories.")] = False,
+    include_sources: Annotated[bool, Field(description="Return the sources that each result was made from.")] = False,
+    explain: Annotated[bool, Field(description="Explain why each result was found.")] = False,
 ) -> Found:
-    """Search what a project has learned, by meaning and by words, best first.
+    """Search a project's memories by meaning and by keywords, best match first.
 
-    Use it when a question comes up during work: an error message, a module, a decision. Before a whole task
-    get_consolidated_context is the better start. A merged memory stands in for the ones it was made from. Changes no
-    knowledge; each result counts as used once, which keeps it from fading. Free with the default embedding model; a
-    paid one embeds the query, within the project's budget.
+    Use it for a question during work: an error message, a module, a decision. Before a whole task, call
+    get_consolidated_context instead. A merged memory is returned in place of the memories it was made from. Changes no
+    memory; each result counts as used once, which delays its archiving. Free with the default embedding model; a paid
+    model embeds the query within the project's budget.
     """
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
-    who = get_caller(ctx)
-    asked = SearchQuery(
+    caller = get_caller(ctx)
+    search_query = SearchQuery(
         query,
         limit=limit,
         levels=levels,
@@ -50,44 +50,48 @@ def search_consolidated_memories(
         include_sources=include_sources,
         explain=explain,
     )
-    return Found.model_validate(search(who.engine, who.choose(project), asked, settings=who.settings))
+    return Found.model_validate(
+        search(caller.engine, caller.resolve_project(project), search_query, settings=caller.settings)
+    )
 
 
 def get_consolidated_context(
     ctx: ToolContext,
     task: Annotated[
         str,
-        Field(description="The task you are about to start, in a few sentences.", min_length=1, max_length=10_000),
+        Field(description="The task that you are about to start, in a few sentences.", min_length=1, max_length=10_000),
     ],
     project: Project = "",
     *,
-    token_budget: Annotated[int, Field(description="At most about so many tokens of text.", ge=1, le=100_000)] = 2000,
+    token_budget: Annotated[
+        int, Field(description="Maximum number of tokens of text (estimated).", ge=1, le=100_000)
+    ] = 2000,
 ) -> ContextAnswer:
-    """What a project knows that matters for a task: playbook, principles, patterns, then single memories.
+    """Return what a project knows about a task: playbook entries, principles, patterns, then single memories.
 
-    Call it once before you start a task, and follow the playbook entries. Each fact is said once, at the most general
-    level that has it. Changes no knowledge; what is returned counts as used once. Costs what one search costs.
+    Call it once before you start a task, and follow the playbook entries. Each fact appears once, at its most general
+    level. Changes no memory; each result counts as used once. Costs the same as one search.
     """
     from consolidation_pipeline.service.search.context import build_context
 
-    who = get_caller(ctx)
-    slug = who.choose(project)
-    built = build_context(who.engine, slug, task, settings=who.settings, token_budget=token_budget)
+    caller = get_caller(ctx)
+    slug = caller.resolve_project(project)
+    built = build_context(caller.engine, slug, task, settings=caller.settings, token_budget=token_budget)
     return ContextAnswer.model_validate(built)
 
 
 def trace_memory_lineage(
     ctx: ToolContext,
     memory_id: MemoryId,
-    depth: Annotated[int, Field(description="So many levels of sources.", ge=1, le=10)] = 3,
+    depth: Annotated[int, Field(description="Number of source levels to return.", ge=1, le=10)] = 3,
 ) -> Lineage:
-    """Where a memory or playbook entry comes from, down to raw memories, and what became of it.
+    """Trace a memory or playbook entry: its sources down to raw memories, and what was made from it.
 
-    Use it to check a claim before you rely on it, or to see which merged memory took a raw one in. Free; changes
+    Use it to check a claim before you rely on it, or to find the merged memory that replaced a raw one. Free; changes
     nothing.
     """
     from consolidation_pipeline.service.undo.lineage import trace_memory
 
-    who = get_caller(ctx)
-    who.own(memory_id, "memory")
-    return Lineage.model_validate(trace_memory(who.engine, str(memory_id), depth=depth))
+    caller = get_caller(ctx)
+    caller.check_owner(memory_id, "memory")
+    return Lineage.model_validate(trace_memory(caller.engine, str(memory_id), depth=depth))

@@ -1,4 +1,4 @@
-"""How a server runs a consolidation: in its own process, or by asking whoever runs the pending jobs."""
+"""Backends of ``run_consolidation``: run in this process, or queue a job for the daemon."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 FINAL_STATUSES = ("completed", "failed", "cancelled", "unchanged")
 
-# Looks how a run goes; None while its job is not known yet.
+# Returns the current state of a run, None while its job does not exist yet.
 PollRun = Callable[[], Mapping[str, Any] | None]
 
 
 class RunOutcome(Protocol):
-    """How a run ended, as ``launch.run_project`` tells it."""
+    """Result of a run, as ``launch.run_project`` returns it."""
 
     @property
     def project(self) -> str: ...
@@ -34,28 +34,28 @@ class RunOutcome(Protocol):
 
 
 class RunProject(Protocol):
-    """Runs a project to the end, such as ``launch.run_project``."""
+    """Function that runs a project to the end, such as ``launch.run_project``."""
 
     def __call__(self, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> RunOutcome: ...
 
 
 class RunBackend(Protocol):
-    """Starts runs. ``here``: they need nobody else to be done."""
+    """Starts runs. ``in_process``: this process executes them, no daemon is needed."""
 
-    here: bool
+    in_process: bool
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
-        """Start a run, or join the one that is under way; returns how to look after it."""
+        """Start a run, or join the live one; return a function that reads its state."""
         ...
 
 
 class QueuedRunBackend:
-    """Leaves a pending job to the daemon, or to ``consolidation run --pending``."""
+    """Queues a pending job for the daemon, or for ``consolidation run --pending``."""
 
-    here = False
+    in_process = False
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
-        """Write a pending job, or find the live one."""
+        """Create a pending job, or find the project's live one."""
         from consolidation_pipeline.service.jobs.job_requests import request_job
         from consolidation_pipeline.service.jobs.job_status import describe_job
 
@@ -64,9 +64,9 @@ class QueuedRunBackend:
 
 
 class InProcessRunBackend:
-    """Runs projects in this process, one after the other; to ask for one that is under way is to join it."""
+    """Runs projects in this process, one after the other. A second request for a live run joins it."""
 
-    here = True
+    in_process = True
 
     def __init__(self, run: RunProject) -> None:
         self._run = run
@@ -75,7 +75,7 @@ class InProcessRunBackend:
         self._live: dict[str, Future[RunOutcome]] = {}
 
     def start(self, engine: Engine, slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> PollRun:
-        """Start the project's run unless it is under way."""
+        """Start the project's run unless one is live."""
         with self._lock:
             future = self._live.get(slug)
             if future is None or future.done():
@@ -85,7 +85,7 @@ class InProcessRunBackend:
 
 
 def _poll_run(engine: Engine, slug: str, future: Future[RunOutcome]) -> Mapping[str, Any] | None:
-    """The run so far; its outcome when it is over. Raises what kept it from being run."""
+    """Return the state of the run, or its result once it ended. Reraise the error that kept it from running."""
     from consolidation_pipeline.service.jobs.job_status import describe_job
 
     if not future.done():

@@ -1,4 +1,4 @@
-"""The MCP server: which tools there are, who may call them, what clients are told of them and of their errors."""
+"""The MCP server: its tools, the role that each needs, and how errors are reported to clients."""
 
 from __future__ import annotations
 
@@ -21,19 +21,23 @@ from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import ROLES
 
 _INSTRUCTIONS = """
-Long-term memory of agents, by project. Before a task: get_consolidated_context, and follow its playbook entries. During
-it: search_consolidated_memories for a question, trace_memory_lineage to see what a claim rests on. After it: add_memory
-for what you learned, memory_feedback for what helped or misled you. plan_consolidation, run_consolidation and
-rollback_consolidation tidy up: a run merges what says the same and hides the sources, deletes nothing, can be undone.
+Long-term memory for agents, separate for each project. Before a task, call get_consolidated_context and follow its
+playbook entries. During a task, call search_consolidated_memories to answer a question, and trace_memory_lineage to
+check the sources of a claim. After a task, call add_memory for each lesson learned, and memory_feedback for each memory
+that helped or misled you. plan_consolidation, run_consolidation and rollback_consolidation maintain the memories: a run
+merges memories that say the same and hides the originals. It deletes nothing and can be undone.
 """
 
 
 @dataclass(frozen=True)
 class ToolSpec:
-    """A tool: its function, the least role that may call it, and what clients are told of its effects.
+    """A tool: its function, the lowest role that may call it, and hints about its effects for clients.
 
-    Counting a memory as used is bookkeeping, so searching is told as reading. ``destructive``: more than adding, such
-    as hiding what was merged, though all of it can be undone. ``repeatable``: a second call changes nothing more.
+    Searching counts as read-only, although each result is counted as used.
+
+    Attributes:
+        destructive: does more than add, such as hiding merged memories; all of it can be undone.
+        idempotent: a second call with the same arguments changes nothing more.
     """
 
     function: Callable[..., Any]
@@ -41,7 +45,7 @@ class ToolSpec:
     title: str
     read_only: bool = True
     destructive: bool = False
-    repeatable: bool = True
+    idempotent: bool = True
 
     @property
     def name(self) -> str:
@@ -49,12 +53,12 @@ class ToolSpec:
         return self.function.__name__
 
     def build(self) -> Tool:
-        """The tool, which refuses arguments it does not know: a misspelt filter must not find everything."""
+        """Return the tool. It rejects unknown arguments: a search must not ignore a misspelt filter."""
         hints = ToolAnnotations(
             title=self.title,
             read_only_hint=self.read_only,
             destructive_hint=self.destructive,
-            idempotent_hint=self.repeatable,
+            idempotent_hint=self.idempotent,
             open_world_hint=False,
         )
         tool = Tool.from_function(
@@ -76,34 +80,34 @@ TOOLS = (
     ToolSpec(read_tools.get_consolidated_context, "reader", "Context for a task"),
     ToolSpec(read_tools.trace_memory_lineage, "reader", "Lineage of a memory"),
     ToolSpec(write_tools.add_memory, "agent", "Add a memory", read_only=False),
-    ToolSpec(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, repeatable=False),
+    ToolSpec(write_tools.memory_feedback, "agent", "Feedback on a memory", read_only=False, idempotent=False),
     ToolSpec(consolidation_tools.plan_consolidation, "admin", "Preview a consolidation"),
     ToolSpec(consolidation_tools.run_consolidation, "admin", "Consolidate", read_only=False, destructive=True),
-    ToolSpec(consolidation_tools.consolidation_status, "admin", "How a consolidation goes"),
+    ToolSpec(consolidation_tools.consolidation_status, "admin", "Status of a consolidation"),
     ToolSpec(consolidation_tools.rollback_consolidation, "admin", "Undo", read_only=False, destructive=True),
 )
 
 
 class ToolServer(MCPServer[ServerContext]):
-    """The tools of one role."""
+    """MCP server with the tools that ``role`` may call; other tools are not listed and refused by name."""
 
-    def __init__(self, door: ServerContext, role: str) -> None:
+    def __init__(self, context: ServerContext, role: str) -> None:
         @asynccontextmanager
         async def lifespan(_: MCPServer[ServerContext]) -> AsyncIterator[ServerContext]:
-            yield door
+            yield context
 
-        allowed = [offer for offer in TOOLS if ROLES.index(role) >= ROLES.index(offer.role)]
-        self._refused = {
-            offer.name: f"forbidden: {offer.name} needs the role {offer.role}; yours is {role}"
-            for offer in TOOLS
-            if offer not in allowed
+        allowed = [spec for spec in TOOLS if ROLES.index(role) >= ROLES.index(spec.role)]
+        self._forbidden = {
+            spec.name: f"forbidden: {spec.name} needs the role {spec.role}; yours is {role}"
+            for spec in TOOLS
+            if spec not in allowed
         }
         super().__init__(
             "consolidation",
             title="Consolidated memories",
             instructions=_INSTRUCTIONS.strip(),
             version=version("consolidation-pipeline"),
-            tools=[offer.build() for offer in allowed],
+            tools=[spec.build() for spec in allowed],
             lifespan=lifespan,
             log_level="WARNING",
             subscriptions=False,
@@ -115,34 +119,30 @@ class ToolServer(MCPServer[ServerContext]):
         """Call a tool.
 
         Raises:
-            ToolError: what is wrong, in words. UnexpectedToolError: nobody foresaw it; the log has more.
+            ToolError: the call failed for a known reason; the message is for the agent.
+            UnexpectedToolError: the call failed for an unknown reason; the log has the details.
         """
-        if name in self._refused:
-            raise ToolError(self._refused[name])
+        if name in self._forbidden:
+            raise ToolError(self._forbidden[name])
         try:
             return await super().call_tool(name, arguments, context)
         except ToolError as error:
-            told = _describe_error(error)
-            if told is None:
+            message = _describe_error(error)
+            if message is None:
                 raise
-            raise ToolError(told) from error.__cause__
-
-
-def build_server(door: ServerContext, role: str) -> ToolServer:
-    """A server with the tools that ``role`` may call, on a transport of the caller's choice."""
-    return ToolServer(door, role)
+            raise ToolError(message) from error.__cause__
 
 
 def _describe_error(failure: ToolError) -> str | None:
-    """A failure that was foreseen, as ``kind: message``; None for any other."""
+    """Return an error of a known kind as ``kind: message``, None for any other."""
     error = failure.__cause__
     if isinstance(error, ValidationError) and not isinstance(failure, UnexpectedToolError):
-        wrong = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
-        return f"invalid_arguments: {'; '.join(wrong)}"
+        details = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors(include_url=False)]
+        return f"invalid_arguments: {'; '.join(details)}"
     if isinstance(error, ToolError):
         return str(error)
     if not isinstance(error, ConsolidationError):
         return None
     conflicts = error.conflicts if isinstance(error, ConflictError) else ()
-    unnamed = "" if all(id_ in str(error) for id_ in conflicts) else f" (in conflict: {', '.join(conflicts)})"
-    return f"{kind_of(error)}: {error}{unnamed}"
+    suffix = "" if all(id_ in str(error) for id_ in conflicts) else f" (in conflict: {', '.join(conflicts)})"
+    return f"{kind_of(error)}: {error}{suffix}"

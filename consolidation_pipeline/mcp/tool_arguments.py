@@ -1,7 +1,7 @@
-"""The arguments that several tools take, with what agents are told of them.
+"""Argument types that several tools share, with their descriptions for agents.
 
-Texts that may be left out are ``str`` with an empty default, never ``str | None``: the SDK reads text for any other
-type as JSON first, and a note such as ``[1]`` would arrive as a list.
+Optional texts are ``str`` with an empty default, never ``str | None``. The SDK parses text for any other type as JSON
+first, so a note such as ``[1]`` would arrive as a list.
 """
 
 from __future__ import annotations
@@ -17,34 +17,34 @@ from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 
 
 def _enum_schema(values: Iterable[Any]) -> dict[str, Any]:
-    """The legal values, for the schema; the service refuses others and names these."""
+    """Return the JSON schema of a list of these values. The service rejects other values and names these."""
     return {"items": {"enum": sorted(set(values))}}
 
 
 Project = Annotated[
-    str, Field(description="Slug of the project. Leave it out where the connection or the key is for one project.")
+    str, Field(description="Slug of the project. Leave it out if the connection or the key is bound to one project.")
 ]
-Reason = Annotated[str, Field(description="Why, in a sentence; it stands in the ledger.", max_length=1000)]
+Reason = Annotated[str, Field(description="Reason, in one sentence; recorded in the ledger.", max_length=1000)]
 Levels = Annotated[
     list[int] | None,
     Field(
-        description="Only these: 0 raw, 1 merged, 2 patterns and summaries, 3 principles and profiles.",
+        description="Only these levels: 0 raw, 1 merged, 2 pattern and summary, 3 principle and profile.",
         json_schema_extra=_enum_schema(LEVELS.values()),
     ),
 ]
 Types = Annotated[list[str] | None, Field(description="Only these memory types.")]
-Kinds = Annotated[list[str] | None, Field(description=f"Only these kinds, of {', '.join(LEVELS)}.")]
-Tags = Annotated[list[str] | None, Field(description="Only memories with any of these tags.")]
+Kinds = Annotated[list[str] | None, Field(description=f"Only these kinds: {', '.join(LEVELS)}.")]
+Tags = Annotated[list[str] | None, Field(description="Only memories with at least one of these tags.")]
 Since = Annotated[
     datetime | None,
-    Field(description="Learned then or later: ISO 8601, UTC unless it has a zone; a day is its start."),
+    Field(description="Learned at this time or later: ISO 8601, UTC if no zone is given. A date means its start."),
 ]
-Until = Annotated[datetime | None, Field(description="Learned then or earlier; a day is its start.")]
+Until = Annotated[datetime | None, Field(description="Learned at this time or earlier. A date means its start.")]
 MemoryType = Annotated[
     str,
     Field(
-        description=f"What sort of lesson it is, one of {', '.join(MEMORY_TYPES)}.",
+        description=f"Type of the lesson: {', '.join(MEMORY_TYPES)}.",
         json_schema_extra={"enum": list(MEMORY_TYPES)},
     ),
 ]
-MemoryId = Annotated[UUID, Field(description="Its id, as a search returned it.")]
+MemoryId = Annotated[UUID, Field(description="Id of a memory or playbook entry, as a search returned it.")]

@@ -1,6 +1,6 @@
-"""What every tool works with: the store, the settings, who is calling and for which project.
+"""Context of a tool call: store, settings, caller and project.
 
-What a tool works with is imported when it is called: a client starts the server and waits for it.
+Tools import ``service`` inside their functions: the client that starts the server waits for it, so start-up is quick.
 """
 
 from __future__ import annotations
@@ -23,94 +23,98 @@ if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import Engine
 
-# Where the HTTP app leaves who is calling, in the scope of a request.
+# Key in the ASGI scope under which the HTTP app puts the caller's principal.
 PRINCIPAL_KEY = "consolidation.principal"
-# So many at once: a plan takes seconds, and much memory where a project is large.
+# A plan takes seconds, and much memory for a large project.
 MAX_CONCURRENT_PLANS = 2
 
 
 @dataclass(frozen=True)
 class ServerContext:
-    """The world of a server's tools.
+    """Everything that the tools of one server share.
 
-    ``local``: who calls where there is no HTTP request that says it; ``plans``: how many may be made at once.
+    Attributes:
+        open_store: opens the store; called once, by the first tool call that needs it.
+        run_backend: executes or queues consolidation runs.
+        local_principal: the caller when there is no HTTP request (stdio).
+        plan_slots: limits how many plans are made at once.
     """
 
     open_store: Callable[[], Engine]
     settings: Settings
-    runs: RunBackend
-    local: Principal | None = None
-    plans: Semaphore = field(default_factory=lambda: Semaphore(MAX_CONCURRENT_PLANS))
+    run_backend: RunBackend
+    local_principal: Principal | None = None
+    plan_slots: Semaphore = field(default_factory=lambda: Semaphore(MAX_CONCURRENT_PLANS))
 
     @cached_property
     def engine(self) -> Engine:
-        """The store, opened by the first call that needs it: a client waits for the greeting, not for a database."""
+        """The store. Opened by the first call that needs it, so that starting the server does not wait for it."""
         return self.open_store()
 
 
 @dataclass(frozen=True)
 class Caller:
-    """One call of a tool: its door and who is behind it."""
+    """The caller of a tool, and the context of the server that was called."""
 
-    door: ServerContext
+    context: ServerContext
     principal: Principal
 
     @property
     def engine(self) -> Engine:
         """The store."""
-        return self.door.engine
+        return self.context.engine
 
     @property
     def settings(self) -> Settings:
         """The settings of this process."""
-        return self.door.settings
+        return self.context.settings
 
     @property
     def name(self) -> str:
-        """The name that stands in the ledger for what is done here."""
+        """Name recorded in the ledger (``changed_by``)."""
         return f"mcp:{self.principal.name or self.principal.role}"
 
-    def choose(self, project: str) -> str:
-        """The project a call is for: the caller's own, or the one it names.
+    def resolve_project(self, project: str) -> str:
+        """Return the slug of the project that a call is for: the caller's own, else ``project``.
 
         Raises:
-            UsageError: none is named and the caller is bound to none. NotFoundError: the caller is bound to another.
+            UsageError: the caller is not bound to a project and ``project`` is empty.
+            NotFoundError: the caller is bound to another project.
         """
         from consolidation_pipeline.service.admin.projects import list_projects
 
         own = self.principal.project
         if own is None and not project:
-            known = [backlog.slug for backlog in list_projects(self.engine)]
-            hint = "there is none yet, `consolidation projects create NAME` makes one"
-            raise UsageError(f"say which project: {', '.join(known) or hint}")
+            slugs = [backlog.slug for backlog in list_projects(self.engine)]
+            hint = "there is none yet; create one with `consolidation projects create NAME`"
+            raise UsageError(f"name a project: {', '.join(slugs) or hint}")
         if own is not None and project not in ("", own):
-            raise NotFoundError(f"there is no project {project!r} for you; yours is {own}")
+            raise NotFoundError(f"you have no access to a project {project!r}; your project is {own}")
         return own or project
 
-    def own(self, id_: UUID, noun: str) -> None:
-        """Raise NotFoundError, just as if it were not there, where a row belongs to a project that is not the caller's.
+    def check_owner(self, id_: UUID, noun: str) -> None:
+        """Raise NotFoundError if a row belongs to another project, as if the row did not exist.
 
-        Of one that is really not there the service will say so.
+        A row that does not exist passes: the service reports it.
         """
         from consolidation_pipeline.service.admin.ownership import find_owners, find_project
 
         own = self.principal.project
         if own is None:
             return
-        # A server that was started for a project knows its name alone.
-        mine = self.principal.project_id or find_project(self.engine, own).id
-        if any(project_id != mine for project_id in find_owners(self.engine, [id_]).values()):
+        # A stdio server that was started for one project knows only the project's slug.
+        own_id = self.principal.project_id or find_project(self.engine, own).id
+        if any(project_id != own_id for project_id in find_owners(self.engine, [id_]).values()):
             raise NotFoundError(f"there is no {noun} {id_}")
 
 
 def get_caller(ctx: Context[ServerContext]) -> Caller:
-    """Who makes a call, and where."""
-    context = ctx.request_context
-    door, request = context.lifespan_context, context.request
-    principal = door.local if request is None else request.scope[PRINCIPAL_KEY]
+    """Return the caller of the current tool call."""
+    context, request = ctx.request_context.lifespan_context, ctx.request_context.request
+    principal = context.local_principal if request is None else request.scope[PRINCIPAL_KEY]
     if principal is None:
-        raise LookupError("a call came without a principal")
-    return Caller(door, principal)
+        raise LookupError("a tool was called without a principal")
+    return Caller(context, principal)
 
 
 ToolContext = Context[ServerContext, Any]

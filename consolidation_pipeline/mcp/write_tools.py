@@ -1,4 +1,4 @@
-"""Tools that agents write with: add a memory, say whether one helped."""
+"""Tools that write: add a memory, give feedback on one."""
 
 from __future__ import annotations
 
@@ -17,35 +17,40 @@ _SOURCE = "mcp"
 def add_memory(
     ctx: ToolContext,
     content: Annotated[
-        str, Field(description="The lesson in full, to be understood by itself; up to 100,000 characters.")
+        str, Field(description="The complete lesson, understandable on its own; up to 100,000 characters.")
     ],
     project: Project = "",
     *,
     memory_type: MemoryType = "learning",
-    goal: Annotated[str, Field(description="What you were after.")] = "",
-    result: Annotated[str, Field(description="How it ended.")] = "",
+    goal: Annotated[str, Field(description="Goal of the task.")] = "",
+    result: Annotated[str, Field(description="Result of the task.")] = "",
     lessons_learned: Annotated[str, Field(description="What to do next time.")] = "",
-    tags: Annotated[list[str] | None, Field(description="Topics, for filters.")] = None,
-    files: Annotated[list[str] | None, Field(description="Paths it is about.")] = None,
-    success: Annotated[bool | None, Field(description="Whether the task succeeded.")] = None,
+    tags: Annotated[list[str] | None, Field(description="Topics, used as search filters.")] = None,
+    files: Annotated[list[str] | None, Field(description="Paths of the files it is about.")] = None,
+    success: Annotated[bool | None, Field(description="True if the task succeeded.")] = None,
     importance: Annotated[
-        float, Field(description="0 to 1; 0.7 and more is never forgotten.", ge=0, le=1, allow_inf_nan=False)
+        float,
+        Field(
+            description="0 to 1. From 0.7 on, the forgetting policy never archives it.", ge=0, le=1, allow_inf_nan=False
+        ),
     ] = 0.5,
-    external_id: Annotated[str, Field(description="Your own id for it; without one it is known by its content.")] = "",
+    external_id: Annotated[
+        str, Field(description="Your own id for it. Without an id, the content identifies the memory.")
+    ] = "",
     task_id: str = "",
     session_id: str = "",
     agent_id: str = "",
     user_id: str = "",
 ) -> AddedMemory:
-    """Add one memory: what you learned from a task that is done, with names, numbers and paths as they are.
+    """Add one memory: a lesson from a finished task, with exact names, numbers and paths.
 
-    Say one thing per memory; do not mind repeating what is known, the next consolidation merges it. Adding the same
-    memory again changes nothing. Free. A memory is never rewritten or deleted; a person can archive it.
+    Put one lesson into each memory. Repeating a known lesson is fine: the next consolidation merges duplicates. Adding
+    the same memory again changes nothing. Free. A memory is never rewritten or deleted; a person can archive it.
     """
     from consolidation_pipeline.service.intake.agent_memories import add_memories
 
-    who = get_caller(ctx)
-    slug = who.choose(project)
+    caller = get_caller(ctx)
+    slug = caller.resolve_project(project)
     row = _row(
         content=content,
         memory_type=memory_type,
@@ -62,7 +67,7 @@ def add_memory(
         agent_id=agent_id,
         user_id=user_id,
     )
-    done = add_memories(who.engine, slug, [row], source=_SOURCE, changed_by=who.name, settings=who.settings)
+    done = add_memories(caller.engine, slug, [row], source=_SOURCE, changed_by=caller.name, settings=caller.settings)
     for _, message in done.errors:
         raise InvalidMemoryError(message)
     return AddedMemory(project=slug, id=done.ids[0], added=bool(done.added))
@@ -71,23 +76,23 @@ def add_memory(
 def memory_feedback(
     ctx: ToolContext,
     memory_id: MemoryId,
-    helpful: Annotated[bool | None, Field(description="true: it helped; false: it misled you or is outdated.")] = None,
+    helpful: Annotated[bool | None, Field(description="true: it helped. false: it misled you or is outdated.")] = None,
     *,
-    note: Annotated[str, Field(description="Why, for people who look after the memories.", max_length=2000)] = "",
+    note: Annotated[str, Field(description="Reason, for the people who maintain the memories.", max_length=2000)] = "",
 ) -> FeedbackAnswer:
-    """Say whether a memory helped you: its importance moves a step, by which it is kept longer or fades sooner.
+    """Report whether a memory helped. Its importance rises or falls by 0.1; low importance makes it fade sooner.
 
-    Use it after a task for each memory that decided something, above all for one that was wrong. Its text stays as it
-    is; add_memory tells what is right. Free. Undone by giving group_id to rollback_consolidation.
+    Use it after a task for each memory that influenced a decision, especially for a wrong one. The text does not
+    change; add the correct lesson with add_memory. Free. To undo it, pass group_id to rollback_consolidation.
     """
     from consolidation_pipeline.service.intake.agent_memories import give_feedback
 
-    who = get_caller(ctx)
-    who.own(memory_id, "memory")
-    told = give_feedback(who.engine, memory_id, helpful=helpful, note=note or None, changed_by=who.name)
-    return FeedbackAnswer.model_validate(told)
+    caller = get_caller(ctx)
+    caller.check_owner(memory_id, "memory")
+    feedback = give_feedback(caller.engine, memory_id, helpful=helpful, note=note or None, changed_by=caller.name)
+    return FeedbackAnswer.model_validate(feedback)
 
 
 def _row(**fields: Any) -> dict[str, Any]:
-    """The fields that were given."""
+    """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in ("", None)}

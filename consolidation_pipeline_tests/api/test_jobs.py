@@ -207,8 +207,8 @@ def test_a_plan_tells_what_a_run_would_do_and_counts_it(admin: TestClient) -> No
 
 
 def test_a_third_plan_at_once_is_put_off(served: Served, admin: TestClient) -> None:
-    plans = served.app.state.plans
-    with plans, plans:
+    slots = served.app.state.plan_slots
+    with slots, slots:
         refused = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
     assert (refused.status_code, refused.json()["error"]) == (503, "unavailable")
     assert refused.headers["retry-after"] == "5"

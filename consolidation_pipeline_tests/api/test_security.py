@@ -146,7 +146,7 @@ def test_a_valid_key_is_remembered_for_a_second(served: Served) -> None:
         return LOCAL if secret == "valid" else None
 
     app = create_app(served.pipeline.engine, served.pipeline.settings, authenticate=authenticate)
-    app.state.recent_keys = access.remember_keys(lambda: now)
+    app.state.recent_keys = access.create_key_cache(lambda: now)
 
     def ask(key: str) -> int:
         client = TestClient(app, base_url="http://localhost", headers={"X-API-Key": key})
@@ -163,7 +163,7 @@ def test_a_project_is_remembered_for_a_second(served: Served, monkeypatch: pytes
     asked: list[str] = []
     monkeypatch.setattr(access, "find_project", lambda _, reference: asked.append(reference))
     now = 100.0
-    find = access.remember_projects(served.pipeline.engine, lambda: now)
+    find = access.create_project_finder(served.pipeline.engine, lambda: now)
     for _ in range(3):
         find(SLUG)
         now += 0.6

@@ -15,7 +15,7 @@ from mcp.client import Client
 from mcp.types import CallToolResult, TextContent, Tool
 
 from consolidation_pipeline.mcp.run_backends import InProcessRunBackend, RunBackend
-from consolidation_pipeline.mcp.server import build_server
+from consolidation_pipeline.mcp.server import ToolServer
 from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.runs.phases import select_phases
@@ -107,11 +107,11 @@ def enter(pipeline: Pipeline) -> Connect:
 
     def connect_as(principal: Principal = LOCAL, *, runs: RunBackend | None = None) -> AbstractContextManager[Agent]:
         runs = runs or InProcessRunBackend(run_without_dagster(pipeline))
-        return connect(build_server(door_of(pipeline.engine, principal, runs), principal.role))
+        return connect(ToolServer(context_of(pipeline.engine, principal, runs), principal.role))
 
     return connect_as
 
 
-def door_of(engine: Engine, principal: Principal, runs: RunBackend) -> ServerContext:
-    """The world of a server in this process."""
+def context_of(engine: Engine, principal: Principal, runs: RunBackend) -> ServerContext:
+    """Context of a server in this process."""
     return ServerContext(lambda: engine, Settings(), runs, principal)

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.mcp.http_server import build_mcp_app
+from consolidation_pipeline.mcp.http_server import McpApp
 from consolidation_pipeline.service.admin.api_keys import authenticate, create_key
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.settings import Settings
@@ -50,7 +50,7 @@ def keys(pipeline: Pipeline) -> Keys:
 
 def parent(pipeline: Pipeline, *, wait: int = 0, **settings: str) -> Starlette:
     """An application that the server is part of, as the API is."""
-    mcp = build_mcp_app(pipeline.engine, Settings(**settings), authenticate, limit=lambda _: wait)
+    mcp = McpApp(pipeline.engine, Settings(**settings), authenticate, limit=lambda _: wait)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

@@ -13,11 +13,11 @@ from uuid import uuid4
 import pytest
 
 from consolidation_pipeline.mcp.run_backends import InProcessRunBackend, PollRun, QueuedRunBackend
-from consolidation_pipeline.mcp.server import TOOLS, build_server
+from consolidation_pipeline.mcp.server import TOOLS, ToolServer
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.settings import PROJECT_ROOT
-from consolidation_pipeline_tests.mcp.conftest import Connect, Outcome, connect, door_of
+from consolidation_pipeline_tests.mcp.conftest import Connect, Outcome, connect, context_of
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
 READING = {
@@ -65,7 +65,7 @@ def test_the_documented_tools_are_those_of_the_server() -> None:
     lines = Path(PROJECT_ROOT, "docs", "mcp.md").read_text().splitlines()
     rows = [line.split("|") for line in lines if line.startswith("| `")]
     listed = [(row[1].strip(" `"), row[2].strip()) for row in rows]
-    assert listed == [(offer.name, offer.role) for offer in TOOLS]
+    assert listed == [(spec.name, spec.role) for spec in TOOLS]
 
 
 @pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 5), ("admin", 9)])
@@ -73,17 +73,15 @@ def test_a_role_sees_its_own_tools_and_is_refused_the_others(enter: Connect, rol
     with enter(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
         assert len(listed) == count
-        for offer in TOOLS:
-            if offer.name not in listed:
-                assert (
-                    agent.refused(offer.name) == f"forbidden: {offer.name} needs the role {offer.role}; yours is {role}"
-                )
+        for spec in TOOLS:
+            if spec.name not in listed:
+                assert agent.refused(spec.name) == f"forbidden: {spec.name} needs the role {spec.role}; yours is {role}"
         assert agent.refused("drop_everything") == "Unknown tool: drop_everything"
 
 
 def test_a_project_is_named_unless_there_is_but_one(enter: Connect, shop: Principal) -> None:
     with enter() as agent:
-        assert agent.refused("consolidation_status") == "usage: say which project: bank, shop"
+        assert agent.refused("consolidation_status") == "usage: name a project: bank, shop"
         assert agent.refused("plan_consolidation", project="nowhere").startswith(
             "not_found: there is no project 'nowhere'"
         )
@@ -96,7 +94,7 @@ def test_what_belongs_to_a_foreign_project_is_not_there(enter: Connect, shop: Pr
     with enter() as agent:
         memory = agent.call("add_memory", project="bank", content="The vault opens at nine.")["id"]
         change = agent.call("memory_feedback", memory_id=memory, helpful=False)["group_id"]
-    told = "not_found: there is no project 'bank' for you; yours is shop"
+    told = "not_found: you have no access to a project 'bank'; your project is shop"
     for principal in (shop, replace(shop, project_id=None)):
         with enter(principal) as agent:
             for name in ("plan_consolidation", "run_consolidation", "consolidation_status"):
@@ -153,10 +151,10 @@ def test_what_cannot_work_is_told_in_words(enter: Connect, tool: str, arguments:
 
 
 def test_too_many_plans_at_once_are_refused(pipeline: Pipeline, shop: Principal) -> None:
-    door = replace(door_of(pipeline.engine, shop, QueuedRunBackend()), plans=Semaphore(0))
-    with connect(build_server(door, "admin")) as agent:
+    context = replace(context_of(pipeline.engine, shop, QueuedRunBackend()), plan_slots=Semaphore(0))
+    with connect(ToolServer(context, "admin")) as agent:
         assert agent.refused("plan_consolidation") == "busy: other plans are being made; try again in 5 s"
-        door.plans.release()
+        context.plan_slots.release()
         for _ in range(2):
             assert agent.call("plan_consolidation")["project"] == "shop"
 

@@ -26,7 +26,7 @@ _MAX_STEPS = 20
 @router.get("/history")
 def show_history(request: Request, project: str, visitor: ReaderVisitor, page: PageNumber = 1) -> Response:
     """The runs of a project, newest first."""
-    slug = visitor.project(project).slug
+    slug = visitor.find_project(project).slug
     runs = list_runs(visitor.engine, slug, limit=_PAGE_SIZE + 1, offset=(page - 1) * _PAGE_SIZE)
     more = len(runs) > _PAGE_SIZE
     return render(request, "history.html", project=slug, tab="history", runs=runs[:_PAGE_SIZE], page=page, more=more)
@@ -43,10 +43,10 @@ def show_changes(
     page: PageNumber = 1,
 ) -> Response:
     """Groups of changes, newest first: all of them, or those of one run."""
-    slug = visitor.project(project).slug
+    slug = visitor.find_project(project).slug
     chosen = {"job_id": job, "operation": operation or None}
     if job is not None:
-        visitor.own([job], noun="run")
+        visitor.check_owner([job], noun="run")
     steps = list_steps(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **chosen)
     return render(
         request,
@@ -71,8 +71,8 @@ def render_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
     """The question whether to undo it; with ``error``, what stood in the way when it was tried."""
-    slug = visitor.project(project).slug
-    visitor.own([id_], noun="change")
+    slug = visitor.find_project(project).slug
+    visitor.check_owner([id_], noun="change")
     steps = list_steps(visitor.engine, slug, limit=_MAX_STEPS, job_id=id_)
     is_run = steps.total > 0
     in_the_way = list(map(UUID, error.conflicts)) if error else []
@@ -93,8 +93,8 @@ def render_undo(
 @router.post("/undo/{id}")
 def undo(request: Request, project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Undo it; what stands in the way is shown, with the offer to undo that too."""
-    slug = visitor.project(project).slug
-    visitor.own([id], noun="change")
+    slug = visitor.find_project(project).slug
+    visitor.check_owner([id], noun="change")
     try:
         roll_back(
             visitor.engine,

@@ -46,15 +46,15 @@ class Visitor(Caller):
         return get_sessions(self.request).form_token(self.token)
 
     @property
-    def decides(self) -> bool:
+    def can_decide(self) -> bool:
         """Whether this person may change anything."""
         return self.principal.may("admin")
 
-    def own_project(self, slug: str, *, noun: str, id_: UUID) -> None:
+    def check_project(self, slug: str, *, noun: str, id_: UUID) -> None:
         """Check that something that belongs to a project may be seen. Raises NotFoundError, as if it was not there."""
         if self.principal.project not in (None, slug):
             raise NotFoundError(f"there is no {noun} {id_}")
-        self.note(project=slug)
+        self.add_log_fields(project=slug)
 
 
 def get_sessions(request: Request) -> Sessions:

@@ -64,7 +64,7 @@ def show_projects(request: Request, visitor: ReaderVisitor) -> Response:
 @router.get("/{project}")
 def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Response:
     """What the project has learned, at a glance; everything leads further."""
-    slug = visitor.project(project).slug
+    slug = visitor.find_project(project).slug
     told = describe_project(visitor.engine, slug, settings=visitor.settings)
     kind = _find_top_kind(told)
     return render(
@@ -90,7 +90,7 @@ def _find_top_kind(told: dict[str, Any]) -> str:
 @router.get("/{project}/playbook")
 def show_playbook(request: Request, project: str, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
     """All that agents are told, and what waits to be told them."""
-    slug = visitor.project(project).slug
+    slug = visitor.find_project(project).slug
     active = read_playbook(visitor.engine, slug, limit=_MAX_ENTRIES)
     waiting = read_playbook(visitor.engine, slug, limit=_MAX_ENTRIES, status="review")
     return render(request, "playbook.html", project=slug, tab="playbook", playbook=active, waiting=waiting, done=done)
@@ -110,7 +110,7 @@ def show_knowledge(
     page: PageNumber = 1,
 ) -> Response:
     """The memories of one kind; each opens into what it was made of."""
-    slug = visitor.project(project).slug
+    slug = visitor.find_project(project).slug
     told = describe_project(visitor.engine, slug, settings=visitor.settings)
     shown = kind or _find_top_kind(told)
     shelf = Shelf(shown, type or None, confidence, start_of_day(since), end_of_day(until))
@@ -165,7 +165,7 @@ def _decide(visitor: Visitor, project: str, id_: UUID, form: Form, *, approved: 
 
 def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:
     """Name of the project, and what there is in it with this id."""
-    slug = visitor.project(project).slug
+    slug = visitor.find_project(project).slug
     memory = describe_knowledge(visitor.engine, id_)
     if memory["project"] != slug:
         raise NotFoundError(f"there is no memory {id_} in project {slug}")
@@ -196,7 +196,7 @@ def _render_memory(
 @router.get("/{project}/map.svg")
 def show_map(project: str, visitor: ReaderVisitor) -> Response:
     """A picture of the project's memories."""
-    picture = draw_map(visitor.engine, visitor.project(project).slug)
+    picture = draw_map(visitor.engine, visitor.find_project(project).slug)
     if picture is None:
         raise NotFoundError("there is no picture yet: it takes two memories and a run")
     headers = {"Cache-Control": "private, max-age=60"}

@@ -89,7 +89,7 @@ def show_queue(
 ) -> Response:
     """One suggestion of those that were asked for, and a list of its neighbours."""
     chosen = {"project": project, "status": status, "type": type, "similarity": similarity}
-    slug = visitor.project(project).slug if project else visitor.principal.project
+    slug = visitor.find_project(project).slug if project else visitor.principal.project
     page, first, at = _load_page(visitor, slug, chosen, at)
     return render(
         request,
@@ -153,7 +153,7 @@ def _find_decided(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
 
 def _find_suggestion(visitor: Visitor, id_: UUID) -> Suggestion:
     suggestion = get_suggestion(visitor.engine, id_)
-    visitor.own_project(suggestion.project, noun="suggestion", id_=id_)
+    visitor.check_project(suggestion.project, noun="suggestion", id_=id_)
     return suggestion
 
 
