@@ -139,6 +139,6 @@ class PhaseFailedError(ConsolidationError):
     """A phase of a run failed; the job row says which."""
 
 
-def kind_of(error: Exception) -> str:
+def error_kind(error: Exception) -> str:
     """The class in snake case without its ending, for programs: ``NotFoundError`` is ``not_found``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()

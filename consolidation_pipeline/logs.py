@@ -18,38 +18,38 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from consolidation_pipeline.tracing import trace_ids
+from consolidation_pipeline.tracing import get_trace_ids
 
-VARIABLE = "CONSOLIDATION_LOG_FORMAT"
-_ABOUT: ContextVar[Mapping[str, Any] | None] = ContextVar("about", default=None)
+FORMAT_VARIABLE = "CONSOLIDATION_LOG_FORMAT"
+_CONTEXT: ContextVar[Mapping[str, Any] | None] = ContextVar("about", default=None)
 
 
 @contextmanager
-def about(facts: dict[str, Any]) -> Iterator[None]:
+def log_context(facts: dict[str, Any]) -> Iterator[None]:
     """Lines logged in the block tell ``facts`` too, such as ``project`` and ``job``; what is added to them later too.
 
     Threads that are handed the context, as those of requests are, tell them too.
     """
-    token = _ABOUT.set(ChainMap(facts, dict(_ABOUT.get() or {})))
+    token = _CONTEXT.set(ChainMap(facts, dict(_CONTEXT.get() or {})))
     try:
         yield
     finally:
-        _ABOUT.reset(token)
+        _CONTEXT.reset(token)
 
 
 def configure() -> None:
     """Log warnings to standard error, in the format that ``CONSOLIDATION_LOG_FORMAT`` names (``settings.py``)."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines() if os.environ.get(VARIABLE) == "json" else TextLines())
+    handler.setFormatter(JsonFormatter() if os.environ.get(FORMAT_VARIABLE) == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
-def _facts(record: logging.LogRecord) -> dict[str, Any]:
+def _collect_fields(record: logging.LogRecord) -> dict[str, Any]:
     """What a line tells beside its message: the ``facts`` it was logged with (``extra``), and what it is about."""
-    return {**getattr(record, "facts", {}), **(_ABOUT.get() or {}), **trace_ids()}
+    return {**getattr(record, "facts", {}), **(_CONTEXT.get() or {}), **get_trace_ids()}
 
 
-class TextLines(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """``LEVEL logger: message name=value ..``; a value cannot forge another, or another line."""
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class TextLines(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """The line, without the traceback that may follow it."""
-        told = (f"{name}={quote(str(value), safe='/:.,')}" for name, value in _facts(record).items())
+        told = (f"{name}={quote(str(value), safe='/:.,')}" for name, value in _collect_fields(record).items())
         return " ".join([super().formatMessage(record), *told])
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     """A JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, the facts, ``error``: a traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -71,7 +71,7 @@ class JsonLines(logging.Formatter):
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
-            **_facts(record),
+            **_collect_fields(record),
         }
         error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
         return json.dumps(told | error, default=str, ensure_ascii=False)

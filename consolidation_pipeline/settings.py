@@ -13,10 +13,10 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 _PACKAGE = Path(__file__).resolve().parent
 # A wheel has inside the package (`installed`, see pyproject.toml) what a checkout has beside it.
-INSTALLED = not (_PACKAGE.parent / "dagster.yaml").is_file()
-FILES = _PACKAGE / "installed" if INSTALLED else _PACKAGE.parent
+IS_INSTALLED = not (_PACKAGE.parent / "dagster.yaml").is_file()
+RESOURCE_DIR = _PACKAGE / "installed" if IS_INSTALLED else _PACKAGE.parent
 # Where data and Dagster's files are: the checkout, or one folder of the user, whatever folder a process starts in.
-PROJECT_ROOT = user_data_path("consolidation-pipeline") if INSTALLED else _PACKAGE.parent
+PROJECT_ROOT = user_data_path("consolidation-pipeline") if IS_INSTALLED else _PACKAGE.parent
 
 
 def use_dagster_home() -> Path:
@@ -26,10 +26,10 @@ def use_dagster_home() -> Path:
     """
     if "DAGSTER_HOME" not in os.environ:
         os.environ["DAGSTER_HOME"] = str(PROJECT_ROOT)
-        if INSTALLED and not (PROJECT_ROOT / "dagster.yaml").exists():
+        if IS_INSTALLED and not (PROJECT_ROOT / "dagster.yaml").exists():
             PROJECT_ROOT.mkdir(parents=True, exist_ok=True)
             # In one step: another process may be about to read it.
-            written = shutil.copy(FILES / "dagster.yaml", PROJECT_ROOT / f".dagster.yaml.{os.getpid()}")
+            written = shutil.copy(RESOURCE_DIR / "dagster.yaml", PROJECT_ROOT / f".dagster.yaml.{os.getpid()}")
             os.replace(written, PROJECT_ROOT / "dagster.yaml")
     return Path(os.environ["DAGSTER_HOME"])
 

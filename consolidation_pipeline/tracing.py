@@ -20,10 +20,10 @@ from typing import Any
 
 Attributes = Mapping[str, Any]
 
-STORE = "gen_ai.memory.store.id"  # the project's slug
-RECORD = "gen_ai.memory.record.id"
-RECORDS = "gen_ai.memory.record.count"
-JOB = "consolidation.job.id"
+MEMORY_STORE_ID = "gen_ai.memory.store.id"  # the project's slug
+MEMORY_RECORD_ID = "gen_ai.memory.record.id"
+MEMORY_RECORD_COUNT = "gen_ai.memory.record.count"
+JOB_ID = "consolidation.job.id"
 
 _PACKAGES = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip install 'consolidation-pipeline[otel]')"
 
@@ -39,7 +39,7 @@ def find_exporters() -> tuple[str, ...]:
     return tuple(name.strip() for name in named.split(",") if name.strip() not in ("", "none"))
 
 
-def why_no_spans() -> str | None:
+def find_tracing_problem() -> str | None:
     """Why no spans are made although the environment asks for them; None = they are, or nobody asks."""
     wanted = find_exporters()
     if wanted and find_spec("opentelemetry.sdk") is None:
@@ -63,13 +63,13 @@ def _entry(name: str) -> str:
 
 
 @cache
-def start() -> Any:
+def get_tracer() -> Any:
     """The tracer of this process, set up when it is first asked for; None = no spans are made.
 
     A provider that the process has already, such as that of ``opentelemetry-instrument``, is used as it is.
     """
     exporters = find_exporters()
-    if not exporters or why_no_spans() is not None:
+    if not exporters or find_tracing_problem() is not None:
         return None
     from importlib.metadata import entry_points, version
 
@@ -108,9 +108,9 @@ def span(
 ) -> Iterator[None]:
     """A span around the block; an error that leaves it marks it with its class, ``error.type``.
 
-    ``parent``: a span of ``begin``; None = the one around. ``is_call``: of another process (kind CLIENT).
+    ``parent``: a span of ``start_span``; None = the one around. ``is_call``: of another process (kind CLIENT).
     """
-    tracer = start()
+    tracer = get_tracer()
     if tracer is None:
         yield
         return
@@ -133,17 +133,17 @@ def span(
 
 def memory_span(operation: str, project: str, attributes: Attributes | None = None) -> AbstractContextManager[None]:
     """A span of an operation on the memories of a project: create_memory, search_memory, update_memory, .."""
-    return span(operation, {"gen_ai.operation.name": operation, STORE: project, **(attributes or {})})
+    return span(operation, {"gen_ai.operation.name": operation, MEMORY_STORE_ID: project, **(attributes or {})})
 
 
-def begin(name: str, attributes: Attributes) -> Any:
-    """A span that is around nothing by itself and ends with ``end``; None = no spans are made."""
-    tracer = start()
+def start_span(name: str, attributes: Attributes) -> Any:
+    """A span that is around nothing by itself and ends with ``end_span``; None = no spans are made."""
+    tracer = get_tracer()
     return None if tracer is None else tracer.start_span(name, attributes=attributes)
 
 
-def end(begun: Any, attributes: Attributes, *, is_failed: bool) -> None:
-    """End a span of ``begin``."""
+def end_span(begun: Any, attributes: Attributes, *, is_failed: bool) -> None:
+    """End a span of ``start_span``."""
     if begun is not None:
         begun.set_attributes(attributes)
         if is_failed:
@@ -158,17 +158,17 @@ def _fail(made: Any, kind: str) -> None:
     made.set_status(StatusCode.ERROR)
 
 
-def note(attributes: Attributes) -> None:
+def set_attributes(attributes: Attributes) -> None:
     """Add attributes to the span around; nothing happens where there is none."""
-    if start() is not None:
+    if get_tracer() is not None:
         from opentelemetry.trace import get_current_span
 
         get_current_span().set_attributes(attributes)
 
 
-def trace_ids() -> dict[str, str]:
+def get_trace_ids() -> dict[str, str]:
     """``trace_id`` and ``span_id`` of the span around, in hexadecimal, for a line of the log; empty without one."""
-    if start() is None:
+    if get_tracer() is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 

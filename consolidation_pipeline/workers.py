@@ -27,14 +27,14 @@ from dagster_celery.tasks import create_execute_job_task, unpack_value
 
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
-from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered, hold, is_held
+from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered_messages, hold_lock, is_lock_held
 
 # The launcher's class makes its task anew for each run.
 warnings.filterwarnings("ignore", message="Task name '(execute|resume)_job' is already registered")
 logger = logging.getLogger(__name__)
 
 QUEUE = "dagster"
-CELERY: Mapping[str, Any] = {
+CELERY_CONFIG: Mapping[str, Any] = {
     # A worker takes no run beyond those it executes, so that none waits behind a long one, or is lost with it.
     "task_acks_late": True,
     "worker_prefetch_multiplier": 1,
@@ -43,9 +43,9 @@ CELERY: Mapping[str, Any] = {
     "broker_connection_retry_on_startup": True,
     "broker_transport_options": {"pool_pre_ping": True},
 }
-_NOT_WANTED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE}
-_ASK_SECONDS = 3.0
-_KEPT = timedelta(days=1)  # what workers took stays so long in the queue, for whoever looks for a lost run
+_STOPPED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE}
+_POLL_SECONDS = 3.0
+_KEEP_DELIVERED = timedelta(days=1)  # what workers took stays so long in the queue, for whoever looks for a lost run
 
 
 def broker_url(settings: Settings) -> str:
@@ -55,17 +55,17 @@ def broker_url(settings: Settings) -> str:
     return f"sqla+{dagster_url(settings)}"
 
 
-def _storage() -> Engine:
+def _connect_storage() -> Engine:
     return connect_engine(dagster_url(Settings()))
 
 
-def _lock_of(run_id: str) -> str:
+def _lock_name(run_id: str) -> str:
     return f"run:{run_id}"
 
 
-def make_queue(celery: Celery) -> None:
+def create_queue(celery: Celery) -> None:
     """Make the queue where it is missing: kombu's own way of making it fails when two processes do so at once."""
-    with hold(_storage(), "queue"), celery.connection_for_write() as connection:
+    with hold_lock(_connect_storage(), "queue"), celery.connection_for_write() as connection:
         connection.default_channel.queue_declare(QUEUE)
 
 
@@ -79,12 +79,12 @@ class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Any) -> WorkerRunLauncher:
         del config_value
-        return cls(QUEUE, broker=broker_url(Settings()), config_source=dict(CELERY), inst_data=inst_data)
+        return cls(QUEUE, broker=broker_url(Settings()), config_source=dict(CELERY_CONFIG), inst_data=inst_data)
 
     def launch_run(self, context: Any) -> None:
-        make_queue(self.celery)
+        create_queue(self.celery)
         super().launch_run(context)
-        delete_delivered(_storage(), older_than=_KEPT)
+        delete_delivered_messages(_connect_storage(), older_than=_KEEP_DELIVERED)
 
     def terminate(self, run_id: str) -> bool:
         """Mark the run; its worker asks within seconds, and interrupts it."""
@@ -96,7 +96,7 @@ class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
         """Whether the worker of a started run lives. A run that was not launched here is its own process's affair."""
-        if DAGSTER_CELERY_TASK_ID_TAG not in run.tags or is_held(_storage(), _lock_of(run.run_id)):
+        if DAGSTER_CELERY_TASK_ID_TAG not in run.tags or is_lock_held(_connect_storage(), _lock_name(run.run_id)):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the worker that executed it died")
 
@@ -113,15 +113,15 @@ class RunTask(Task):  # type: ignore[misc]
         with dg.DagsterInstance.get() as instance:
             run = instance.get_run_by_id(run_id)
             instance.report_engine_event(f"Executing the run in worker {self.request.hostname}", run)
-        with at_work(run_id):
+        with watch_run(run_id):
             return super().__call__(*args, **kwargs)
 
 
 @contextmanager
-def at_work(run_id: str) -> Iterator[None]:
+def watch_run(run_id: str) -> Iterator[None]:
     """Hold the run's lock, and interrupt this process when the run is not wanted any more."""
     held, over = Event(), Event()
-    watch = Thread(target=_watch, args=(run_id, held, over), name=f"watch-{run_id}", daemon=True)
+    watch = Thread(target=_hold_and_poll, args=(run_id, held, over), name=f"watch-{run_id}", daemon=True)
     watch.start()
     held.wait(timeout=30)
     try:
@@ -131,22 +131,22 @@ def at_work(run_id: str) -> Iterator[None]:
         watch.join()
 
 
-def _watch(run_id: str, held: Event, over: Event) -> None:
+def _hold_and_poll(run_id: str, held: Event, over: Event) -> None:
     while not over.is_set():
         try:
-            with hold(_storage(), _lock_of(run_id)) as connection, dg.DagsterInstance.get() as instance:
+            with hold_lock(_connect_storage(), _lock_name(run_id)) as connection, dg.DagsterInstance.get() as instance:
                 held.set()
-                while not over.wait(_ASK_SECONDS):
+                while not over.wait(_POLL_SECONDS):
                     connection.exec_driver_sql("SELECT 1")
                     run = instance.get_run_by_id(run_id)
-                    if run is None or run.status in _NOT_WANTED:
+                    if run is None or run.status in _STOPPED:
                         os.kill(os.getpid(), signal.SIGINT)
         except Exception:  # the database went away; the lock is taken again when it is back
             logger.warning("run %s cannot be watched, trying again", run_id, exc_info=True)
-            over.wait(_ASK_SECONDS)
+            over.wait(_POLL_SECONDS)
 
 
 app = make_app({})
-app.add_defaults(lambda: {"broker_url": broker_url(Settings()), "task_default_queue": QUEUE, **CELERY})
+app.add_defaults(lambda: {"broker_url": broker_url(Settings()), "task_default_queue": QUEUE, **CELERY_CONFIG})
 execute_job = create_execute_job_task(app, base=RunTask)
-worker_init.connect(lambda **_: make_queue(app), weak=False)
+worker_init.connect(lambda **_: create_queue(app), weak=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from consolidation_pipeline.logs import JsonLines, TextLines, about
+from consolidation_pipeline.logs import JsonFormatter, TextFormatter, log_context
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
@@ -37,8 +37,8 @@ def lines(request: pytest.FixtureRequest) -> Lines:
 
 
 def test_a_line_of_json_tells_what_it_is_about_and_the_traceback(lines: Lines) -> None:
-    caught, logger = lines(JsonLines()), logging.getLogger("consolidation_pipeline.somewhere")
-    with about({"project": "shop"}), about({"job": "j1"}):
+    caught, logger = lines(JsonFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
+    with log_context({"project": "shop"}), log_context({"job": "j1"}):
         try:
             raise ValueError("two\nlines")
         except ValueError:
@@ -57,9 +57,9 @@ def test_a_line_of_json_tells_what_it_is_about_and_the_traceback(lines: Lines) -
 
 
 def test_a_value_in_a_line_of_text_cannot_forge_another(lines: Lines) -> None:
-    caught, logger = lines(TextLines()), logging.getLogger("consolidation_pipeline.somewhere")
+    caught, logger = lines(TextFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
     facts = {"request_id": "r1"}
-    with about(facts), ThreadPoolExecutor(1) as pool:
+    with log_context(facts), ThreadPoolExecutor(1) as pool:
         facts["project"] = "shop\nERROR x: y=1"
         pool.submit(copy_context().run, logger.warning, "odd").result()
     logger.warning("after")
@@ -72,7 +72,7 @@ def test_a_value_in_a_line_of_text_cannot_forge_another(lines: Lines) -> None:
 def test_what_a_phase_logs_names_project_job_and_phase(
     engine: Engine, settings: Settings, tmp_path: Path, lines: Lines
 ) -> None:
-    caught, pipeline = lines(JsonLines()), Pipeline(engine, settings, tmp_path)
+    caught, pipeline = lines(JsonFormatter()), Pipeline(engine, settings, tmp_path)
     pipeline.configure_new()
     with pipeline.open() as run, run.phase("clusters"):
         logging.getLogger("consolidation_pipeline.service").warning("odd")

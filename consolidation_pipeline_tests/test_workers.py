@@ -19,7 +19,7 @@ from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
-from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered, hold, is_held
+from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered_messages, hold_lock, is_lock_held
 
 TASK = {"dagster-celery/task_id": "t1"}
 
@@ -55,7 +55,7 @@ def test_a_run_is_healthy_as_long_as_its_worker_lives(
     instance: dg.DagsterInstance, launcher: Any, engine: Engine
 ) -> None:
     run = started(instance, **TASK)
-    with hold(engine, f"run:{run.run_id}"):
+    with hold_lock(engine, f"run:{run.run_id}"):
         assert launcher.check_run_worker_health(run).status.name == "RUNNING"
     health = launcher.check_run_worker_health(run)
     assert (health.status.name, health.msg) == ("FAILED", "the worker that executed it died")
@@ -85,34 +85,34 @@ def test_a_worker_hears_that_its_run_was_cancelled(
 ) -> None:
     from consolidation_pipeline import workers
 
-    monkeypatch.setattr(workers, "_ASK_SECONDS", 0.05)
+    monkeypatch.setattr(workers, "_POLL_SECONDS", 0.05)
     run = started(instance, **TASK)
 
     def work() -> None:
-        with workers.at_work(run.run_id):
-            assert is_held(engine, f"run:{run.run_id}")
+        with workers.watch_run(run.run_id):
+            assert is_lock_held(engine, f"run:{run.run_id}")
             launcher.terminate(run.run_id)
             threading.Event().wait(60)
 
     with pytest.raises(KeyboardInterrupt):
         work()
-    assert not is_held(engine, f"run:{run.run_id}")
+    assert not is_lock_held(engine, f"run:{run.run_id}")
 
 
 def test_a_lock_goes_with_the_connection_that_holds_it(engine: Engine) -> None:
-    with hold(engine, "run:a") as connection:
-        assert is_held(engine, "run:a")
-        assert not is_held(engine, "run:b")
+    with hold_lock(engine, "run:a") as connection:
+        assert is_lock_held(engine, "run:a")
+        assert not is_lock_held(engine, "run:b")
         connection.invalidate()
-        assert not is_held(engine, "run:a")
+        assert not is_lock_held(engine, "run:a")
 
 
 def test_what_workers_took_leaves_the_queue_a_day_later(launcher: Any, engine: Engine) -> None:
-    from consolidation_pipeline.workers import make_queue
+    from consolidation_pipeline.workers import create_queue
 
-    assert delete_delivered(engine, older_than=timedelta(days=1)) == 0
-    make_queue(launcher.celery)
-    make_queue(launcher.celery)
+    assert delete_delivered_messages(engine, older_than=timedelta(days=1)) == 0
+    create_queue(launcher.celery)
+    create_queue(launcher.celery)
     rows = "(1, true, NULL), (2, false, localtimestamp), (3, false, localtimestamp - interval '2 days')"
     with engine.begin() as connection:
         connection.execute(
@@ -121,7 +121,7 @@ def test_what_workers_took_leaves_the_queue_a_day_later(launcher: Any, engine: E
                 f"SELECT n, v, t, '', 1, (SELECT id FROM kombu_queue) FROM (VALUES {rows}) AS r (n, v, t)"
             )
         )
-    assert delete_delivered(engine, older_than=timedelta(days=1)) == 1
+    assert delete_delivered_messages(engine, older_than=timedelta(days=1)) == 1
     with engine.connect() as connection:
         assert set(connection.execute(text("SELECT id FROM kombu_message")).scalars()) == {1, 2}
 

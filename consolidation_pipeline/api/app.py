@@ -1,4 +1,4 @@
-"""The HTTP application: everything under /api/v1, OpenAPI at /docs; pages for people, health and metrics beside it."""
+"""The HTTP application: API under /api/v1, OpenAPI at /docs, MCP at /mcp, web pages, health and metrics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ from consolidation_pipeline.api import (
     review,
     search,
     suggestions,
-    summary_jobs,
 )
 from consolidation_pipeline.api.access import check_exposure, create_key_cache, create_project_finder
 from consolidation_pipeline.api.metrics import PrometheusMetrics
@@ -43,18 +42,17 @@ from consolidation_pipeline.service.admin.browser_sessions import Sessions, load
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine, ping_seldom
 
-# Requests are worked on in threads. A request holds one connection at a time, a rollback two: with fewer threads than
-# the pool has connections, a request waits for a thread, where nothing is held and nothing times out, and none waits
-# for a connection while it holds one. A search takes some 5 ms of the processor here and as many in the
-# database, so 12 threads keep one core busy, which is what one Python process can use.
+# Requests run in threads. A request holds one connection at a time, a rollback two. There are fewer threads than pooled
+# connections, so requests wait for a thread: they hold nothing then and do not time out. No request waits for a second
+# connection while it holds one. A search takes about 5 ms of CPU here and 5 ms in the database, so 12 threads keep one
+# core busy, which is all that one Python process can use.
 WORKER_THREADS = POOL_SIZE - 3
 
-# A request is held against one route after the other: what agents call most comes first.
+# Routes are matched in this order: the ones that agents call most come first.
 API_ROUTERS = (
     search.router,
     memories.router,
     jobs.router,
-    summary_jobs.router,
     ledger.router,
     projects.router,
     review.router,
@@ -65,25 +63,25 @@ API_ROUTERS = (
 PAGE_ROUTERS = (login.router, review_pages.router, project_pages.router, history.router)
 
 _DESCRIPTION = """
-Consolidation of agents' memories: plan it, run it, look at what changed, undo it; search what was learned.
+Consolidate agents' memories: plan a run, run it, inspect the changes, undo them, search what was learned.
 
-A key goes into `Authorization: Bearer KEY` or `X-API-Key: KEY`; `consolidation keys create` makes one. A key has a role
-(a reader reads, an agent also writes memories, an admin does everything) and is for one project or for all.
-A project is named by its slug or its id. Errors are problems (RFC 9457) with `error`, a word for programs, and
-`message`, for people. `X-Request-ID` comes back and stands in the server's log.
+Send a key as `Authorization: Bearer KEY` or `X-API-Key: KEY`; `consolidation keys create` creates one. A key has a role
+and is for one project or for all: a reader searches and reads, an agent also writes memories, an admin may do
+everything. A project is named by its slug or its id. Errors are problems (RFC 9457) with `error`, a code for programs,
+and `message`, a text for people. `X-Request-ID` is returned and appears in the server's log.
 """
 
 
 def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate = api_keys.authenticate) -> FastAPI:
-    """The application over a store that is ready.
+    """Return the application for a store that is ready.
 
     Raises:
-        UsageError: keys are off, and the host is not a loopback address.
+        UsageError: authentication is off and the host is not a loopback address.
     """
     check_exposure(settings)
     ping_seldom(engine)
-    tracing.start()  # before the first request: FastAPI and the MCP SDK make their spans once there is a provider
-    # As FastAPI itself, but that the pages of the documentation need no other server than this one.
+    tracing.get_tracer()  # before the first request: FastAPI and the MCP SDK create spans only once there is a provider
+    # Like FastAPI, but the documentation pages load their files from this server.
     app = FastAPIOffline(
         static_url="/docs/static",
         title="consolidation",
@@ -102,9 +100,9 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     app.state.metrics = PrometheusMetrics(engine)
     app.state.sessions = Sessions(load_secret(settings.data_dir))
     mcp = McpApp(engine, settings, authenticate, limit=app.state.limiter.take, plan_slots=app.state.plan_slots)
-    app.state.uses = UsageBuffer(engine)
-    app.state.running = (mcp.run, app.state.uses.run)
-    # A route and not a mount: that would redirect /mcp to /mcp/.
+    app.state.usage_buffer = UsageBuffer(engine)
+    app.state.background_tasks = (mcp.run, app.state.usage_buffer.run)
+    # A route instead of a mount: a mount would redirect /mcp to /mcp/.
     app.router.routes.append(Route("/mcp", endpoint=mcp, include_in_schema=False))
     for router in (*API_ROUTERS, *PAGE_ROUTERS):
         app.include_router(router)
@@ -115,27 +113,27 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
 
 
 def _is_probe(scope: MutableMapping[str, Any]) -> bool:
-    """Whether a request is one of those that come every few seconds and would fill the traces."""
+    """Return True for probes that come every few seconds and would fill the traces."""
     return str(scope["path"]).startswith(("/metrics", "/health/"))
 
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """What runs as long as the application does: also what is put on it, for only the outermost has a lifespan."""
+    """Run the background tasks while the application runs, also MCP's: Starlette runs only the outermost lifespan."""
     current_default_thread_limiter().total_tokens = WORKER_THREADS
     async with AsyncExitStack() as stack:
-        for run in app.state.running:
+        for run in app.state.background_tasks:
             await stack.enter_async_context(run())
         yield
 
 
 def _declare_problem_media_type(app: FastAPI) -> None:
-    """Have OpenAPI say that problems come as problem+json; FastAPI declares all models as plain JSON."""
-    plain = app.openapi
+    """Declare error responses in OpenAPI as problem+json; FastAPI declares all models as plain JSON."""
+    build_schema = app.openapi
 
-    def described() -> dict[str, Any]:
+    def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            schema = plain()
+            schema = build_schema()
             for operation in (one for path in schema["paths"].values() for one in path.values()):
                 for status, response in operation["responses"].items():
                     if status >= "400" and "application/json" in response.get("content", {}):
@@ -143,4 +141,4 @@ def _declare_problem_media_type(app: FastAPI) -> None:
             app.openapi_schema = schema
         return app.openapi_schema
 
-    app.openapi = described  # type: ignore[method-assign]
+    app.openapi = openapi  # type: ignore[method-assign]

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consolidation_pipeline.api.metrics import PrometheusMetrics
 from consolidation_pipeline.api.problems import build_problem, respond_to_unexpected
-from consolidation_pipeline.logs import about
+from consolidation_pipeline.logs import log_context
 from consolidation_pipeline.store.database.engine import is_unavailable
-from consolidation_pipeline.tracing import note
+from consolidation_pipeline.tracing import set_attributes
 
 logger = logging.getLogger("consolidation_pipeline.api")
 
@@ -45,8 +45,8 @@ class RequestLogMiddleware:
         request_id = given if _SAFE_REQUEST_ID.fullmatch(given) else uuid4().hex
         facts = {"request_id": request_id}
         scope.setdefault("state", {}).update(request_id=request_id, told=facts)
-        note({"consolidation.request.id": request_id})
-        with about(facts):
+        set_attributes({"consolidation.request.id": request_id})
+        with log_context(facts):
             await self._follow(scope, receive, send)
         return None
 

@@ -35,7 +35,7 @@ from consolidation_pipeline.cli import (
     status,
     suggestions,
 )
-from consolidation_pipeline.cli.error_report import INTERRUPTED, report
+from consolidation_pipeline.cli.error_report import INTERRUPTED, report_error
 from consolidation_pipeline.errors import ConsolidationError
 
 # Settings know the project's root too, but importing them takes longer than `--help` may.
@@ -98,13 +98,13 @@ def run_command(arguments: list[str]) -> int:
     except (ConsolidationError, typer.TyperException, typer.Abort) as error:
         if debug:
             logging.getLogger(__name__).error("--debug", exc_info=error)
-        return report(error, as_json="--json" in given)
+        return report_error(error, as_json="--json" in given)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
         if debug:
             raise
-        return report(error, as_json="--json" in given)
+        return report_error(error, as_json="--json" in given)
     return code if isinstance(code, int) else 0
 
 

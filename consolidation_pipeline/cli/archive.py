@@ -8,7 +8,7 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store, who
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> 
     from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
 
     engine, _ = open_store()
-    _tell("archived", archive_by_hand(engine, ids, reason=reason, changed_by=who()), as_json=as_json)
+    _tell("archived", archive_by_hand(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
 
 
 def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
@@ -31,7 +31,7 @@ def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> 
     from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
 
     engine, _ = open_store()
-    _tell("restored", restore_memories(engine, ids, reason=reason, changed_by=who()), as_json=as_json)
+    _tell("restored", restore_memories(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
 
 
 def pin(
@@ -44,7 +44,7 @@ def pin(
     from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 
     engine, _ = open_store()
-    done = pin_memories(engine, ids, pinned=not off, reason=reason, changed_by=who())
+    done = pin_memories(engine, ids, pinned=not off, reason=reason, changed_by=get_actor())
     _tell("unpinned" if off else "pinned", done, as_json=as_json)
 
 

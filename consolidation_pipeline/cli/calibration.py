@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, progress, share, short
+from consolidation_pipeline.cli.output import (
+    JsonFlag,
+    fact_table,
+    format_percent,
+    make_console,
+    print_json,
+    shorten,
+    show_progress,
+)
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.similarity.calibration import CalibrationProposal
@@ -32,13 +40,13 @@ def calibrate(
     from consolidation_pipeline.service.similarity.calibration import calibrate_project
 
     engine, settings = open_store()
-    with progress(f"calibrating {project}", as_json=as_json):
+    with show_progress(f"calibrating {project}", as_json=as_json):
         proposal = calibrate_project(engine, project, settings=settings, apply=apply)
     if as_json:
         print_json(_described(project, proposal))
         return
-    out = console()
-    out.print(facts(f"{project}: calibration for {proposal.model}", _rows(proposal)))
+    out = make_console()
+    out.print(fact_table(f"{project}: calibration for {proposal.model}", _rows(proposal)))
     for line in _chart(proposal.fresh):
         out.print(line, soft_wrap=True)
 
@@ -70,7 +78,7 @@ def _rows(proposal: CalibrationProposal) -> dict[str, Any]:
     spread = report.get("spread") or {}
     before = {} if held is None else held.thresholds
     tiers = {name: _beside(before.get(name), value) for name, value in fresh.thresholds.items()}
-    sentences = [f"{short(line, _SENTENCE_WIDTH)}" for line in fresh.boilerplate[:_SHOWN_SENTENCES]]
+    sentences = [f"{shorten(line, _SENTENCE_WIDTH)}" for line in fresh.boilerplate[:_SHOWN_SENTENCES]]
     profile = report["profile"]
     return {
         "memories": f"{fresh.memories} active, {report['contents']} distinct",
@@ -95,7 +103,7 @@ def _beside(before: float | None, now: float) -> str:
 def _interval(found: Mapping[str, Any] | None, of: str) -> str | None:
     if found is None or found["share"] is None:
         return None
-    return f"{share(found['share'])} of {found['of']} {of} (95 %: {share(found['low'])} to {share(found['high'])})"
+    return f"{format_percent(found['share'])} of {found['of']} {of} (95 %: {format_percent(found['low'])} to {format_percent(found['high'])})"
 
 
 def _state(proposal: CalibrationProposal) -> str:
@@ -122,7 +130,7 @@ def _line(point: Mapping[str, Any], *, marked: bool) -> str:
 
 def _bar(value: float | None) -> str:
     full = round((value or 0.0) * _BAR)
-    return f"{'#' * full:{_BAR}} {share(value) or '-':>6}"
+    return f"{'#' * full:{_BAR}} {format_percent(value) or '-':>6}"
 
 
 COMMANDS = (calibrate,)

@@ -33,7 +33,7 @@ def open_store() -> tuple[Engine, Settings]:
     return open_engine(settings), settings
 
 
-def who() -> str:
+def get_actor() -> str:
     """The name that stands in the ledger for what is done here."""
     try:
         return f"cli:{getpass.getuser()}"

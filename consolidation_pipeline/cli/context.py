@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, note, print_json
+from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note
 
 
 def context(
@@ -28,7 +28,7 @@ def context(
         print_json(vars(told))
         return
     print(to_document(told), end="")
-    note(f"{told.tokens} of {told.token_budget} tokens")
+    print_note(f"{told.tokens} of {told.token_budget} tokens")
 
 
 COMMANDS = (context,)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, print_json
+from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,7 +32,7 @@ def cost(
     print(_summary(found))
     for name, column in _LISTS.items():
         if found[name]:
-            console().print(_table(column.removesuffix("_id"), column, found[name]))
+            make_console().print(_table(column.removesuffix("_id"), column, found[name]))
 
 
 def _summary(found: Mapping[str, Any]) -> str:

@@ -11,8 +11,17 @@ import typer
 from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.error_report import FAILED
 from consolidation_pipeline.cli.import_memories import summarize
-from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, progress, say, share, short
-from consolidation_pipeline.cli.run import archived, run_and_describe
+from consolidation_pipeline.cli.output import (
+    JsonFlag,
+    format_percent,
+    format_value,
+    make_console,
+    print_json,
+    print_note,
+    shorten,
+    show_progress,
+)
+from consolidation_pipeline.cli.run import describe_archived, run_and_describe
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -43,21 +52,21 @@ def demo(
     Imports sample memories and a git history, runs the whole pipeline for both; doing it again changes nothing.
     """
     from consolidation_pipeline.service.admin.demo_report import find_obstacle
-    from consolidation_pipeline.settings import FILES, PROJECT_ROOT
+    from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR
 
     engine, _ = open_store()
-    shown = [_play(engine, "sample", FILES / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
+    shown = [_play(engine, "sample", RESOURCE_DIR / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
     repository = repo or PROJECT_ROOT
     if (obstacle := find_obstacle(repository)) is None:
         shown.append(_play(engine, "history", repository, "git", as_json=as_json))
     else:
-        note(f"the project history is skipped: {obstacle}; --repo names another")
+        print_note(f"the project history is skipped: {obstacle}; --repo names another")
     if as_json:
         skipped = [] if obstacle is None else [{"project": "history", "reason": obstacle}]
         print_json({"projects": shown, "skipped": skipped})
     else:
         for line in _next_steps(shown):
-            console().print(line, soft_wrap=True)
+            make_console().print(line, soft_wrap=True)
     if any(played["run"]["status"] not in ("completed", "unchanged") for played in shown):
         raise typer.Exit(FAILED)
 
@@ -67,14 +76,14 @@ def _play(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) 
     from consolidation_pipeline.service.admin.demo_report import show_project
     from consolidation_pipeline.service.intake.importer import import_memories
 
-    with progress(f"importing {path.name} into {slug}", as_json=as_json):
+    with show_progress(f"importing {path.name} into {slug}", as_json=as_json):
         imported = import_memories(engine, slug, str(path), format=format)
     run = run_and_describe(engine, slug, {}, as_json=as_json)
     found = show_project(engine, slug)
     if run["error"]:
-        note(f"{slug}: error: {' '.join(run['error'].split())}")
+        print_note(f"{slug}: error: {' '.join(run['error'].split())}")
     if not as_json:
-        console().print(_table(found, run), "")
+        make_console().print(_table(found, run), "")
     return {
         "project": slug,
         "imported": summarize(imported),
@@ -93,15 +102,15 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
     counts = found.counts
     state = run["status"]
     if state == "unchanged":
-        state = f"nothing changed since {say(run['completed_at'])}"
+        state = f"nothing changed since {format_value(run['completed_at'])}"
     table = Table(title=f"{found.project}: {state}", title_justify="left", title_style="bold", show_header=False)
     table.add_row("memories in", str(counts.memories))
     table.add_row("groups", f"{counts.merged} merged, {counts.suggest_groups} left to a person")
-    table.add_row("absorbed", f"{counts.consolidated} memories, reduction {share(counts.reduction) or 'none'}")
-    table.add_row("archived", archived(run))
+    table.add_row("absorbed", f"{counts.consolidated} memories, reduction {format_percent(counts.reduction) or 'none'}")
+    table.add_row("archived", describe_archived(run))
     for merged in found.merged:
         table.add_section()
-        table.add_row("merged", short(merged.content, 2 * _TEXT_WIDTH))
+        table.add_row("merged", shorten(merged.content, 2 * _TEXT_WIDTH))
         table.add_row("from", _listed(merged.sources))
     for veto in found.vetoes:
         table.add_section()
@@ -110,7 +119,7 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
     for learned in found.learned:
         table.add_section()
         table.add_row(_KINDS[learned.kind], _told(learned))
-        table.add_row("such as", short(learned.content, 2 * _TEXT_WIDTH))
+        table.add_row("such as", shorten(learned.content, 2 * _TEXT_WIDTH))
     table.add_section()
     if found.relevance is not None:
         table.add_row("relevance", "min {:.4f}, median {:.4f}, max {:.4f}".format(*found.relevance))
@@ -136,7 +145,7 @@ def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _listed(texts: Sequence[str]) -> str:
-    lines = [f"- {short(text, _TEXT_WIDTH)}" for text in texts[:_SHOWN_SOURCES]]
+    lines = [f"- {shorten(text, _TEXT_WIDTH)}" for text in texts[:_SHOWN_SOURCES]]
     more = len(texts) - _SHOWN_SOURCES
     return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)
 

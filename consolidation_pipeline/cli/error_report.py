@@ -7,7 +7,7 @@ import sys
 import typer
 
 from consolidation_pipeline.cli.output import print_json
-from consolidation_pipeline.errors import ConflictError, ConsolidationError, kind_of
+from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
 
 FAILED = 1
 INTERRUPTED = 130
@@ -15,25 +15,25 @@ INTERRUPTED = 130
 _SHOWN_CONFLICTS = 5
 
 
-def report(error: Exception, *, as_json: bool) -> int:
+def report_error(error: Exception, *, as_json: bool) -> int:
     """Tell ``error`` on standard error and, with ``as_json``, on standard output; returns the exit code."""
-    print(describe(error), file=sys.stderr)
+    print(describe_error(error), file=sys.stderr)
     if as_json:
         conflicts = {"conflicts": list(error.conflicts)} if isinstance(error, ConflictError) else {}
-        print_json({"error": name_of(error), "message": message_of(error), **conflicts})
+        print_json({"error": error_name(error), "message": error_message(error), **conflicts})
     return error.exit_code if isinstance(error, ConsolidationError | typer.TyperException) else FAILED
 
 
-def name_of(error: Exception) -> str:
+def error_name(error: Exception) -> str:
     """The class in snake case without its ending: ``NotFoundError`` is ``not_found``. All of typer's are ``usage``."""
     if isinstance(error, typer.TyperException):
         return "usage"
-    return kind_of(error)
+    return error_kind(error)
 
 
-def describe(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """The line for people: the message and what is in conflict. Called without arguments, a command shows its help."""
-    message = message_of(error)
+    message = error_message(error)
     if isinstance(error, typer.TyperException) and "\n" in message:
         return message
     if isinstance(error, ConflictError) and error.conflicts and error.conflicts[0] not in message:
@@ -42,7 +42,7 @@ def describe(error: Exception) -> str:
     return f"error: {' '.join(message.split())}"
 
 
-def message_of(error: Exception) -> str:
+def error_message(error: Exception) -> str:
     """What the error says; of an unforeseen one the first line, and how to learn more."""
     if isinstance(error, typer.TyperException):
         return error.format_message()

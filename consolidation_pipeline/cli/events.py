@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def list_(
     totals = ", ".join(f"{found['totals'][name]} {name.replace('_', ' ')}" for name in _MARKS)
     table = Table(title=f"{project}: {totals}", title_justify="left", show_header=False, box=None)
     for event in found["events"]:
-        table.add_row(say(event["created_at"]), event["type"], _outcome(event), str(event["id"]))
-    console().print(table if found["events"] else f"nothing happened in {project} yet")
+        table.add_row(format_value(event["created_at"]), event["type"], _outcome(event), str(event["id"]))
+    make_console().print(table if found["events"] else f"nothing happened in {project} yet")
 
 
 def _outcome(event: Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, note, print_json, progress
+from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, show_progress
 from consolidation_pipeline.errors import UsageError
 
 
@@ -29,7 +29,7 @@ def export(
     if as_json and file == "-":
         raise UsageError("--json and - both write to standard output: name a file, or leave --json out")
     engine, _ = open_store()
-    with progress(f"exporting {project}", as_json=as_json) as tell:
+    with show_progress(f"exporting {project}", as_json=as_json) as tell:
         done = export_memories(
             engine,
             project,
@@ -40,7 +40,7 @@ def export(
     if as_json:
         print_json(vars(done))
     else:
-        note(f"{project}: {done.memories} memories and {done.derived} derived rows written to {file}")
+        print_note(f"{project}: {done.memories} memories and {done.derived} derived rows written to {file}")
 
 
 COMMANDS = (export,)

@@ -8,7 +8,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.error_report import FAILED
-from consolidation_pipeline.cli.output import JsonFlag, note, print_json, progress
+from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, show_progress
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.intake.importer import Imported
@@ -37,7 +37,7 @@ def import_(
 
     chosen = format or guess_format(file)
     engine, settings = open_store()
-    with progress(f"importing into {project}", as_json=as_json) as tell:
+    with show_progress(f"importing into {project}", as_json=as_json) as tell:
         done = import_memories(
             engine,
             project,
@@ -72,10 +72,10 @@ def summarize(done: Imported) -> dict[str, object]:
 
 def _tell_bad(done: Imported) -> None:
     for row in done.bad[:_SHOWN_BAD]:
-        note(f"line {row.line}: {row.reason}")
+        print_note(f"line {row.line}: {row.reason}")
     more = len(done.bad) - _SHOWN_BAD
     where = f"{f'and {more} more; ' if more > 0 else ''}all of them are in {done.rejects}"
-    note(f"error: {len(done.bad)} bad rows were left out, the good ones are kept ({where})")
+    print_note(f"error: {len(done.bad)} bad rows were left out, the good ones are kept ({where})")
 
 
 COMMANDS = (import_,)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of the HTTP API and the MCP server.")
 
@@ -28,8 +28,8 @@ def create(
         print_json({"key": secret, **vars(key)})
         return
     print(secret, flush=True)
-    note(f"{key.role} key {key.id} ({key.name}) for {key.project or 'all projects'}; it is not shown again")
-    note(f"send it as `Authorization: Bearer ...`; undo: consolidation keys revoke {key.id}")
+    print_note(f"{key.role} key {key.id} ({key.name}) for {key.project or 'all projects'}; it is not shown again")
+    print_note(f"send it as `Authorization: Bearer ...`; undo: consolidation keys revoke {key.id}")
 
 
 @app.command(name="list")
@@ -46,9 +46,9 @@ def list_(as_json: JsonFlag = False) -> None:
         return
     table = Table("key", "name", "role", "project", "created", "last used", "revoked", box=None)
     for key in found:
-        times = (say(at) if at else never for at, never in ((key.last_used_at, "never"), (key.revoked_at, "")))
-        table.add_row(str(key.id), key.name, key.role, key.project or "all", say(key.created_at), *times)
-    console().print(table if found else "no keys yet: `consolidation keys create --role agent` makes one")
+        times = (format_value(at) if at else never for at, never in ((key.last_used_at, "never"), (key.revoked_at, "")))
+        table.add_row(str(key.id), key.name, key.role, key.project or "all", format_value(key.created_at), *times)
+    make_console().print(table if found else "no keys yet: `consolidation keys create --role agent` makes one")
 
 
 @app.command()

@@ -34,9 +34,9 @@ def mcp(
 
 
 def _user() -> str:
-    from consolidation_pipeline.cli.cli_context import who
+    from consolidation_pipeline.cli.cli_context import get_actor
 
-    return who().removeprefix("cli:")
+    return get_actor().removeprefix("cli:")
 
 
 def _open(settings: Settings, project: str | None) -> Engine:

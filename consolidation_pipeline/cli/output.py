@@ -28,10 +28,10 @@ _POLL_SECONDS = 0.5
 
 def print_json(payload: Mapping[str, Any]) -> None:
     """Print the one JSON object of a command: times in ISO 8601 UTC, ids as text."""
-    print(json.dumps(payload, default=_plain), flush=True)
+    print(json.dumps(payload, default=_to_json_value), flush=True)
 
 
-def _plain(value: Any) -> Any:
+def _to_json_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
     if is_dataclass(value) and not isinstance(value, type):
@@ -39,7 +39,7 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, Decimal) else str(value)
 
 
-def console(*, stderr: bool = False) -> Console:
+def make_console(*, stderr: bool = False) -> Console:
     """A console that takes text as it is: memories are full of brackets and colons."""
     from rich.console import Console
 
@@ -48,23 +48,23 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False, width=width)
 
 
-def note(text: str) -> None:
+def print_note(text: str) -> None:
     """One line on standard error."""
     print(text, file=sys.stderr)
 
 
-def facts(title: str, rows: Mapping[str, Any]) -> Table:
+def fact_table(title: str, rows: Mapping[str, Any]) -> Table:
     """A table of names and values; those that are None are left out."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
     for name, value in rows.items():
         if value is not None:
-            table.add_row(name, say(value))
+            table.add_row(name, format_value(value))
     return table
 
 
-def say(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as people read it."""
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -75,23 +75,23 @@ def say(value: Any) -> str:
     return str(value)
 
 
-def share(value: float | None) -> str | None:
+def format_percent(value: float | None) -> str | None:
     """A share as a percentage."""
     return None if value is None else f"{value:.1%}"
 
 
-def short(text: str, width: int) -> str:
+def shorten(text: str, width: int) -> str:
     """``text`` on one line, cut to ``width`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 @contextmanager
-def progress(title: str, *, as_json: bool) -> Iterator[Callable[[str], None]]:
+def show_progress(title: str, *, as_json: bool) -> Iterator[Callable[[str], None]]:
     """A spinner with ``title``; hands over a function that says what is going on. Terminals only."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    target = console(stderr=True)
+    target = make_console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
     with Progress(*columns, console=target, transient=True, disable=as_json or not target.is_terminal) as bar:
         task = bar.add_task(title, total=None)
@@ -99,7 +99,7 @@ def progress(title: str, *, as_json: bool) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def watch(title: str, look: Callable[[], str | None], *, as_json: bool) -> Iterator[None]:
+def poll_progress(title: str, look: Callable[[], str | None], *, as_json: bool) -> Iterator[None]:
     """A spinner that says what ``look`` finds twice a second. Terminals only; elsewhere nobody looks."""
     over = Event()
 
@@ -108,7 +108,7 @@ def watch(title: str, look: Callable[[], str | None], *, as_json: bool) -> Itera
             if (seen := look()) is not None:
                 update(seen)
 
-    with progress(title, as_json=as_json) as update:
+    with show_progress(title, as_json=as_json) as update:
         if not as_json and sys.stderr.isatty():
             Thread(target=follow, args=(update,), daemon=True).start()
         try:

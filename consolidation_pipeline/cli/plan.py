@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, progress, short
+from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, shorten, show_progress
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.plan.plan_document import (
@@ -38,7 +38,7 @@ def plan(
     from consolidation_pipeline.service.plan.planner import make_plan
 
     engine, settings = open_store()
-    with progress(f"planning {project}", as_json=as_json):
+    with show_progress(f"planning {project}", as_json=as_json):
         made = make_plan(engine, project, settings=settings)
     if out is not None:
         save_plan(made, out)
@@ -46,8 +46,8 @@ def plan(
         print_json({**made.model_dump(mode="json"), "totals": made.count_totals()})
         return
     for line in _lines(made, limit):
-        console().print(line, soft_wrap=True)
-    console().print(facts(f"{project}: what a run would do", _summary(made, out)))
+        make_console().print(line, soft_wrap=True)
+    make_console().print(fact_table(f"{project}: what a run would do", _summary(made, out)))
 
 
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
@@ -104,15 +104,15 @@ def _merge(merge: MergeGroup) -> Iterator[str]:
     verb = "merge" if merge.action == "create" else "merge into the memory that is there"
     yield f"{verb}: {merge.reason}, lowest similarity {merge.lowest_similarity:.2f} ({merge.id})"
     for source in merge.sources:
-        yield f"  - {short(source.text, _TEXT_WIDTH)}"
-    yield f"  = {short(merge.text, 2 * _TEXT_WIDTH)}"
+        yield f"  - {shorten(source.text, _TEXT_WIDTH)}"
+    yield f"  = {shorten(merge.text, 2 * _TEXT_WIDTH)}"
     yield ""
 
 
 def _question(question: Question) -> Iterator[str]:
     yield f"left to a person: {'; '.join(_reasons(question))}"
     for text in question.texts.values():
-        yield f"  - {short(text, _TEXT_WIDTH)}"
+        yield f"  - {shorten(text, _TEXT_WIDTH)}"
     yield ""
 
 
@@ -127,12 +127,12 @@ def _knowledge(item: PlannedKnowledge) -> Iterator[str]:
     waits = ", waits for a person" if item.needs_review else ""
     yield f"{item.kind}, {verb}: {item.reason}{sure}{waits} ({item.id})"
     if item.action != "retire":
-        yield f"  = {short(item.text or 'worded by the model when the run pays for it', 2 * _TEXT_WIDTH)}"
+        yield f"  = {shorten(item.text or 'worded by the model when the run pays for it', 2 * _TEXT_WIDTH)}"
     yield ""
 
 
 def _archive(archive: PlannedArchive) -> str:
-    return f"archive: {archive.reason} ({archive.policy}): {short(archive.text, _TEXT_WIDTH)}"
+    return f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
 
 
 COMMANDS = (plan,)

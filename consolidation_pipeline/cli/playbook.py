@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
 from consolidation_pipeline.errors import UsageError
 
 
@@ -51,16 +51,16 @@ def _tell_none(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> Non
     told = f"{slug} has no playbook entries of this kind ({status})"
     if status != "review" and waiting:
         told += f"; {waiting} wait for review: consolidation review list {slug}"
-    note(told) if on_stderr else print(told)
+    print_note(told) if on_stderr else print(told)
 
 
 def _print_entries(found: Mapping[str, Any], status: str) -> None:
-    print(f"{found['project']}: {say(found['totals'])}")
+    print(f"{found['project']}: {format_value(found['totals'])}")
     for row in found["entries"]:
         sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
         what = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{sure}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
-        console().print("\n".join([f"{row['id']}  ({what})", *lines]), soft_wrap=True)
+        make_console().print("\n".join([f"{row['id']}  ({what})", *lines]), soft_wrap=True)
     if status == "review":
         print(f"decide: consolidation review approve ID, consolidation review dismiss ID ({found['project']})")
 

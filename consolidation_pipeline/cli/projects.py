@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, say
+from consolidation_pipeline.cli.output import JsonFlag, fact_table, format_value, make_console, print_json
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -38,11 +38,11 @@ def list_(as_json: JsonFlag = False) -> None:
     table = Table("project", "enabled", "active memories", "merged", "new", "last run", "options", box=None)
     for backlog in found:
         row = _overview(backlog)
-        last = say(row["last_run_at"]) if row["last_run_at"] else "never"
+        last = format_value(row["last_run_at"]) if row["last_run_at"] else "never"
         enabled = "yes" if row["enabled"] else "no"
         counts = (str(row[name]) for name in ("active", "merged", "new"))
-        table.add_row(row["project"], enabled, *counts, last, say(row["config"]))
-    console().print(table if found else "no projects yet: `consolidation import` and `projects create` make one")
+        table.add_row(row["project"], enabled, *counts, last, format_value(row["config"]))
+    make_console().print(table if found else "no projects yet: `consolidation import` and `projects create` make one")
 
 
 def _overview(backlog: Any) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _show(project: Project, options: ConsolidationOptions, *, as_json: bool) -> 
         return
     shown = {name: f"{value}{'  (set)' if name in project.config else ''}" for name, value in effective.items()}
     state = "enabled" if project.consolidation_enabled else "disabled"
-    console().print(facts(f"{project.slug} ({state})", shown))
+    make_console().print(fact_table(f"{project.slug} ({state})", shown))
 
 
 @app.command()

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store, who
-from consolidation_pipeline.cli.output import JsonFlag, console, print_json, say, short
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, shorten
 
 app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
 
@@ -36,16 +36,18 @@ def list_(
     if as_json:
         print_json(found)
         return
-    table = Table(title=f"{project}: {say(found['totals'])}", title_justify="left", show_header=False, box=None)
+    table = Table(
+        title=f"{project}: {format_value(found['totals'])}", title_justify="left", show_header=False, box=None
+    )
     for relation in found["relations"]:
         table.add_row(_told(relation), style="dim" if relation["status"] == "rejected" else None)
-    console().print(table if found["relations"] else f"{project} has no such relations")
+    make_console().print(table if found["relations"] else f"{project} has no such relations")
 
 
 def _told(relation: Mapping[str, Any]) -> str:
     how = f"{relation['relation_type']} ({relation['status']}, confidence {relation['confidence']:.2f})"
     why = relation["reason"] or "no reason given"
-    ends = [f"  {end}: {short(relation[f'{end}_text'] or 'gone', _TEXT_WIDTH)}" for end in ("a", "b")]
+    ends = [f"  {end}: {shorten(relation[f'{end}_text'] or 'gone', _TEXT_WIDTH)}" for end in ("a", "b")]
     return "\n".join([str(relation["id"]), f"  {how}", f"  {why}", *ends])
 
 
@@ -65,7 +67,7 @@ def _decide(relations: list[UUID], status: str, reason: str | None, *, as_json: 
     from consolidation_pipeline.service.lifecycle.relations import decide_relations
 
     engine, _ = open_store()
-    groups = decide_relations(engine, relations, status, changed_by=who(), reason=reason)
+    groups = decide_relations(engine, relations, status, changed_by=get_actor(), reason=reason)
     if as_json:
         decided = [{"id": id_, "group_id": group} for id_, group in groups.items()]
         print_json({"status": status, "relations": decided})

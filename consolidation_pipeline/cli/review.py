@@ -8,8 +8,8 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store, who
-from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, say, short
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note, shorten
 
 app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge that waits for a person.")
 
@@ -37,14 +37,14 @@ def list_(
     if as_json:
         print_json(found)
         return
-    out = console()
+    out = make_console()
     if not found["waiting"]:
         out.print(f"{project}: nothing waits for review" + (f" of kind {kind}" if kind else ""))
         return
-    out.print(f"{project}: {say(found['totals'])}")
+    out.print(f"{project}: {format_value(found['totals'])}")
     for waiting in found["waiting"]:
         out.print("\n".join(_told(waiting)), soft_wrap=True)
-    note("consolidation review approve ID... | consolidation review dismiss ID...")
+    print_note("consolidation review approve ID... | consolidation review dismiss ID...")
 
 
 def _told(row: Mapping[str, Any]) -> Iterator[str]:
@@ -53,9 +53,9 @@ def _told(row: Mapping[str, Any]) -> Iterator[str]:
     yield f"\n{row['id']} ({kind}, confidence {sure}, evidence {row['evidence_count']})"
     yield f"  waits because {row['why']}"
     yield from (f"  {line}" for line in row["content"].splitlines())
-    yield from (f"    do: {short(text, _TEXT_WIDTH)}" for text in row["best_practices"][:_LISTED])
-    yield from (f"    beware: {short(text, _TEXT_WIDTH)}" for text in row["gotchas"][:_LISTED])
-    yield from (f'    "{short(one["quote"], _QUOTE_WIDTH)}" ({one["unit"]})' for one in row["evidence"][:_QUOTED])
+    yield from (f"    do: {shorten(text, _TEXT_WIDTH)}" for text in row["best_practices"][:_LISTED])
+    yield from (f"    beware: {shorten(text, _TEXT_WIDTH)}" for text in row["gotchas"][:_LISTED])
+    yield from (f'    "{shorten(one["quote"], _QUOTE_WIDTH)}" ({one["unit"]})' for one in row["evidence"][:_QUOTED])
 
 
 @app.command()
@@ -74,7 +74,7 @@ def _decide(ids: list[UUID], reason: str | None, *, approved: bool, as_json: boo
     from consolidation_pipeline.service.review.review_queue import decide_review
 
     engine, _ = open_store()
-    decided = decide_review(engine, ids, approved=approved, changed_by=who(), reason=reason)
+    decided = decide_review(engine, ids, approved=approved, changed_by=get_actor(), reason=reason)
     what = "approved" if approved else "dismissed"
     if as_json:
         print_json({what: [vars(one) for one in decided]})

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store, who
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json
 
 
 def rollback(
@@ -24,7 +24,7 @@ def rollback(
     from consolidation_pipeline.service.undo.rollback import roll_back
 
     engine, settings = open_store()
-    done = roll_back(engine, target, settings=settings, changed_by=who(), reason=reason, cascade=cascade)
+    done = roll_back(engine, target, settings=settings, changed_by=get_actor(), reason=reason, cascade=cascade)
     if as_json:
         print_json({"target": target, **vars(done)})
         return
@@ -36,7 +36,7 @@ def rollback(
         "undo" if done.redone else "redo": f"consolidation rollback {done.rollback_id}",
         "note": done.note,
     }
-    console().print(facts(f"{done.scope} {target}: rolled back", rows))
+    make_console().print(fact_table(f"{done.scope} {target}: rolled back", rows))
 
 
 COMMANDS = (rollback,)

@@ -10,9 +10,18 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store, who
-from consolidation_pipeline.cli.error_report import FAILED, INTERRUPTED, describe, message_of, name_of
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, note, print_json, say, share, watch
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.error_report import FAILED, INTERRUPTED, describe_error, error_message, error_name
+from consolidation_pipeline.cli.output import (
+    JsonFlag,
+    fact_table,
+    format_percent,
+    format_value,
+    make_console,
+    poll_progress,
+    print_json,
+    print_note,
+)
 from consolidation_pipeline.errors import BudgetExhaustedError, ConsolidationError, UsageError
 
 if TYPE_CHECKING:
@@ -51,7 +60,7 @@ def run(
     if as_json:
         print_json(runs[0] if alone else {"runs": runs})
     elif not runs:
-        note(none)
+        print_note(none)
     raise typer.Exit(_exit_code(codes))
 
 
@@ -66,7 +75,7 @@ def cancel(
     from consolidation_pipeline.service.jobs.job_requests import cancel_job
 
     engine, _ = open_store()
-    cancelled = cancel_job(engine, job, cancelled_by=who())
+    cancelled = cancel_job(engine, job, cancelled_by=get_actor())
     if as_json:
         print_json(vars(cancelled))
         return
@@ -76,9 +85,11 @@ def cancel(
 
 def _pending(engine: Engine) -> list[tuple[str, dict[str, Any]]]:
     """The project of each pending job, and what it asks for."""
-    from consolidation_pipeline.service.jobs.job_requests import list_pending
+    from consolidation_pipeline.service.jobs.job_requests import list_pending_jobs
 
-    return [(job.project, {"job": job.job, "phases": job.phases, "requested": job}) for job in list_pending(engine)]
+    return [
+        (job.project, {"job": job.job, "phases": job.phases, "requested": job}) for job in list_pending_jobs(engine)
+    ]
 
 
 def _run_all(
@@ -118,13 +129,13 @@ def _load(path: Path | None, chosen: list[str], job: str, phases: str | None) ->
 def _choose(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
     """The projects to run, each once. Raises UsageError, NotFoundError before anything is run."""
     from consolidation_pipeline.service.admin.projects import list_projects
-    from consolidation_pipeline.service.runs.run_lifecycle import check_runnable
+    from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
 
     if bool(named) == everything:
         raise UsageError("name the projects to run, or say --all, not both")
     if everything:
         return [backlog.slug for backlog in list_projects(engine) if backlog.consolidation_enabled]
-    return [check_runnable(engine, slug).slug for slug in dict.fromkeys(named)]
+    return [get_runnable_project(engine, slug).slug for slug in dict.fromkeys(named)]
 
 
 def _run_one(
@@ -136,16 +147,16 @@ def _run_one(
     except ConsolidationError as error:
         if alone:
             raise
-        note(f"{slug}: {describe(error)}")
-        failure = {"project": slug, "status": "failed", "error": message_of(error), "error_kind": name_of(error)}
+        print_note(f"{slug}: {describe_error(error)}")
+        failure = {"project": slug, "status": "failed", "error": error_message(error), "error_kind": error_name(error)}
         return failure, error.exit_code
     if described["error"]:
-        note(f"{slug}: error: {' '.join(described['error'].split())}")
+        print_note(f"{slug}: error: {' '.join(described['error'].split())}")
     for stop in _out_of_budget(described):
         how = _how_to_raise(slug, stop["reason"])
-        note(f"{slug}: {stop['purpose']} ended before its time: {stop['reason']}; {how}")
+        print_note(f"{slug}: {stop['purpose']} ended before its time: {stop['reason']}; {how}")
     if not as_json:
-        console().print(run_table(described))
+        make_console().print(make_run_table(described))
     return described, _code_of(described)
 
 
@@ -178,12 +189,12 @@ def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_j
     ``what``: the ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``, where they are not the
     default.
     """
-    from consolidation_pipeline.service.jobs.job_status import describe_outcome, tell_progress
+    from consolidation_pipeline.service.jobs.job_status import describe_outcome, describe_progress
 
-    with watch(f"consolidating {slug}", lambda: tell_progress(engine, slug), as_json=as_json):
+    with poll_progress(f"consolidating {slug}", lambda: describe_progress(engine, slug), as_json=as_json):
         from consolidation_pipeline.launch import run_project
 
-        outcome = run_project(slug, **what, triggered_by=who())
+        outcome = run_project(slug, **what, triggered_by=get_actor())
     numbers = describe_outcome(engine, slug, outcome.job_id, changed=outcome.status != "unchanged")
     return {
         "project": slug,
@@ -196,12 +207,12 @@ def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_j
     }
 
 
-def run_table(run: dict[str, Any]) -> Any:
+def make_run_table(run: dict[str, Any]) -> Any:
     """What a run did, for people."""
     if run["status"] == "unchanged":
-        since = f"{say(run['completed_at'])}, job {run['job_id']}; no run was needed"
-        return facts(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
-    return facts(
+        since = f"{format_value(run['completed_at'])}, job {run['job_id']}; no run was needed"
+        return fact_table(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
+    return fact_table(
         f"{run['project']}: {run['status']}",
         {
             "phases": run["phases_completed"],
@@ -212,11 +223,11 @@ def run_table(run: dict[str, Any]) -> Any:
             "playbook": _promoted(run["metrics"].get("playbook_entries", {})),
             "suggestions": _suggestions(run),
             "summaries": _summaries(run),
-            "archived": archived(run),
+            "archived": describe_archived(run),
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
             "relations added": run["metrics"].get("associations", {}).get("relations_added"),
             "units": f"{run['units_before']} -> {run['units_after']}",
-            "reduction": share(run["reduction"]),
+            "reduction": format_percent(run["reduction"]),
             "seconds": f"{run['seconds']:.1f}",
             "job": run["job_id"],
             "undo": run["undo"],
@@ -255,7 +266,7 @@ def _summaries(run: Mapping[str, Any]) -> str | None:
     return f"{made}, of {done['memories_summarized']} memories" if made else None
 
 
-def archived(run: Mapping[str, Any]) -> str:
+def describe_archived(run: Mapping[str, Any]) -> str:
     """How many memories a run archived, and how many it would not without being asked."""
     done = run["metrics"].get("archived_memories", {})
     if done.get("held_back"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, short
+from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ def _time(name: str, given: str | None, *, to_its_end: bool = False) -> datetime
 
 def _print_results(found: SearchResults, *, explain: bool) -> None:
     if found.note:
-        note(found.note)
+        print_note(found.note)
     if not found.results:
         print(f"{found.project} has nothing that fits")
         return
     for place, hit in enumerate(found.results, 1):
-        console().print("\n".join(_lines(place, hit, explain=explain)), soft_wrap=True)
+        make_console().print("\n".join(_lines(place, hit, explain=explain)), soft_wrap=True)
     shown = len(found.results)
     print(f"{shown} of {found.total_found} found in {found.search_time_ms:.0f} ms")
 
@@ -101,12 +101,12 @@ def _lines(place: int, hit: Hit, *, explain: bool) -> list[str]:
     told += [f"similarity {hit.similarity:.2f}"] if hit.similarity is not None else []
     told += [f"number {hit.keyword_rank} by words"] if hit.keyword_rank is not None else []
     told += [f"{hit.source_count} memories"] if hit.source_count else []
-    lines = [f"{place}. {hit.id}  ({', '.join(told)})", f"   {short(hit.content, _TEXT_WIDTH)}"]
+    lines = [f"{place}. {hit.id}  ({', '.join(told)})", f"   {shorten(hit.content, _TEXT_WIDTH)}"]
     if explain and hit.why:
         lines.append(f"   why: {hit.why}")
     for source in hit.sources or ():
         alike = "" if source["similarity"] is None else f" (similarity {source['similarity']:.2f})"
-        lines.append(f"   - {source['kind']} {source['id']}{alike}: {short(source['content'] or '', _SOURCE_WIDTH)}")
+        lines.append(f"   - {source['kind']} {source['id']}{alike}: {shorten(source['content'] or '', _SOURCE_WIDTH)}")
     return lines
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import note
+from consolidation_pipeline.cli.output import print_note
 
 if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
@@ -60,12 +60,12 @@ def _announce(engine: Engine, settings: Settings) -> None:
     from consolidation_pipeline.service.admin.api_keys import list_keys
 
     host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
-    note(f"http://{host}:{settings.api_port}/docs")
-    note(f"http://{host}:{settings.api_port}/review for people")
+    print_note(f"http://{host}:{settings.api_port}/docs")
+    print_note(f"http://{host}:{settings.api_port}/review for people")
     if settings.api_auth == "off":
-        note("keys are off: whoever is on this machine may do everything")
+        print_note("keys are off: whoever is on this machine may do everything")
     elif all(key.revoked_at for key in list_keys(engine)):
-        note("there is no key yet: consolidation keys create --role admin")
+        print_note("there is no key yet: consolidation keys create --role admin")
 
 
 COMMANDS = (serve,)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import read_settings
-from consolidation_pipeline.cli.output import JsonFlag, console, print_json
+from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
 
 
 def init(as_json: JsonFlag = False) -> None:
@@ -45,7 +45,7 @@ def doctor(as_json: JsonFlag = False) -> None:
         return find_automation()
 
     colors = {"ok": "green", "warning": "yellow", "problem": "bold red"}
-    out = console()
+    out = make_console()
     findings: list[Finding] = []
     for finding in diagnose(read_settings(), ask_dagster):
         findings.append(finding)
@@ -64,7 +64,7 @@ def dev(
 ) -> None:
     """Open the Dagster UI, with sensors and schedules running."""
     from consolidation_pipeline.launch import register_projects
-    from consolidation_pipeline.settings import FILES, use_dagster_home
+    from consolidation_pipeline.settings import RESOURCE_DIR, use_dagster_home
 
     home = use_dagster_home()
     os.environ["CONSOLIDATION_AUTOMATION"] = "running"
@@ -72,7 +72,7 @@ def dev(
     register_projects()
     print(f"Dagster UI: http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     os.chdir(home)
-    workspace = str(FILES / "workspace.yaml")
+    workspace = str(RESOURCE_DIR / "workspace.yaml")
     command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "--host", host, "--port", str(port)]
     os.execv(sys.executable, command)
 

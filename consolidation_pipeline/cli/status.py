@@ -9,7 +9,15 @@ from uuid import UUID
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, console, facts, print_json, say, share, short
+from consolidation_pipeline.cli.output import (
+    JsonFlag,
+    fact_table,
+    format_percent,
+    format_value,
+    make_console,
+    print_json,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -32,13 +40,13 @@ def status(
         print_json(found)
         return
     rows = {
-        "progress": share(found["progress"]),
+        "progress": format_percent(found["progress"]),
         "phases done": found["phases_completed"],
         "phases failed": found["phases_failed"] or None,
         "memories absorbed": found["memories_merged"],
         "groups merged": found["clusters_merged"],
         "changes": found["consolidation_changes_total"],
-        "asked for": f"{say(found['created_at'])} by {found['triggered_by']} ({found['trigger_type']})",
+        "asked for": f"{format_value(found['created_at'])} by {found['triggered_by']} ({found['trigger_type']})",
         "began": found["started_at"],
         "ended": found["completed_at"],
         "error": found["error_message"],
@@ -47,7 +55,7 @@ def status(
         else None,
         "dead": "its schedule tries it again, or `consolidation run`" if found["dead"] else None,
     }
-    console().print(facts(f"job {found['job_id']} of {found['project']}: {found['status']}", rows))
+    make_console().print(fact_table(f"job {found['job_id']} of {found['project']}: {found['status']}", rows))
 
 
 def history(
@@ -62,14 +70,14 @@ def history(
     Groups of changes and jobs; with --json every change with the state before and after.
     """
     from consolidation_pipeline.service.jobs.job_status import list_jobs
-    from consolidation_pipeline.service.undo.history import list_groups, list_ledger
+    from consolidation_pipeline.service.undo.history import list_change_groups, list_ledger
 
     engine, _ = open_store()
     if as_json:
         print_json(list_ledger(engine, project, limit=limit, operation=operation, job_id=job))
         return
-    out = console()
-    out.print(_groups_table(list_groups(engine, project, limit=limit, operation=operation, job_id=job)))
+    out = make_console()
+    out.print(_groups_table(list_change_groups(engine, project, limit=limit, operation=operation, job_id=job)))
     if job is None and operation is None:
         out.print(_jobs_table(list_jobs(engine, project, limit=limit)))
 
@@ -87,7 +95,7 @@ def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
 def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     table = _listing("jobs", "job", "when (UTC)", "status", "absorbed")
     for job in jobs:
-        error = short(job["error_message"] or "", _TEXT_WIDTH)
+        error = shorten(job["error_message"] or "", _TEXT_WIDTH)
         told = f"by {job['triggered_by']}" + (f": {error}" if error else "")
         status = "dead" if job["dead"] else job["status"]
         what = (f"{job['created_at']:%Y-%m-%d %H:%M}", status, str(job["memories_merged"]))
@@ -126,17 +134,17 @@ def metrics(project: Project, as_json: JsonFlag = False) -> None:
         "archived": found["archived"],
         "merged memories": found["merged"],
         "units": found["units"],
-        "reduction": share(found["reduction"]) or "none yet",
+        "reduction": format_percent(found["reduction"]) or "none yet",
         "active by type": found["by_type"],
         "groups to look at": found["suggest_groups"],
         "groups on one topic": found["pattern_groups"],
         "needs review": found["needs_review"],
         "spent on models": f"${found['cost_usd']:.4f} ({found['tokens']} tokens)",
-        "last run": f"{last['status']}, {say(last['created_at'])}" if last else "never",
+        "last run": f"{last['status']}, {format_value(last['created_at'])}" if last else "never",
         "failing": [job["told"] for job in found["failing"]] or None,
-        "next run": f"{say(following['at'])}; {following['reason']}" if found["enabled"] else "disabled",
+        "next run": f"{format_value(following['at'])}; {following['reason']}" if found["enabled"] else "disabled",
     }
-    console().print(facts(project, rows))
+    make_console().print(fact_table(project, rows))
 
 
 def lineage(
@@ -158,11 +166,11 @@ def lineage(
         return
     noun = "entry" if found["kind"] == "playbook" else "memory"
     tree = Tree(f"{found['kind']} {noun} {found['id']} ({found['memory_type']}, {found['status']})")
-    tree.add(f"says: {short(found['content'], _TEXT_WIDTH)}")
+    tree.add(f"says: {shorten(found['content'], _TEXT_WIDTH)}")
     for derived in found["derived"]:
         tree.add(f"went into {_edge(derived)}")
     _grow(tree, found["sources"])
-    console().print(tree)
+    make_console().print(tree)
 
 
 def _grow(tree: Any, sources: Sequence[Mapping[str, Any]]) -> None:
@@ -172,7 +180,7 @@ def _grow(tree: Any, sources: Sequence[Mapping[str, Any]]) -> None:
 
 def _edge(row: Mapping[str, Any]) -> str:
     similarity = "" if row["similarity"] is None else f" (similarity {row['similarity']:.2f})"
-    return f"{row['kind']} {row['id']}{similarity}: {short(row['content'] or 'deleted', _TEXT_WIDTH)}"
+    return f"{row['kind']} {row['id']}{similarity}: {shorten(row['content'] or 'deleted', _TEXT_WIDTH)}"
 
 
 COMMANDS = (status, history, metrics, lineage)

@@ -10,8 +10,8 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store, who
-from consolidation_pipeline.cli.output import JsonFlag, console, note, print_json, short
+from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, print_note, shorten
 from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
@@ -48,15 +48,15 @@ def list_(
     if as_json:
         print_json({"total": found.total, "suggestions": found.suggestions})
         return
-    out = console()
+    out = make_console()
     where = project or "all projects"
     out.print(f"{where}: {found.total} {status}" if found.total else f"{where}: no suggestion is {status}")
     for suggestion in found.suggestions:
         out.print("\n".join(_summary(suggestion)), soft_wrap=True)
     if found.suggestions and status == "pending":
-        note("consolidation suggestions show ID | approve ID... | reject ID...")
+        print_note("consolidation suggestions show ID | approve ID... | reject ID...")
     if not found.total and status == "pending" and (without := find_projects_without_model(engine, project, settings)):
-        note(
+        print_note(
             f"a model words suggestions, and none is named for {', '.join(without[:5])}{' ..' * (len(without) > 5)}: "
             f"consolidation projects configure {without[0]} llm_model=openai/gpt-4o-mini"
         )
@@ -72,7 +72,7 @@ def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion."
     if as_json:
         print_json(vars(found))
         return
-    console().print("\n".join(_details(found)), soft_wrap=True)
+    make_console().print("\n".join(_details(found)), soft_wrap=True)
 
 
 @app.command()
@@ -153,7 +153,7 @@ def _decide(
     if rule.project is not None:
         least, kind, most = rule.min_similarity, rule.type, rule.limit
         ids = list_pending(engine, rule.project, min_similarity=least, type=kind, limit=most)
-    done = decide_each(engine, ids or [], partial(decide, decided_by=who()))
+    done = decide_each(engine, ids or [], partial(decide, decided_by=get_actor()))
     if as_json:
         refused = [{"id": id_, "message": why} for id_, why in done.refused]
         print_json({"decided": [vars(one) for one in done.decided], "refused": refused})
@@ -175,9 +175,9 @@ def _told(done: BulkResult) -> Iterator[str]:
 def _summary(suggestion: Suggestion) -> Iterator[str]:
     alike = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
     yield f"\n{suggestion.id} ({suggestion.memory_type}{alike})"
-    yield from (f"  - {short(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
+    yield from (f"  - {shorten(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
     yield from (f"  differ in {line}" for line in _differences(suggestion))
-    yield f"  = {short(suggestion.content, 2 * _TEXT_WIDTH)}"
+    yield f"  = {shorten(suggestion.content, 2 * _TEXT_WIDTH)}"
 
 
 def _details(suggestion: Suggestion) -> Iterator[str]:

@@ -1,9 +1,9 @@
 """Embedding models: the one inside the package, and those that litellm reaches."""
 
-from consolidation_pipeline.embed.embedder import Embedder, Usage, embed_parts
+from consolidation_pipeline.embed.embedder import Embedder, Usage, embed_batches
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
-from consolidation_pipeline.llm.budget import Ledger
+from consolidation_pipeline.llm.budget import CallLedger
 
 __all__ = [
     "LOCAL_MODEL",
@@ -11,7 +11,7 @@ __all__ = [
     "LiteLLMEmbedder",
     "LocalEmbedder",
     "Usage",
-    "embed_parts",
+    "embed_batches",
     "is_local",
     "load_embedder",
 ]
@@ -22,7 +22,7 @@ def is_local(name: str) -> bool:
     return name in ("local", LOCAL_MODEL)
 
 
-def load_embedder(name: str, *, ledger: Ledger | None = None, patience: float | None = None) -> Embedder:
+def load_embedder(name: str, *, ledger: CallLedger | None = None, patience: float | None = None) -> Embedder:
     """Return the embedder for an ``embedding_model`` option or a stored model id.
 
     "local" and its full id are the model inside the package, which bills nothing; every other name is litellm's, and

@@ -42,21 +42,21 @@ class Embedder(Protocol):
 
 
 @runtime_checkable
-class PaidInParts(Protocol):
+class BatchEmbedder(Protocol):
     """A model that is asked for parts of what it is given, each paid for by itself."""
 
-    def embed_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
-        """As :func:`embed_parts`."""
+    def embed_batches(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+        """As :func:`embed_batches`."""
         ...
 
 
-def embed_parts(embedder: Embedder, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+def embed_batches(embedder: Embedder, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
     """The vectors of ``embedder.embed``, in parts: the index of the first text, and float32 (m, d) from that one on.
 
     What was embedded before the model or the budget gave out is handed out before the error is raised.
     """
-    if isinstance(embedder, PaidInParts):
-        yield from embedder.embed_parts(texts)
+    if isinstance(embedder, BatchEmbedder):
+        yield from embedder.embed_batches(texts)
     else:
         yield 0, embedder.embed(texts)
 
@@ -66,16 +66,16 @@ def is_free(embedder: Embedder) -> bool:
     return embedder.estimate(["a"]).tokens == 0
 
 
-def refuse_unembeddable(texts: Sequence[str]) -> None:
+def check_texts(texts: Sequence[str]) -> None:
     """Raise EmbeddingError for the first text that is blank or cannot be encoded, before anything is paid for."""
     for index, text in enumerate(texts):
         if not text.strip():
-            raise EmbeddingError(f"{describe(index, text)} is blank: a text to embed needs at least one word")
+            raise EmbeddingError(f"{describe_text(index, text)} is blank: a text to embed needs at least one word")
         if _LONE_SURROGATE.search(text):
-            raise EmbeddingError(f"{describe(index, text)} has half a surrogate pair: it must be valid Unicode")
+            raise EmbeddingError(f"{describe_text(index, text)} has half a surrogate pair: it must be valid Unicode")
 
 
-def checked(
+def check_vectors(
     vectors: Sequence[Sequence[float]] | NDArray[Any],
     texts: Sequence[str],
     *,
@@ -94,15 +94,15 @@ def checked(
     expected = dimension or len(vectors[0])
     for index, vector in enumerate(vectors):
         if len(vector) != expected:
-            where = describe(first + index, texts[index])
+            where = describe_text(first + index, texts[index])
             raise EmbeddingError(f"{where}: its vector has {len(vector)} dimensions, {expected} are expected")
     rows = np.asarray(vectors, dtype=np.float64)
     for index in find_unusable(rows)[:1].tolist():
-        where = describe(first + index, texts[index])
+        where = describe_text(first + index, texts[index])
         raise EmbeddingError(f"{where}: its vector is zero or holds NaN or infinity, so it has no direction")
     return normalize(rows)
 
 
-def describe(index: int, text: str) -> str:
+def describe_text(index: int, text: str) -> str:
     """Name a text in a message: its index and its first 60 characters."""
     return f"text {index} ({text[:60]!r})"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.embed.embedder import Usage, Vectors, checked, refuse_unembeddable
+from consolidation_pipeline.embed.embedder import Usage, Vectors, check_texts, check_vectors
 
 LOCAL_MODEL = "wordllama/l2_supercat_256"
 DIMENSION = 256
@@ -31,7 +31,7 @@ class LocalEmbedder:
         Each text is tokenised and averaged alone, so its vector is bit for bit the same in any company and order.
         EmbeddingError: a text is blank or not valid Unicode; the message has its index and first 60 characters.
         """
-        refuse_unembeddable(texts)
+        check_texts(texts)
         if not texts:
             return np.empty((0, DIMENSION), dtype=np.float32)
         model = _load_model()
@@ -40,7 +40,7 @@ class LocalEmbedder:
             batch = model.tokenizer.encode_batch_fast(texts[start : start + _TEXTS_AT_ONCE], add_special_tokens=False)
             for row, encoding in enumerate(batch, start):
                 vectors[row] = _mean_vector(model.embedding, encoding.ids)
-        return checked(vectors, texts, dimension=DIMENSION)
+        return check_vectors(vectors, texts, dimension=DIMENSION)
 
     def estimate(self, texts: Sequence[str]) -> Usage:  # noqa: ARG002  free, whatever the texts are
         """Return zero tokens and zero dollars: nothing is billed."""

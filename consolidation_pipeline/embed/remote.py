@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 
 from consolidation_pipeline.core.jobs.spending import Bill, Call
-from consolidation_pipeline.embed.embedder import Usage, Vectors, checked, describe, refuse_unembeddable
+from consolidation_pipeline.embed.embedder import Usage, Vectors, check_texts, check_vectors, describe_text
 from consolidation_pipeline.errors import AttemptsExhaustedError, EmbeddingError
-from consolidation_pipeline.llm.budget import Ledger, Purse
-from consolidation_pipeline.llm.chat_model import bill_of_failure
+from consolidation_pipeline.llm.budget import BudgetGate, CallLedger
+from consolidation_pipeline.llm.chat_model import get_failure_bill
 from consolidation_pipeline.llm.litellm_import import load_litellm
-from consolidation_pipeline.llm.pricing import MARGIN, Price, Pricing
+from consolidation_pipeline.llm.pricing import TOKEN_MARGIN, Price, Pricing
 from consolidation_pipeline.llm.redaction import redact
 from consolidation_pipeline.llm.retries import MAX_RETRIES, GivenUpError, with_retries
-from consolidation_pipeline.llm.spans import call_span, note_reply
+from consolidation_pipeline.llm.spans import call_span, record_reply
 
 CONCURRENCY = 4
 PURPOSE = "embedding"
@@ -42,7 +42,7 @@ class _Batch:
         # A provider does not say which text it refuses; most often it is the longest one, beyond the model's limit.
         index, longest = max(enumerate(self.texts, start=self.first), key=lambda pair: len(pair[1]))
         last = self.first + len(self.texts) - 1
-        return f"texts {self.first} to {last} (longest: {describe(index, longest)}, {len(longest)} characters)"
+        return f"texts {self.first} to {last} (longest: {describe_text(index, longest)}, {len(longest)} characters)"
 
 
 class LiteLLMEmbedder:
@@ -58,7 +58,7 @@ class LiteLLMEmbedder:
         self,
         name: str,
         *,
-        ledger: Ledger | None = None,
+        ledger: CallLedger | None = None,
         dimension: int | None = None,
         api_base: str | None = None,
         api_key: str | None = None,
@@ -67,7 +67,7 @@ class LiteLLMEmbedder:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.name = name
-        self._purse = None if ledger is None else Purse(ledger, max_attempts=MAX_RETRIES + 1)
+        self._purse = None if ledger is None else BudgetGate(ledger, max_attempts=MAX_RETRIES + 1)
         self._pricing = Pricing(name, FALLBACK_PRICE)
         self._dimension = dimension
         self._api_key = api_key
@@ -84,24 +84,25 @@ class LiteLLMEmbedder:
         infinite, zero, missing, of another dimension); the message names the text. BudgetExhaustedError: the next
         request might cost more than is left. Requests not yet sent are dropped.
         """
-        parts = [vectors for _, vectors in self.embed_parts(texts)]
+        parts = [vectors for _, vectors in self.embed_batches(texts)]
         return np.concatenate(parts) if parts else np.empty((0, self._dimension or 0), dtype=np.float32)
 
-    def embed_parts(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
+    def embed_batches(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
         """The vectors of ``embed`` by request, as soon as they are there: the index of its first text, float32 (m, d).
 
         Raises as ``embed``, after everything that was paid for has been handed out.
         """
-        refuse_unembeddable(texts)
+        check_texts(texts)
         if not texts:
             return
         load_litellm()  # here, so that the threads do not import it against each other
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="embed") as pool:
             asked = [
-                (batch.first, pool.submit(copy_context().run, self._embed_batch, batch)) for batch in _batches(texts)
+                (batch.first, pool.submit(copy_context().run, self._embed_batch, batch))
+                for batch in _split_batches(texts)
             ]
             try:
-                yield from _collected(asked)
+                yield from _collect_results(asked)
             finally:
                 _cancel(asked)
 
@@ -130,7 +131,7 @@ class LiteLLMEmbedder:
 
     def _call(self, batch: _Batch) -> Call:
         key = sha256("\0".join([self.name, *batch.texts]).encode()).hexdigest()
-        return Call(PURPOSE, self.name, key, self._pricing.bill(math.ceil(self._count(batch.texts) * MARGIN), 0))
+        return Call(PURPOSE, self.name, key, self._pricing.bill(math.ceil(self._count(batch.texts) * TOKEN_MARGIN), 0))
 
     def _send(self, batch: _Batch, call: Call | None) -> Vectors:
         """One request, reserved and settled; no retry of any kind."""
@@ -143,7 +144,7 @@ class LiteLLMEmbedder:
             reply = self._ask(batch)
             vectors = self._read(reply, batch)
         except Exception as error:
-            bill = bill_of_failure(error) if reply is None else self._bill(reply)
+            bill = get_failure_bill(error) if reply is None else self._bill(reply)
             self._purse.fail(call_id, bill, redact(str(error), [self._api_key] if self._api_key else []))
             raise
         self._purse.settle(call_id, self._bill(reply), None)
@@ -152,7 +153,7 @@ class LiteLLMEmbedder:
     def _ask(self, batch: _Batch) -> Any:
         # Attempts are counted on our ladder alone: retries of litellm and of the SDK below it would multiply them.
         reply = load_litellm().embedding(**self._request, input=batch.texts, num_retries=0, max_retries=0)
-        note_reply(reply)
+        record_reply(reply)
         return reply
 
     def _bill(self, reply: Any) -> Bill | None:
@@ -162,7 +163,7 @@ class LiteLLMEmbedder:
     def _read(self, reply: Any, batch: _Batch) -> Vectors:
         rows = self._in_order(reply.data or [], batch)
         with self._lock:
-            vectors = checked(rows, batch.texts, dimension=self._dimension, first=batch.first)
+            vectors = check_vectors(rows, batch.texts, dimension=self._dimension, first=batch.first)
             self._dimension = vectors.shape[1]
         return vectors
 
@@ -175,10 +176,10 @@ class LiteLLMEmbedder:
         return [by_index[index] for index in expected]
 
 
-_Asked = Sequence[tuple[int, Future[Vectors]]]
+_Requests = Sequence[tuple[int, Future[Vectors]]]
 
 
-def _collected(asked: _Asked) -> Iterator[tuple[int, Vectors]]:
+def _collect_results(asked: _Requests) -> Iterator[tuple[int, Vectors]]:
     """What the requests gave, in their order. After the first that failed none is begun; then its error is raised."""
     failure: Exception | None = None
     for first, future in asked:
@@ -195,12 +196,12 @@ def _collected(asked: _Asked) -> Iterator[tuple[int, Vectors]]:
         raise failure
 
 
-def _cancel(asked: _Asked) -> None:
+def _cancel(asked: _Requests) -> None:
     for _, future in asked:
         future.cancel()
 
 
-def _batches(texts: Sequence[str]) -> Iterator[_Batch]:
+def _split_batches(texts: Sequence[str]) -> Iterator[_Batch]:
     first, size = 0, 0
     for index, text in enumerate(texts):
         full = index - first == BATCH_TEXTS or size + len(text) > BATCH_CHARACTERS

@@ -23,7 +23,7 @@ class EarlierReplies(Protocol):
         ...
 
 
-class Ledger(Protocol):
+class CallLedger(Protocol):
     """Where spending is written down before and after; each method is a transaction of its own."""
 
     def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
@@ -46,13 +46,13 @@ class Ledger(Protocol):
         ...
 
 
-class Purse:
+class BudgetGate:
     """A ledger as several threads use it: what does not fit for now waits until calls under way have ended.
 
     Calls reserve the most they can cost, mostly more than they do; so a budget may have room again in a moment.
     """
 
-    def __init__(self, ledger: Ledger, *, max_attempts: int) -> None:
+    def __init__(self, ledger: CallLedger, *, max_attempts: int) -> None:
         self._ledger = ledger
         self._max_attempts = max_attempts
         self._under_way = 0

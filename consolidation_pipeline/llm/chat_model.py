@@ -14,7 +14,7 @@ from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import Pricing
 from consolidation_pipeline.llm.prompt import Message, Prompt
 from consolidation_pipeline.llm.reply_parsing import schema_rule
-from consolidation_pipeline.llm.spans import call_span, note_reply
+from consolidation_pipeline.llm.spans import call_span, record_reply
 
 TEMPERATURE = 0.2
 
@@ -67,7 +67,7 @@ class ChatModel:
             max_retries=0,
         )
         choice = reply.choices[0] if reply.choices else None
-        note_reply(reply, choice)
+        record_reply(reply, choice)
         # What Postgres does not take does not stand in its way later.
         text = ((choice and choice.message.content) or "").replace("\0", "").encode(errors="replace").decode()
         return Completion(text, _find_problem(choice), self._bill(reply))
@@ -91,7 +91,7 @@ def _find_problem(choice: Any) -> str | None:
     return f"the model refused: {refusal}" if refusal else None
 
 
-def bill_of_failure(error: Exception) -> Bill | None:
+def get_failure_bill(error: Exception) -> Bill | None:
     """What a request that raised ``error`` was billed: nothing where it was refused or never sent, else not known."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and 400 <= status < 500 and status != 408:

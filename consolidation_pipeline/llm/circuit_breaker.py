@@ -4,13 +4,13 @@ import threading
 
 from consolidation_pipeline.errors import ModelUnavailableError
 
-FAILURES_IN_A_ROW = 5
+MAX_FAILURES_IN_A_ROW = 5
 
 
-class Breaker:
+class CircuitBreaker:
     """Counts prompts that got no usable reply in a row; at ``limit`` it opens for good. Safe to share by threads."""
 
-    def __init__(self, model: str, limit: int = FAILURES_IN_A_ROW) -> None:
+    def __init__(self, model: str, limit: int = MAX_FAILURES_IN_A_ROW) -> None:
         self._model = model
         self._limit = limit
         self._failures = 0

@@ -20,13 +20,13 @@ from pydantic import BaseModel
 
 from consolidation_pipeline.core.jobs.spending import Bill
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, InvalidReplyError, LLMError
-from consolidation_pipeline.llm.budget import EarlierReplies, Ledger, Purse
+from consolidation_pipeline.llm.budget import BudgetGate, CallLedger, EarlierReplies
 from consolidation_pipeline.llm.chat_model import ChatModel
-from consolidation_pipeline.llm.circuit_breaker import FAILURES_IN_A_ROW, Breaker
+from consolidation_pipeline.llm.circuit_breaker import MAX_FAILURES_IN_A_ROW, CircuitBreaker
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
 from consolidation_pipeline.llm.prompt import Prompt, hash_prompt
-from consolidation_pipeline.llm.request import Asker, Check, Question, as_question, describe
+from consolidation_pipeline.llm.request import Check, PromptRequest, RequestSender, describe_request, make_request
 from consolidation_pipeline.llm.retries import MAX_RETRIES
 
 CONCURRENCY = 4
@@ -57,20 +57,20 @@ class Gateway:
     def __init__(
         self,
         model: str,
-        ledger: Ledger,
+        ledger: CallLedger,
         *,
         api_base: str | None = None,
         api_key: str | None = None,
         timeout: float = 120.0,
         fallback_price: Price = FALLBACK_PRICE,
         concurrency: int = CONCURRENCY,
-        failures_in_a_row: int = FAILURES_IN_A_ROW,
+        failures_in_a_row: int = MAX_FAILURES_IN_A_ROW,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._model = ChatModel(model, Pricing(model, fallback_price), api_base, api_key, timeout)
         self._ledger = ledger
-        self._asker = Asker(self._model, Purse(ledger, max_attempts=MAX_ATTEMPTS), sleep)
-        self._breaker = Breaker(model, failures_in_a_row)
+        self._asker = RequestSender(self._model, BudgetGate(ledger, max_attempts=MAX_ATTEMPTS), sleep)
+        self._breaker = CircuitBreaker(model, failures_in_a_row)
         self._concurrency = concurrency
 
     def ask(self, prompt: Prompt, schema: type[T], *, check: Check[T] = lambda *_: ()) -> Answer[T]:
@@ -90,8 +90,8 @@ class Gateway:
         keep the answers, which are paid for, and raise it then.
         """
         load_litellm()  # here, so that the threads do not import it against each other
-        questions = [as_question(prompt, schema, check, self._model.name) for prompt in prompts]
-        unique: dict[str, Question[T]] = {}
+        questions = [make_request(prompt, schema, check, self._model.name) for prompt in prompts]
+        unique: dict[str, PromptRequest[T]] = {}
         for question in questions:
             unique.setdefault(question.key, question)
         earlier = self._ledger.load(list(unique))
@@ -108,14 +108,14 @@ class Gateway:
         return {key: self._asker.price(prompt, schema) for key, prompt in keys.items()}
 
     def _try(
-        self, question: Question[T], earlier: EarlierReplies | None
+        self, question: PromptRequest[T], earlier: EarlierReplies | None
     ) -> Answer[T] | LLMError | BudgetExhaustedError:
         try:
             return self._answer(question, earlier)
         except (LLMError, BudgetExhaustedError) as error:
             return error
 
-    def _answer(self, question: Question[T], earlier: EarlierReplies | None) -> Answer[T]:
+    def _answer(self, question: PromptRequest[T], earlier: EarlierReplies | None) -> Answer[T]:
         accepted, refused = (earlier.accepted, earlier.refused) if earlier else (None, ())
         cached = None if accepted is None else question.read_cached(accepted)
         if cached is not None:
@@ -125,7 +125,9 @@ class Gateway:
         answer = self._ask_model(question, refused, again=accepted is not None)
         return answer or self._answer(question, self._ledger.load([question.key])[question.key])
 
-    def _ask_model(self, question: Question[T], refused: Sequence[tuple[str, str]], *, again: bool) -> Answer[T] | None:
+    def _ask_model(
+        self, question: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
+    ) -> Answer[T] | None:
         """The answer, paid for; None: another process has paid for one by now."""
         self._breaker.check()
         try:
@@ -138,7 +140,9 @@ class Gateway:
         self._breaker.succeeded()
         return answer
 
-    def _converse(self, question: Question[T], refused: Sequence[tuple[str, str]], *, again: bool) -> Answer[T] | None:
+    def _converse(
+        self, question: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
+    ) -> Answer[T] | None:
         usd, last = Decimal(0), refused[-1] if refused else None
         for _ in range(MAX_REPLIES - len(refused)):
             reply = self._asker.ask(question, last, again=again)
@@ -150,9 +154,11 @@ class Gateway:
             last = reply.refused
         raise self._invalid(question, last)
 
-    def _invalid(self, question: Question[T], refused: tuple[str, str] | None) -> InvalidReplyError:
+    def _invalid(self, question: PromptRequest[T], refused: tuple[str, str] | None) -> InvalidReplyError:
         wrong = "; ".join(refused[1].split("\n")) if refused else "nothing came back"
-        return InvalidReplyError(f"{describe(question, self._model)} got {MAX_REPLIES} unusable replies: {wrong}")
+        return InvalidReplyError(
+            f"{describe_request(question, self._model)} got {MAX_REPLIES} unusable replies: {wrong}"
+        )
 
 
 def _as_asked(

@@ -14,7 +14,7 @@ from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.prompt import Message
 
 # Tokens are counted with OpenAI's tokenizer; others cut the same text into more pieces, by up to about a quarter.
-MARGIN = 1.25
+TOKEN_MARGIN = 1.25
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Pricing:
         litellm = load_litellm()
         counted = litellm.token_counter(model=self.model, messages=list(messages))
         counted += litellm.token_counter(model=self.model, text=json.dumps(schema))
-        return self.bill(math.ceil(counted * MARGIN), max_tokens)
+        return self.bill(math.ceil(counted * TOKEN_MARGIN), max_tokens)
 
     @cached_property
     def is_listed(self) -> bool:

@@ -36,7 +36,7 @@ class Prompt:
 
     def messages(self) -> list[Message]:
         """The messages that are sent: the sources in blocks between fences that stand in none of them."""
-        fence = fence_for(self.sources)
+        fence = make_fence(self.sources)
         blocks = [
             f"[{fence} memory {number} begins]\n{source}\n[{fence} memory {number} ends]"
             for number, source in enumerate(self.sources, start=1)
@@ -47,7 +47,7 @@ class Prompt:
         ]
 
 
-def fence_for(texts: Sequence[str]) -> str:
+def make_fence(texts: Sequence[str]) -> str:
     """A mark that stands in none of the texts, in whatever case: the same for the same texts, and hard to foresee."""
     seed = json.dumps(list(texts))
     lowered = [text.lower() for text in texts]

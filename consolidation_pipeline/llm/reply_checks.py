@@ -31,7 +31,7 @@ def find_invented_quotes(
     return wrong
 
 
-def find_foreign_literals(
+def find_invented_literals(
     text: str, sources: Iterable[str], *, kinds: Collection[str] = (*KINDS, "negation")
 ) -> list[str]:
     """The literals of these kinds in a text that stand in none of the sources."""

@@ -23,7 +23,7 @@ _OPENS_OBJECT = re.compile(r'\{\s*"')
 
 
 @dataclass(frozen=True)
-class Reading(Generic[T]):
+class ParsedReply(Generic[T]):
     """A reply as read: its JSON object and the value made of it, or what is wrong."""
 
     value: T | None = None
@@ -31,34 +31,34 @@ class Reading(Generic[T]):
     problems: tuple[str, ...] = ()
 
 
-def read_reply(text: str, schema: type[T]) -> Reading[T]:
+def parse_reply(text: str, schema: type[T]) -> ParsedReply[T]:
     """The first JSON object in ``text`` that fits the schema, whatever stands around it: fences, prose.
 
     Without one, the problems of the largest object.
     """
-    worst: tuple[int, Reading[T]] = (0, Reading(problems=(_without_json(text),)))
-    for content, length in _objects(text):
-        reading = validate(content, schema)
+    worst: tuple[int, ParsedReply[T]] = (0, ParsedReply(problems=(_without_json(text),)))
+    for content, length in _iter_objects(text):
+        reading = validate_reply(content, schema)
         if not reading.problems:
             return reading
         worst = max(worst, (length, reading), key=lambda pair: pair[0])
     return worst[1]
 
 
-def validate(content: Any, schema: type[T]) -> Reading[T]:
+def validate_reply(content: Any, schema: type[T]) -> ParsedReply[T]:
     """JSON values as a value of the schema; refused too: what Postgres cannot store (NUL, half surrogates, NaN)."""
     try:
         written = json.dumps(content, ensure_ascii=False, allow_nan=False)
         written.encode()
         if _NUL.search(written):
-            return Reading(problems=("it holds the character NUL: leave it out",))
-        return Reading(schema.model_validate(content), content)
+            return ParsedReply(problems=("it holds the character NUL: leave it out",))
+        return ParsedReply(schema.model_validate(content), content)
     except ValidationError as error:
-        return Reading(problems=tuple(_explain(e) for e in error.errors()[:_MOST_PROBLEMS]))
+        return ParsedReply(problems=tuple(_explain(e) for e in error.errors()[:_MOST_PROBLEMS]))
     except UnicodeEncodeError:
-        return Reading(problems=("it holds half a surrogate pair: write valid Unicode",))
+        return ParsedReply(problems=("it holds half a surrogate pair: write valid Unicode",))
     except ValueError:
-        return Reading(problems=("it holds a number that is not finite",))
+        return ParsedReply(problems=("it holds a number that is not finite",))
 
 
 def repair_messages(text: str, problems: Sequence[str]) -> list[Message]:
@@ -85,7 +85,7 @@ def _without_json(text: str) -> str:
     return "the reply has no complete JSON object"
 
 
-def _objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
+def _iter_objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
     """Every JSON object in a text that is not part of another one, with its length in characters."""
     decoder = json.JSONDecoder(parse_constant=_refuse)
     at = text.find("{")

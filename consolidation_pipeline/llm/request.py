@@ -13,11 +13,11 @@ from pydantic import BaseModel
 
 from consolidation_pipeline.core.jobs.spending import Bill, Call
 from consolidation_pipeline.errors import LLMError
-from consolidation_pipeline.llm.budget import Purse
-from consolidation_pipeline.llm.chat_model import ChatModel, Completion, bill_of_failure
+from consolidation_pipeline.llm.budget import BudgetGate
+from consolidation_pipeline.llm.chat_model import ChatModel, Completion, get_failure_bill
 from consolidation_pipeline.llm.prompt import Message, Prompt, hash_prompt
 from consolidation_pipeline.llm.redaction import redact
-from consolidation_pipeline.llm.reply_parsing import Reading, read_reply, repair_messages, validate
+from consolidation_pipeline.llm.reply_parsing import ParsedReply, parse_reply, repair_messages, validate_reply
 from consolidation_pipeline.llm.retries import GivenUpError, with_retries
 
 _LONGEST_ERROR = 2000  # characters: some providers answer with whole pages
@@ -29,7 +29,7 @@ Check = Callable[[Prompt, T], Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Question(Generic[T]):
+class PromptRequest(Generic[T]):
     """A prompt, and what its reply must be. ``key`` is the reply cache's."""
 
     prompt: Prompt
@@ -37,24 +37,24 @@ class Question(Generic[T]):
     check: Check[T]
     key: str
 
-    def read(self, completion: Completion) -> Reading[T]:
+    def read(self, completion: Completion) -> ParsedReply[T]:
         """The value of a reply, or what is wrong with it."""
         if completion.problem is not None:
-            return Reading(problems=(completion.problem,))
-        return self._checked(read_reply(completion.text, self.schema))
+            return ParsedReply(problems=(completion.problem,))
+        return self._checked(parse_reply(completion.text, self.schema))
 
     def read_cached(self, content: Any) -> T | None:
         """The value of an accepted reply; None when it would not be accepted today."""
-        return self._checked(validate(content, self.schema)).value
+        return self._checked(validate_reply(content, self.schema)).value
 
-    def _checked(self, reading: Reading[T]) -> Reading[T]:
+    def _checked(self, reading: ParsedReply[T]) -> ParsedReply[T]:
         problems = () if reading.value is None else tuple(self.check(self.prompt, reading.value))
-        return Reading(problems=problems) if problems else reading
+        return ParsedReply(problems=problems) if problems else reading
 
 
-def as_question(prompt: Prompt, schema: type[T], check: Check[T], model: str) -> Question[T]:
+def make_request(prompt: Prompt, schema: type[T], check: Check[T], model: str) -> PromptRequest[T]:
     """The question, with its key."""
-    return Question(prompt, schema, check, hash_prompt(prompt, model, schema.model_json_schema()))
+    return PromptRequest(prompt, schema, check, hash_prompt(prompt, model, schema.model_json_schema()))
 
 
 @dataclass(frozen=True)
@@ -67,14 +67,14 @@ class Reply(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Asker:
+class RequestSender:
     """Sends questions to one model and pays for them; ``sleep`` waits between attempts."""
 
     model: ChatModel
-    purse: Purse
+    purse: BudgetGate
     sleep: Callable[[float], None] = time.sleep
 
-    def ask(self, question: Question[T], refused: tuple[str, str] | None, *, again: bool) -> Reply[T] | None:
+    def ask(self, question: PromptRequest[T], refused: tuple[str, str] | None, *, again: bool) -> Reply[T] | None:
         """A reply, after retries; ``refused``: the reply to be repaired. None: there is an accepted one by now.
 
         ``again``: ask even so.
@@ -90,7 +90,7 @@ class Asker:
             with self.model.span(question.prompt):
                 made = with_retries(lambda: self._send(question, messages, call, again=again), sleep=self.sleep)
         except GivenUpError as error:
-            failure = LLMError(f"{describe(question, self.model)} got no reply: {self._redact(error)}")
+            failure = LLMError(f"{describe_request(question, self.model)} got no reply: {self._redact(error)}")
         else:
             return None if made is None else self._judge(question, call, *made)
         raise failure  # out here the provider's error, which may repeat the key, is no longer attached to it
@@ -103,7 +103,7 @@ class Asker:
         return self.model.pricing.most(messages, schema.model_json_schema(), prompt.max_tokens)
 
     def _send(
-        self, question: Question[T], messages: Sequence[Message], call: Call, *, again: bool
+        self, question: PromptRequest[T], messages: Sequence[Message], call: Call, *, again: bool
     ) -> tuple[UUID, Completion] | None:
         call_id = self.purse.reserve(call, again=again)
         if call_id is None:
@@ -111,10 +111,10 @@ class Asker:
         try:
             return call_id, self.model.complete(messages, question.schema, question.prompt.max_tokens)
         except Exception as error:
-            self.purse.fail(call_id, bill_of_failure(error), self._redact(error))
+            self.purse.fail(call_id, get_failure_bill(error), self._redact(error))
             raise
 
-    def _judge(self, question: Question[T], call: Call, call_id: UUID, completion: Completion) -> Reply[T]:
+    def _judge(self, question: PromptRequest[T], call: Call, call_id: UUID, completion: Completion) -> Reply[T]:
         try:
             reading = question.read(completion)
         except Exception as error:  # a check that breaks: what was paid is written down before that is found out
@@ -133,6 +133,6 @@ class Asker:
         return redact(str(error), secrets)[:_LONGEST_ERROR]
 
 
-def describe(question: Question[T], model: ChatModel) -> str:
+def describe_request(question: PromptRequest[T], model: ChatModel) -> str:
     """Name a question in a message."""
     return f"prompt {question.prompt.name} version {question.prompt.version} ({question.key[:12]}) to {model.name}"

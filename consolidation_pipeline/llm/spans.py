@@ -30,7 +30,7 @@ def call_span(operation: str, model: str, attributes: tracing.Attributes) -> Abs
     return tracing.span(f"{operation} {name}", told, is_call=True)
 
 
-def note_reply(reply: Any, choice: Any = None) -> None:
+def record_reply(reply: Any, choice: Any = None) -> None:
     """Note on the span around what a reply of litellm's says of itself; what it does not say is left out."""
     usage = getattr(reply, "usage", None)
     reason = getattr(choice, "finish_reason", None)
@@ -41,4 +41,4 @@ def note_reply(reply: Any, choice: Any = None) -> None:
         "gen_ai.usage.input_tokens": getattr(usage, "prompt_tokens", None),
         "gen_ai.usage.output_tokens": getattr(usage, "completion_tokens", None),
     }
-    tracing.note({name: value for name, value in told.items() if value is not None})
+    tracing.set_attributes({name: value for name, value in told.items() if value is not None})

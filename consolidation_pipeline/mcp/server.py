@@ -15,7 +15,7 @@ from mcp.server.mcpserver.tools import Tool
 from mcp.types import CallToolResult, InputRequiredResult, ToolAnnotations
 from pydantic import ValidationError
 
-from consolidation_pipeline.errors import ConflictError, ConsolidationError, kind_of
+from consolidation_pipeline.errors import ConflictError, ConsolidationError, error_kind
 from consolidation_pipeline.mcp import consolidation_tools, read_tools, write_tools
 from consolidation_pipeline.mcp.tool_context import ServerContext
 from consolidation_pipeline.service.admin.api_keys import ROLES
@@ -145,4 +145,4 @@ def _describe_error(failure: ToolError) -> str | None:
         return None
     conflicts = error.conflicts if isinstance(error, ConflictError) else ()
     suffix = "" if all(id_ in str(error) for id_ in conflicts) else f" (in conflict: {', '.join(conflicts)})"
-    return f"{kind_of(error)}: {error}{suffix}"
+    return f"{error_kind(error)}: {error}{suffix}"

@@ -12,7 +12,7 @@ from consolidation_pipeline.api.access import check_exposure
 from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.logs import TextLines
+from consolidation_pipeline.logs import TextFormatter
 from consolidation_pipeline.store.database.engine import connect_engine
 from consolidation_pipeline_tests.api.conftest import Served
 
@@ -57,7 +57,7 @@ def test_each_request_is_logged_with_its_id_and_without_its_query(
     with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
         admin.get("/nowhere%0Aelse?token=hunter2", headers={"X-Request-ID": "abc-2"})
     (record,) = caplog.records
-    line = TextLines().format(record)
+    line = TextFormatter().format(record)
     assert "hunter2" not in line
     assert line.startswith("INFO consolidation_pipeline.api: answered method=GET path=/nowhere%0Aelse status=404 ms=")
     assert line.endswith("request_id=abc-2")

@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from starlette.testclient import TestClient
 
-from consolidation_pipeline.logs import TextLines
+from consolidation_pipeline.logs import TextFormatter
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
@@ -57,7 +57,7 @@ def test_the_log_names_project_job_and_key_of_a_request(admin: TestClient, caplo
     with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
         job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()["job_id"]
         admin.get(f"{API}/consolidation/status/{job}")
-    triggered, followed = map(TextLines().format, caplog.records)
+    triggered, followed = map(TextFormatter().format, caplog.records)
     assert re.search(rf" key=[0-9a-f-]{{36}} project={SLUG} job={job}$", triggered)
     assert followed.endswith(f" job={job}")
 

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from consolidation_pipeline.api import access
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline.logs import TextLines
+from consolidation_pipeline.logs import TextFormatter
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Principal, revoke_key
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
@@ -192,6 +192,6 @@ def test_keys_stand_in_no_answer_no_log_and_no_metric(
                 said.append(answer.text + str(answer.headers))
         said.append(served.client(None).get("/metrics").text)
         said.append(served.client(None).get("/openapi.json").text)
-    everything = "".join(said) + caplog.text + "".join(map(TextLines().format, caplog.records))
+    everything = "".join(said) + caplog.text + "".join(map(TextFormatter().format, caplog.records))
     assert [key for key in served.keys.values() if key in everything or key[5:] in everything] == []
     assert "request_id" in everything

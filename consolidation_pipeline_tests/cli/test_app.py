@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from consolidation_pipeline.cli import app, status
-from consolidation_pipeline.cli.error_report import describe, name_of, report
+from consolidation_pipeline.cli.error_report import describe_error, error_name, report_error
 from consolidation_pipeline.errors import (
     BudgetExhaustedError,
     ConflictError,
@@ -99,16 +99,16 @@ def test_an_error_with_json_is_one_object_as_well(cli: Cli) -> None:
 def test_every_error_has_a_name_and_an_exit_code(
     error: Exception, name: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert report(error, as_json=True) == code
-    assert Answer(code, *capsys.readouterr()).json["error"] == name == name_of(error)
+    assert report_error(error, as_json=True) == code
+    assert Answer(code, *capsys.readouterr()).json["error"] == name == error_name(error)
 
 
 def test_conflicts_are_listed_once_and_in_full_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     ids = tuple(f"id-{number}" for number in range(7))
     error = ConflictError("7 rows changed", ids)
-    assert describe(error) == "error: 7 rows changed (id-0, id-1, id-2, id-3, id-4 and 2 more)"
-    assert describe(ConflictError("row id-1 changed", ("id-1",))) == "error: row id-1 changed"
-    report(error, as_json=True)
+    assert describe_error(error) == "error: 7 rows changed (id-0, id-1, id-2, id-3, id-4 and 2 more)"
+    assert describe_error(ConflictError("row id-1 changed", ("id-1",))) == "error: row id-1 changed"
+    report_error(error, as_json=True)
     assert Answer(3, *capsys.readouterr()).json["conflicts"] == list(ids)
 
 

@@ -23,8 +23,8 @@ from consolidation_pipeline.service.admin.doctor import _check_automation
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.database.inspection import Load
-from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.database.inspection import ServerLoad
+from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.cli.conftest import Cli
 
@@ -173,7 +173,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(engine: Engine, settings: Set
 
 
 def test_doctor_tells_that_the_server_is_full() -> None:
-    load = Load(datetime.now(UTC), 90, 97, 5_000_000_000, {"task_memories": (90_000, 10)}, 200_000)
+    load = ServerLoad(datetime.now(UTC), 90, 97, 5_000_000_000, {"task_memories": (90_000, 10)}, 200_000)
     found = {finding.check: finding for finding in _check_room(load)}
     assert {name for name, finding in found.items() if finding.status == "warning"} == {
         "connections",

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.embed import load_embedder
-from consolidation_pipeline.embed.embedder import Usage, checked
+from consolidation_pipeline.embed.embedder import Usage, check_vectors
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
 from consolidation_pipeline.errors import EmbeddingError
@@ -89,23 +89,23 @@ def test_half_a_surrogate_pair_is_refused_with_the_first_60_characters() -> None
 @pytest.mark.parametrize("bad", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
 def test_a_vector_without_direction_is_refused_by_the_index_of_its_text(bad: list[float]) -> None:
     with pytest.raises(EmbeddingError, match=r"text 11 \('b'\).*zero or holds NaN or infinity"):
-        checked([[1.0, 2.0], bad], ["a", "b"], first=10)
+        check_vectors([[1.0, 2.0], bad], ["a", "b"], first=10)
 
 
 def test_a_vector_of_another_dimension_is_refused_by_its_text() -> None:
     with pytest.raises(EmbeddingError, match=r"text 1 \('b'\): its vector has 3 dimensions, 2 are expected"):
-        checked([[1.0, 2.0], [1.0, 2.0, 3.0]], ["a", "b"])
+        check_vectors([[1.0, 2.0], [1.0, 2.0, 3.0]], ["a", "b"])
     with pytest.raises(EmbeddingError, match="has 2 dimensions, 256 are expected"):
-        checked([[1.0, 2.0]], ["a"], dimension=256)
+        check_vectors([[1.0, 2.0]], ["a"], dimension=256)
 
 
 def test_another_number_of_vectors_than_texts_is_refused() -> None:
     with pytest.raises(EmbeddingError, match="2 texts from text 0 on got 1 vectors"):
-        checked([[1.0]], ["a", "b"])
+        check_vectors([[1.0]], ["a", "b"])
 
 
 def test_checked_vectors_are_normalised_whatever_their_magnitude() -> None:
-    np.testing.assert_allclose(checked([[3e38, 4e38], [3e-30, 4e-30]], ["a", "b"]), [[0.6, 0.8]] * 2, atol=1e-6)
+    np.testing.assert_allclose(check_vectors([[3e38, 4e38], [3e-30, 4e-30]], ["a", "b"]), [[0.6, 0.8]] * 2, atol=1e-6)
 
 
 def test_nothing_is_billed() -> None:

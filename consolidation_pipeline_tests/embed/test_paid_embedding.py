@@ -101,7 +101,7 @@ def test_what_was_embedded_before_the_budget_was_used_up_is_handed_out(
     provider.requests.clear()
     parts: list[Any] = []
     with pytest.raises(BudgetExhaustedError, match="budget_tokens_per_run"):
-        parts.extend(to(provider, frugal).embed_parts(texts))
+        parts.extend(to(provider, frugal).embed_batches(texts))
     assert 1 <= len(parts) == len(provider.requests) <= 2
 
 

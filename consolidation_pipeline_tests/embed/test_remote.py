@@ -277,7 +277,7 @@ def test_parts_come_as_they_are_ready_and_before_the_error(server: OpenAIServer,
     server.behaviour = lambda request: (failing(401) if refused in request.body["input"] else embedding())(request)
     texts, parts = numbered(3 * BATCH_TEXTS), []
     with pytest.raises(EmbeddingError, match="told to fail with 401"):
-        parts.extend(embedder.embed_parts(texts))
+        parts.extend(embedder.embed_batches(texts))
     found = {first: len(vectors) for first, vectors in parts}
     assert found[0] == BATCH_TEXTS
     assert BATCH_TEXTS not in found

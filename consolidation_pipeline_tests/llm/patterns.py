@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.llm.prompt import Prompt
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_invented_quotes, find_unknown_ids
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 
@@ -57,7 +57,7 @@ def find_problems(prompt: Prompt, reply: Pattern) -> list[str]:
     return [
         *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
         *find_invented_quotes([(item.unit, item.quote) for item in reply.evidence if item.unit in sources], sources),
-        *find_foreign_literals(reply.pattern, prompt.sources),
+        *find_invented_literals(reply.pattern, prompt.sources),
     ]
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_invented_quotes, find_unknown_ids
 
 SOURCES = {1: "Retry after 30 s;\n  the API allows v2.1 only.", 2: "Never call deploy.sh by hand."}
 
@@ -26,15 +26,15 @@ def test_quotes_that_do_not_stand_in_the_named_source_are_refused(source: int, q
 
 
 def test_literals_of_the_sources_are_fine_and_new_ones_are_named() -> None:
-    assert find_foreign_literals("Wait 30 seconds with v2.1; never run deploy.sh.", SOURCES.values()) == []
-    [wrong] = find_foreign_literals("Wait 45 s.", SOURCES.values())
+    assert find_invented_literals("Wait 30 seconds with v2.1; never run deploy.sh.", SOURCES.values()) == []
+    [wrong] = find_invented_literals("Wait 45 s.", SOURCES.values())
     assert "45 s" in wrong
-    assert find_foreign_literals("Use other.py", SOURCES.values())
+    assert find_invented_literals("Use other.py", SOURCES.values())
 
 
 def test_a_new_negation_is_a_new_literal_unless_that_kind_is_not_asked_for() -> None:
-    assert find_foreign_literals("Do not retry.", ["Retry."])
-    assert find_foreign_literals("Do not retry.", ["Retry."], kinds=("number",)) == []
+    assert find_invented_literals("Do not retry.", ["Retry."])
+    assert find_invented_literals("Do not retry.", ["Retry."], kinds=("number",)) == []
 
 
 def test_what_strangers_wrote_is_quoted_on_one_line_and_shortened() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
-from consolidation_pipeline.llm.reply_parsing import read_reply, repair_messages, schema_rule
+from consolidation_pipeline.llm.reply_parsing import parse_reply, repair_messages, schema_rule
 from consolidation_pipeline_tests.openai_server import cut_short, fenced, in_prose
 
 
@@ -35,7 +35,7 @@ GOOD = json.dumps({"text": "use JWT", "confidence": 0.9})
     ],
 )
 def test_the_object_is_found_in_whatever_stands_around_it(reply: str) -> None:
-    assert read_reply(reply, Lesson).value == Lesson(text="use JWT", confidence=0.9)
+    assert parse_reply(reply, Lesson).value == Lesson(text="use JWT", confidence=0.9)
 
 
 @pytest.mark.parametrize(
@@ -56,19 +56,19 @@ def test_the_object_is_found_in_whatever_stands_around_it(reply: str) -> None:
     ],
 )
 def test_what_cannot_be_used_is_named(reply: str, problem: str) -> None:
-    reading = read_reply(reply, Lesson)
+    reading = parse_reply(reply, Lesson)
     assert reading.value is None
     assert problem in "; ".join(reading.problems)
 
 
 def test_a_backslash_and_the_name_of_nul_are_no_nul() -> None:
     reply = json.dumps({"text": r"write \u0000", "confidence": 1})
-    assert read_reply(reply, Lesson).value == Lesson(text=r"write \u0000", confidence=1)
+    assert parse_reply(reply, Lesson).value == Lesson(text=r"write \u0000", confidence=1)
 
 
 def test_deep_nesting_is_refused() -> None:
-    assert read_reply('{"a":' * 100_000, Lesson).problems
-    assert read_reply("[" * 100_000, Lesson).problems
+    assert parse_reply('{"a":' * 100_000, Lesson).problems
+    assert parse_reply("[" * 100_000, Lesson).problems
 
 
 @settings(deadline=None, max_examples=60)
@@ -76,7 +76,7 @@ def test_deep_nesting_is_refused() -> None:
 def test_any_text_survives_prose_around_it(text: str, before: str, after: str) -> None:
     clean = text.replace("\0", "")
     reply = before + json.dumps({"text": clean, "confidence": 0.5}) + after
-    assert read_reply(reply, Lesson).value == Lesson(text=clean, confidence=0.5)
+    assert parse_reply(reply, Lesson).value == Lesson(text=clean, confidence=0.5)
 
 
 def test_a_repair_shows_the_reply_and_what_is_wrong_with_it() -> None:

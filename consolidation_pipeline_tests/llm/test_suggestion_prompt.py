@@ -1,16 +1,16 @@
 """What a model is asked about a merge that a person decides on, and what becomes of its reply."""
 
 from consolidation_pipeline.llm.prompts.suggestion import (
-    Asked,
+    OriginalMemory,
     SuggestionReply,
     find_inventions,
     suggestion_prompt,
-    word_reply,
+    trim_reply,
 )
 
 ORIGINALS = (
-    Asked("Uploads stop after 30 seconds.", "Send keepalives.", "english"),
-    Asked("Uploads stop after 60 seconds at the gateway.", None, "english"),
+    OriginalMemory("Uploads stop after 30 seconds.", "Send keepalives.", "english"),
+    OriginalMemory("Uploads stop after 60 seconds at the gateway.", None, "english"),
 )
 
 
@@ -30,18 +30,18 @@ def test_lessons_are_shown_as_such_and_none_is_no_text() -> None:
 
 def test_a_reply_is_trimmed_to_the_longest_original() -> None:
     long = "Uploads stop after 30 seconds, or after 60 seconds at the gateway, says another."
-    worded = word_reply(reply(long, "Send keepalives all the time."), ORIGINALS)
+    worded = trim_reply(reply(long, "Send keepalives all the time."), ORIGINALS)
     assert worded.content == "Uploads stop after 30 seconds, or after 60"
     assert worded.lessons_learned == "Send keepalives"
 
 
 def test_lessons_that_no_original_has_may_be_as_long_as_the_longest_content() -> None:
-    worded = word_reply(reply("Short.", "x" * 100), ORIGINALS[1:])
+    worded = trim_reply(reply("Short.", "x" * 100), ORIGINALS[1:])
     assert worded.lessons_learned == "x" * 45
 
 
 def test_keywords_are_few_short_and_told_once() -> None:
-    worded = word_reply(reply("A.", "  ", ("a", " a ", "", "b" * 99, *map(str, range(20)))), ORIGINALS)
+    worded = trim_reply(reply("A.", "  ", ("a", " a ", "", "b" * 99, *map(str, range(20)))), ORIGINALS)
     assert worded.lessons_learned is None
     assert worded.keywords[:2] == ("a", "b" * 60)
     assert len(worded.keywords) == 10

@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.prompt import Prompt
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals, find_invented_quotes, find_unknown_ids
+from consolidation_pipeline.llm.reply_checks import find_invented_literals, find_invented_quotes, find_unknown_ids
 
 
 class Quote(BaseModel):
@@ -50,5 +50,5 @@ def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
         *blank,
         *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
         *find_invented_quotes(quotes, sources),
-        *find_foreign_literals("\n".join(reply.told()), prompt.sources),
+        *find_invented_literals("\n".join(reply.told()), prompt.sources),
     ]

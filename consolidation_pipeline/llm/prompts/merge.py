@@ -15,7 +15,7 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
 )
 from consolidation_pipeline.core.text.text_merge import missing_literals
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals
+from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1
@@ -59,7 +59,7 @@ def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[st
         *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
         *(f"the {literal.kind} {literal.text!r} is missing: keep it as it is written" for literal in lost),
         *(problem for number, source in enumerate(prompt.sources, 1) for problem in _compare(number, source, text)),
-        *find_foreign_literals(text, prompt.sources),
+        *find_invented_literals(text, prompt.sources),
     ]
 
 

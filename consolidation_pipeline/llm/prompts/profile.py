@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.summary import find_text_problems
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals
+from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1
@@ -56,5 +56,5 @@ def find_problems(prompt: Prompt, reply: ProfileReply) -> list[str]:
     listed = "\n".join(text for texts in reply.parts().values() for text in texts)
     return [
         *find_text_problems(prompt, "profile", reply.profile, longest=LONGEST),
-        *find_foreign_literals(listed, prompt.sources),
+        *find_invented_literals(listed, prompt.sources),
     ]

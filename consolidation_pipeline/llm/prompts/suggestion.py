@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from consolidation_pipeline.core.knowledge.merge_proposals import longest_length, trim_words
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals
+from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1
@@ -41,7 +41,7 @@ class SuggestionReply(BaseModel):
 
 
 @dataclass(frozen=True)
-class Asked:
+class OriginalMemory:
     """One memory as a model is shown it; ``language``: its text search configuration."""
 
     content: str
@@ -55,7 +55,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Wording:
+class SuggestionText:
     """A reply as it is proposed: no longer than the longest original has it."""
 
     content: str
@@ -63,7 +63,7 @@ class Wording:
     keywords: tuple[str, ...]
 
 
-def suggestion_prompt(originals: Sequence[Asked]) -> Prompt:
+def suggestion_prompt(originals: Sequence[OriginalMemory]) -> Prompt:
     """What is asked about the originals of one group."""
     content, lessons = _limits(originals)
     language = language_rule([original.language for original in originals])
@@ -77,21 +77,21 @@ def find_inventions(prompt: Prompt, reply: SuggestionReply) -> list[str]:
     """What is wrong: nothing said, or something in it that stands in none of the memories. Length is trimmed later."""
     if not reply.content.strip():
         return ["it says nothing: write the content"]
-    return find_foreign_literals("\n".join((reply.content, reply.lessons_learned, *reply.keywords)), prompt.sources)
+    return find_invented_literals("\n".join((reply.content, reply.lessons_learned, *reply.keywords)), prompt.sources)
 
 
-def word_reply(reply: SuggestionReply, originals: Sequence[Asked]) -> Wording:
+def trim_reply(reply: SuggestionReply, originals: Sequence[OriginalMemory]) -> SuggestionText:
     """The reply, content and lessons cut at a word boundary to the longest of the originals, never to nothing."""
     content, lessons = _limits(originals)
     words = (trim_words(word, _LONGEST_KEYWORD) for word in reply.keywords)
-    return Wording(
+    return SuggestionText(
         trim_words(reply.content, content),
         trim_words(reply.lessons_learned, lessons) or None,
         tuple(dict.fromkeys(filter(None, words)))[:_KEYWORDS],
     )
 
 
-def _limits(originals: Sequence[Asked]) -> tuple[int, int]:
+def _limits(originals: Sequence[OriginalMemory]) -> tuple[int, int]:
     """Most characters of content and of lessons; where no original has lessons of its own, they are in its content."""
     content = max(longest_length(original.content for original in originals), 1)
     return content, longest_length(original.lessons for original in originals) or content

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
-from consolidation_pipeline.llm.reply_checks import find_foreign_literals
+from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
 # Raise it with every change of the words below: replies to the old ones are not used any more.
 VERSION = 1
@@ -56,7 +56,7 @@ def find_text_problems(prompt: Prompt, name: str, text: str, *, longest: int) ->
     if not any(map(str.isalnum, text)):
         return [f"it says nothing: write a {name}"]
     long = [f"the {name} has {len(text)} characters: write at most {longest}"] if len(text) > longest else []
-    return [*long, *find_foreign_literals(text, prompt.sources)]
+    return [*long, *find_invented_literals(text, prompt.sources)]
 
 
 def _ask(task: str, texts: Sequence[str], languages: Sequence[str]) -> Prompt:

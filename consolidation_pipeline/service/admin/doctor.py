@@ -15,16 +15,16 @@ from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import ConsolidationError, InvalidWebhookError, SchemaOutOfDateError
 from consolidation_pipeline.service.admin.database_checks import check_store
 from consolidation_pipeline.service.admin.findings import Finding, Status, listed
-from consolidation_pipeline.service.jobs.retry_policy import list_failing
+from consolidation_pipeline.service.jobs.retry_policy import list_failing_jobs
 from consolidation_pipeline.service.jobs.triggers import list_overdue
 from consolidation_pipeline.service.webhooks.webhook_config import find_addresses, read_webhook
-from consolidation_pipeline.settings import FILES, PROJECT_ROOT, Settings
+from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR, Settings
 from consolidation_pipeline.store.database.engine import Engine, check_schema, connect_engine, dagster_url, database_url
-from consolidation_pipeline.store.database.inspection import Server, hide_password, inspect_server
+from consolidation_pipeline.store.database.inspection import ServerVersions, hide_password, inspect_server
 from consolidation_pipeline.store.jobs.event_outbox import count_events
 from consolidation_pipeline.store.jobs.jobs import list_live_jobs, list_pending_jobs
 from consolidation_pipeline.store.projects import list_projects
-from consolidation_pipeline.tracing import find_exporters, why_no_spans
+from consolidation_pipeline.tracing import find_exporters, find_tracing_problem
 
 # The embedded server stops taking writes when the disk is full; a run of 100,000 memories needs about 1 GB.
 LOW_DISK_BYTES = 1_000_000_000
@@ -52,7 +52,7 @@ def describe_database(settings: Settings) -> str:
     return f"Postgres at {hide_password(database_url(settings))}"
 
 
-def read_server(engine: Engine) -> Server:
+def read_server(engine: Engine) -> ServerVersions:
     """Versions of the server and the schema's revision."""
     with engine.connect() as connection:
         return inspect_server(connection)
@@ -108,7 +108,7 @@ def _check_waiting(engine: Engine) -> Iterator[Finding]:
     """Dead jobs, requests that nobody launches, projects that no schedule takes: so it shows that sensors are off."""
     now = datetime.now(UTC)
     with engine.connect() as connection:
-        dead = [f"{job.job} of {job.project} ({job.error})" for job in list_failing(connection) if job.dead]
+        dead = [f"{job.job} of {job.project} ({job.error})" for job in list_failing_jobs(connection) if job.dead]
         pending = [job for job in list_pending_jobs(connection) if not job.busy and now - job.created_at > WAITED_LONG]
     left = "failed too often: sensors leave it alone until its schedule or a person runs it"
     yield listed("dead jobs", dead, what=left, fine="no job failed too often")
@@ -173,11 +173,11 @@ def _check_dagster_storage(settings: Settings) -> Iterator[Finding]:
 
 def _check_dagster_files(settings: Settings) -> Iterator[Finding]:
     del settings
-    missing = [name for name in ("dagster.yaml", "workspace.yaml") if not (FILES / name).is_file()]
+    missing = [name for name in ("dagster.yaml", "workspace.yaml") if not (RESOURCE_DIR / name).is_file()]
     if missing:
-        yield Finding("Dagster files", "problem", f"{' and '.join(missing)} not found in {FILES}")
+        yield Finding("Dagster files", "problem", f"{' and '.join(missing)} not found in {RESOURCE_DIR}")
     else:
-        yield Finding("Dagster files", "ok", f"dagster.yaml and workspace.yaml in {FILES}")
+        yield Finding("Dagster files", "ok", f"dagster.yaml and workspace.yaml in {RESOURCE_DIR}")
     home = os.environ.get("DAGSTER_HOME")
     if home and Path(home).resolve() != PROJECT_ROOT:
         yield Finding("Dagster files", "warning", f"DAGSTER_HOME is {home}: the dagster.yaml there is in force")
@@ -198,7 +198,7 @@ def _check_automation(found: Automation) -> Iterator[Finding]:
 
 def _check_spans(settings: Settings) -> Iterator[Finding]:
     del settings
-    wanted, wrong = find_exporters(), why_no_spans()
+    wanted, wrong = find_exporters(), find_tracing_problem()
     fine = f"sent by {', '.join(wanted)}" if wanted else "none are sent: OTEL_EXPORTER_OTLP_ENDPOINT is not set"
     yield Finding("spans", "warning" if wrong else "ok", wrong or fine)
 

@@ -63,10 +63,10 @@ def add_memories(
         raise UsageError(f"{len(rows):,} memories at once; {BATCH:,} are allowed, or import a file")
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    with tracing.memory_span("create_memory", slug, {tracing.RECORDS: len(rows)}):
+    with tracing.memory_span("create_memory", slug, {tracing.MEMORY_RECORD_COUNT: len(rows)}):
         added = _add(engine, project, rows, source=source, changed_by=changed_by, settings=settings)
         if len(rows) == 1 and added.ids[0] is not None:
-            tracing.note({tracing.RECORD: str(added.ids[0])})
+            tracing.set_attributes({tracing.MEMORY_RECORD_ID: str(added.ids[0])})
     return added
 
 

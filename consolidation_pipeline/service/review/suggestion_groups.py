@@ -15,7 +15,7 @@ from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.core.similarity.term_similarity import T_TERMS, join_terms
-from consolidation_pipeline.llm.prompts.suggestion import Asked
+from consolidation_pipeline.llm.prompts.suggestion import OriginalMemory
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import to_uuids
@@ -56,7 +56,7 @@ class ProposableGroup:
 
     group: SuggestGroup
     originals: Sequence[tuple[UUID, int]]
-    asked: Sequence[Asked]
+    asked: Sequence[OriginalMemory]
     fingerprint: str
 
     @property
@@ -138,6 +138,6 @@ def _parts(row: Row[Any]) -> tuple[str, str | None]:
     return embedding_text(**{**fields, "lessons_learned": None}), row.texts[_LESSONS]
 
 
-def _asked(row: Row[Any]) -> Asked:
+def _asked(row: Row[Any]) -> OriginalMemory:
     content, lessons = _parts(row)
-    return Asked(content, (lessons or "").strip() or None, row.language)
+    return OriginalMemory(content, (lessons or "").strip() or None, row.language)

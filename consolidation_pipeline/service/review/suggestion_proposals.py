@@ -12,7 +12,7 @@ from consolidation_pipeline.llm.prompts.suggestion import (
     SuggestionReply,
     find_inventions,
     suggestion_prompt,
-    word_reply,
+    trim_reply,
 )
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import MAX_REWRITE_CHARS
@@ -153,7 +153,7 @@ def _ask(run: ProjectRun, due: Sequence[ProposableGroup]) -> Iterator[list[tuple
 
 
 def _word(one: ProposableGroup, answer: Answer[SuggestionReply]) -> store.NewSuggestion:
-    wording = word_reply(answer.value, one.asked)
+    wording = trim_reply(answer.value, one.asked)
     return store.NewSuggestion(
         cluster_key=one.group.cluster_key,
         originals=one.originals,

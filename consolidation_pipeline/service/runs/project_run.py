@@ -17,7 +17,7 @@ from consolidation_pipeline.core.calibration.model_thresholds import resolve_thr
 from consolidation_pipeline.embed import is_local
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import BudgetExhaustedError, JobCancelledError, JobEndedError, TimeLimitError
-from consolidation_pipeline.logs import about
+from consolidation_pipeline.logs import log_context
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.model_access import open_embedder
 from consolidation_pipeline.service.runs.phases import EMBEDDING_PHASES, LLM_PHASES
@@ -170,8 +170,12 @@ class ProjectRun:
             of it begins.
         """
         told = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
-        attributes = {"consolidation.phase": name, tracing.STORE: self.project.slug, tracing.JOB: str(self.job_id)}
-        with about(told), tracing.span(name, attributes, parent=self.span), self._recorded(name) as outcome:
+        attributes = {
+            "consolidation.phase": name,
+            tracing.MEMORY_STORE_ID: self.project.slug,
+            tracing.JOB_ID: str(self.job_id),
+        }
+        with log_context(told), tracing.span(name, attributes, parent=self.span), self._recorded(name) as outcome:
             yield outcome
 
     @contextmanager
@@ -195,7 +199,7 @@ class ProjectRun:
             raise
         self.completed.append(name)
         outcome.metrics |= self._describe_spending(spent)
-        tracing.note(_as_attributes(outcome.metrics))
+        tracing.set_attributes(_as_attributes(outcome.metrics))
         with self.engine.begin() as connection:
             jobs.record_phase(
                 connection,

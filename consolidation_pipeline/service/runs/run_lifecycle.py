@@ -17,20 +17,22 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.errors import ConflictError, ProjectDisabledError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES, read_scope, scope_of
+from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES, build_scope, read_scope
 from consolidation_pipeline.service.runs.project_run import (
-    Decisions,
+    PlanDecisions,
     ProjectRun,
-    in_words,
+    describe_error,
+    raise_if_cancelled,
     read_decisions,
-    refuse_cancelled,
 )
-from consolidation_pipeline.service.runs.run_fingerprint import describe_state
-from consolidation_pipeline.service.runs.stale_jobs import end_running_job
+from consolidation_pipeline.service.runs.run_fingerprint import compute_fingerprint
+from consolidation_pipeline.service.runs.stale_jobs import fail_running_job
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_counts import count_raw
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import Project, get_project
 
 logger = logging.getLogger(__name__)
@@ -60,9 +62,9 @@ def open_run(
         NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project; JobCancelledError: what
         was ``requested`` was cancelled; ConflictError: another job came in between.
     """
-    project = check_runnable(engine, slug)
+    project = get_runnable_project(engine, slug)
     options = effective_options(project, settings)
-    with jobs.project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
+    with project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
             if requested is not None:
                 _refuse_done(jobs.get_job(connection, requested))
@@ -71,7 +73,7 @@ def open_run(
                 connection,
                 project,
                 options,
-                scope=scope_of(job if job in JOB_PHASES else "consolidate", planned),
+                scope=build_scope(job if job in JOB_PHASES else "consolidate", planned),
                 trigger_type=trigger_type,
                 triggered_by=triggered_by,
                 run_id=run_id,
@@ -84,7 +86,7 @@ def open_run(
         try:
             yield run
         except Exception as error:
-            _end(run, "failed", in_words(error))
+            _end(run, "failed", describe_error(error))
             raise
         except BaseException:
             _end(run, "cancelled", "the run was interrupted")
@@ -99,18 +101,18 @@ def hold_project(engine: Engine, project: Project) -> Iterator[None]:
     Raises:
         ProjectBusyError: a run or a rollback holds the project.
     """
-    with jobs.project_lock(engine, project.id, project.slug, wait_seconds=LOCK_WAIT_SECONDS):
+    with project_lock(engine, project.id, project.slug, wait_seconds=LOCK_WAIT_SECONDS):
         # In a transaction of its own: such a run holds what it writes until it has seen this.
         with engine.begin() as connection:
-            end_running_job(connection, project.id)
+            fail_running_job(connection, project.id)
         yield
 
 
 def _begin_span(run: ProjectRun) -> Any:
     """The run in a trace: what may create, update or consolidate memories, which of it the caller does not choose."""
-    attributes = {tracing.STORE: run.project.slug, tracing.JOB: str(run.job_id)}
+    attributes = {tracing.MEMORY_STORE_ID: run.project.slug, tracing.JOB_ID: str(run.job_id)}
     told = {"consolidation.job.name": run.job, "consolidation.job.trigger": run.trigger_type}
-    return tracing.begin("upsert_memory", {"gen_ai.operation.name": "upsert_memory", **attributes, **told})
+    return tracing.start_span("upsert_memory", {"gen_ai.operation.name": "upsert_memory", **attributes, **told})
 
 
 def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
@@ -127,7 +129,7 @@ def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
     return ProjectRun(reading, project, options, UUID(int=0), "consolidate", PHASES, now, "plan", counts)
 
 
-def check_runnable(engine: Engine, slug: str) -> Project:
+def get_runnable_project(engine: Engine, slug: str) -> Project:
     """The project, if it may be run. Raises NotFoundError, ProjectDisabledError."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
@@ -138,14 +140,14 @@ def check_runnable(engine: Engine, slug: str) -> Project:
 
 def _refuse_done(job: Row[Any] | None) -> None:
     """What was cancelled is not done, and a job that was launched twice, as its first launch was thought lost, once."""
-    refuse_cancelled(job, "nothing was run")
+    raise_if_cancelled(job, "nothing was run")
     if job is not None and job.status in ("completed", "failed"):
         raise ConflictError(f"job {job.id} is {job.status} already: nothing was run", (str(job.id),))
 
 
 def _settle_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
     """End the live job unless it waits for just this run; a running one died, for we hold the lock."""
-    end_running_job(connection, project.id)
+    fail_running_job(connection, project.id)
     pending = jobs.find_live_job(connection, project.id)
     if pending is not None and tuple(planned) != read_scope(pending.scope)[1]:
         # To claim it would tell whoever waits for it that more or less was done than they asked for.
@@ -161,7 +163,7 @@ def _begin_job(
     trigger_type: str,
     triggered_by: str,
     run_id: str | None,
-) -> tuple[UUID, ConsolidationOptions, Decisions | None]:
+) -> tuple[UUID, ConsolidationOptions, PlanDecisions | None]:
     """Claim the pending job, or make one of ``scope``: its options and the plan it is to carry out, if any."""
     pending = jobs.find_live_job(connection, project.id)
     scope = scope if pending is None else pending.scope
@@ -182,7 +184,7 @@ def _begin_job(
         )
     if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
         raise ConflictError(f"job {job_id} was ended while the run began", (str(job_id),))
-    jobs.append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
+    append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
     return job_id, options, read_decisions(scope)
 
 
@@ -192,7 +194,7 @@ def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
 
 
 def _end(run: ProjectRun, status: str, error: str | None) -> None:
-    tracing.end(run.span, {"consolidation.job.status": status}, is_failed=status == "failed")
+    tracing.end_span(run.span, {"consolidation.job.status": status}, is_failed=status == "failed")
     whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None
     try:
         with run.engine.begin() as connection:
@@ -204,7 +206,7 @@ def _end(run: ProjectRun, status: str, error: str | None) -> None:
                 and _count_raw(connection, run.project) == (memories, archived + run.archived)
             )
             metrics: dict[str, Any] = {"stopped": run.stopped} if run.stopped else {}
-            metrics |= {"state": describe_state(connection, run.project, run.options, run.now)} if seen_all else {}
+            metrics |= {"state": compute_fingerprint(connection, run.project, run.options, run.now)} if seen_all else {}
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
         # The database went away: the row stays `running` without a lock, and the next run marks it failed.

@@ -114,10 +114,10 @@ def build_context(
         raise UsageError(f"token_budget is {token_budget}; it must be 1 or more")
     if not task.strip():
         raise UsageError("the task is blank: say in a sentence what is to be done")
-    with tracing.span("context", {tracing.STORE: slug}):
+    with tracing.span("context", {tracing.MEMORY_STORE_ID: slug}):
         context = _build(engine, slug, task, settings, token_budget)
         told = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
-        tracing.note({f"consolidation.context.{name}": number for name, number in told.items()})
+        tracing.set_attributes({f"consolidation.context.{name}": number for name, number in told.items()})
         if count_use:
             count_hits(engine, context.memories)
     return context

@@ -21,7 +21,7 @@ from consolidation_pipeline.service.search.query_vectors import embed_query, exp
 from consolidation_pipeline.service.search.rank_fusion import CANDIDATES, FUSIONS, Legs, fuse
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.database.raw_connections import connect_briefly
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.retrievers import (
@@ -119,7 +119,7 @@ def search(
     Raises:
         NotFoundError: no such project. UsageError: the query is too long or a condition is not allowed.
     """
-    with connect_briefly(engine) as connection:
+    with autocommit_connection(engine) as connection:
         project = get_project(connection, slug)
     return search_project(engine, project, query, settings=settings, count_use=count_use)
 
@@ -130,7 +130,7 @@ def search_project(
     """As ``search``, of a project that was loaded before."""
     with tracing.memory_span("search_memory", project.slug):
         results = _search(engine, project, query, settings=settings, count_use=count_use)
-        tracing.note({tracing.RECORDS: len(results.results)})
+        tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(results.results)})
     return results
 
 

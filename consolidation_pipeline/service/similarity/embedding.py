@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from consolidation_pipeline.core.vectors import find_unusable
-from consolidation_pipeline.embed.embedder import Embedder, describe, embed_parts
+from consolidation_pipeline.embed.embedder import Embedder, describe_text, embed_batches
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -107,12 +107,12 @@ def _embed(batch: Unembedded, embedder: Embedder) -> Iterator[tuple[Unembedded, 
     places = np.array([place[content] for content in batch.hashes])
     texts = [batch.texts[row] for row in rows]
     try:
-        for start, vectors in embed_parts(embedder, texts):
+        for start, vectors in embed_batches(embedder, texts):
             chosen = np.flatnonzero((places >= start) & (places < start + len(vectors)))
             yield batch.select(chosen), vectors[places[chosen] - start]
     except EmbeddingError as error:
-        # Embedders know texts by their place alone, and name the one in question as `describe` does.
-        named = [row for at, row in enumerate(rows) if describe(at, texts[at]) in str(error)]
+        # Embedders know texts by their place alone, and name the one in question as `describe_text` does.
+        named = [row for at, row in enumerate(rows) if describe_text(at, texts[at]) in str(error)]
         raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
 
 

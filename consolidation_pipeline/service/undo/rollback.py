@@ -14,14 +14,14 @@ from consolidation_pipeline.service.runs.effective_options import effective_opti
 from consolidation_pipeline.service.runs.run_lifecycle import hold_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.jobs import jobs
-from consolidation_pipeline.store.ledger.active_keys import hold_places, refuse_twins
-from consolidation_pipeline.store.ledger.cannot_link import count_kept_apart
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
+from consolidation_pipeline.store.ledger.cannot_link import count_cannot_links
 from consolidation_pipeline.store.ledger.ledger_reader import (
-    Scope,
+    RollbackTarget,
     count_entities,
-    find_scope,
-    is_undoing,
+    find_rollback_target,
+    is_undo,
     list_dependents,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Author
@@ -77,23 +77,23 @@ def roll_back(
         rollback holds the project. Nothing is changed then.
     """
     with engine.connect() as connection:
-        scope = find_scope(connection, target)
+        scope = find_rollback_target(connection, target)
     if scope is None:
         raise NotFoundError(f"{target} is not the id of a change, a group or a job that changed anything")
     with hold_project(engine, scope.project), engine.begin() as connection:
-        hold_places(connection, [scope.project.id])
-        scope = find_scope(connection, target) or scope
+        lock_active_keys(connection, [scope.project.id])
+        scope = find_rollback_target(connection, target) or scope
         _check(scope, target, effective_options(scope.project, settings).rollback_days)
         dependents = list_dependents(connection, scope.changes)
         if dependents and not cascade:
             _refuse(dependents)
         changes = [*scope.changes, *(change.seq for change in dependents)]
-        told = {"consolidation.rollback.target": str(target), tracing.RECORDS: len(changes)}
+        told = {"consolidation.rollback.target": str(target), tracing.MEMORY_RECORD_COUNT: len(changes)}
         with tracing.memory_span("update_memory", scope.project.slug, told):
             return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
 
 
-def _check(scope: Scope, target: UUID, days: int) -> None:
+def _check(scope: RollbackTarget, target: UUID, days: int) -> None:
     if "retention" in scope.operations:
         raise ConflictError(f"{target} records what audit retention removed: that cannot be brought back")
     if scope.undone_by:
@@ -119,19 +119,25 @@ def _refuse(dependents: Sequence[Row[Any]]) -> None:
 
 
 def _revert(
-    connection: Connection, scope: Scope, changes: Sequence[int], *, target: UUID, changed_by: str, reason: str | None
+    connection: Connection,
+    scope: RollbackTarget,
+    changes: Sequence[int],
+    *,
+    target: UUID,
+    changed_by: str,
+    reason: str | None,
 ) -> Rollback:
     project, rollback_id = scope.project, uuid4()
-    redone = is_undoing(connection, scope.changes[0])
+    redone = is_undo(connection, scope.changes[0])
     author = Author(project.id, None, changed_by)
     why = reason or f"{'redoes what was undone by' if redone else 'undoes'} {scope.kind} {target}"
     done = revert_changes(connection, author, changes, group_id=rollback_id, reason=why, scope=scope.kind)
-    refuse_twins(connection, project.id, [rollback_id])
+    reject_duplicates(connection, project.id, [rollback_id])
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": scope.kind}
-    jobs.append_event(connection, project.id, "consolidation.rolled_back", payload)
+    append_event(connection, project.id, "consolidation.rolled_back", payload)
     if entries := count_entities(connection, rollback_id, "playbook_entries"):
         told = {"rollback_id": str(rollback_id), "rolled_back": entries}
-        jobs.append_event(connection, project.id, "playbook.changed", told)
+        append_event(connection, project.id, "playbook.changed", told)
     return Rollback(
         rollback_id,
         scope.kind,
@@ -140,5 +146,5 @@ def _revert(
         done["deleted"],
         done["recreated"],
         redone,
-        count_kept_apart(connection, project.id, rollback_id),
+        count_cannot_links(connection, project.id, rollback_id),
     )

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 
 from consolidation_pipeline.core.memories.memories import memory_id
-from consolidation_pipeline.embed.embedder import checked
+from consolidation_pipeline.embed.embedder import check_vectors
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.similarity import embedding
@@ -121,7 +121,7 @@ class StrictEmbedder(WordEmbedder):
     """A model that refuses what has no direction itself, as the built-in ones do."""
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        return checked(super().embed(texts), texts)
+        return check_vectors(super().embed(texts), texts)
 
 
 @pytest.mark.parametrize(("model", "text"), [(RawEmbedder, "..."), (RawEmbedder, "nan"), (StrictEmbedder, "...")])
