@@ -11,7 +11,7 @@ from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 HEURISTIC_CAP = 0.75
 # Of what a model wrote and was not asked how sure it is of (summaries, profiles): above that, and not above what is
 # stored without review.
-UNASKED_CONFIDENCE = 0.80
+UNRATED_LLM_CONFIDENCE = 0.80
 # Chance that one source, or one session, is mistaken: half of the notes that agents take would be far too many, none
 # too few. With it three memories of a single session keep 76 % of a confidence, two of two sessions 91 %.
 DOUBT = 0.25

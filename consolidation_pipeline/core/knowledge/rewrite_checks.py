@@ -12,7 +12,7 @@ from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.core.text.word_overlap import content_words
 
 # Near-duplicates share half of their content words; a text that has fewer of a source is a summary of it.
-LEAST_KEPT = 0.5
+MIN_KEPT_SHARE = 0.5
 # Room for the words that join sentences, beyond the length of the lossless union.
 _MARGIN_SHARE, _MARGIN_CHARS = 0.1, 40
 

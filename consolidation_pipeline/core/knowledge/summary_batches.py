@@ -15,7 +15,7 @@ SUMMARY_THRESHOLD = 50
 # Target: at least this many episodes per summary (pipeline.md, semantic_summaries).
 TARGET_RATIO = 8.0
 # The same in whole episodes: a summary of fewer is made only when somebody asks for it.
-FEWEST_EPISODES = 8
+MIN_MEMORIES = 8
 # Part of the ids of summaries and profiles: the next run meets its own rows under it.
 IDENTITY_VERSION = "1"
 # A session in which nothing was written for so long has ended. Nobody tells when one does; half an hour is what web
@@ -39,17 +39,17 @@ def compression_ratio(episodes: int, summaries: int) -> float | None:
 
 
 def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
-    """Whether a summary is due: ``threshold`` memories wait for one, or a session ended and ``FEWEST_EPISODES`` do.
+    """Whether a summary is due: ``threshold`` memories wait for one, or a session ended and ``MIN_MEMORIES`` do.
 
     A session ended when nothing was written in it for ``SESSION_IDLE``. ValueError: a negative count.
     """
     _require_counts(unsummarised=unsummarised)
     waiting = f"{unsummarised} memories are not summarised"
-    if session_ended and unsummarised >= FEWEST_EPISODES:
-        return Due(True, f"a session ended and {waiting}, at least {FEWEST_EPISODES}")
+    if session_ended and unsummarised >= MIN_MEMORIES:
+        return Due(True, f"a session ended and {waiting}, at least {MIN_MEMORIES}")
     if unsummarised >= threshold:
         return Due(True, f"{waiting}, at least {threshold}")
-    needed = FEWEST_EPISODES if session_ended else threshold
+    needed = MIN_MEMORIES if session_ended else threshold
     return Due(False, f"{waiting}, fewer than {needed}")
 
 

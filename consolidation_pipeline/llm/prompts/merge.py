@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.core.knowledge.rewrite_checks import (
-    LEAST_KEPT,
+    MIN_KEPT_SHARE,
     compute_kept_share,
     find_lost_denials,
     find_reversals,
@@ -68,5 +68,5 @@ def _compare(number: int, source: str, text: str) -> Iterator[str]:
         f"memory {number} says {clause!r}, and this does not: keep it" for clause in find_lost_denials(source, text)
     )
     yield from (f"memory {number} says {clause!r}, and this the opposite" for clause in find_reversals(source, text))
-    if compute_kept_share(source, text) < LEAST_KEPT:
+    if compute_kept_share(source, text) < MIN_KEPT_SHARE:
         yield f"most of what memory {number} says is missing: keep all of it"

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.knowledge.confidence import count_sessions, weigh_evidence
 from consolidation_pipeline.core.knowledge.inherited_columns import inherit_columns, most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
-from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
+from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS
 from consolidation_pipeline.service.knowledge.reconcile import (
     GroupIds,
     TargetRow,
@@ -117,7 +117,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         for batch in write_texts(run, kind, loaded, [plan.group for plan in plans.values()]) if plans else ():
             superseded += _write_batch(run, kind, plans, batch, present_keys=present_keys, pending=pending)
             drafts += batch
-    except (BudgetExhaustedError, ModelUnavailableError) as error:
+    except STOP_ERRORS as error:
         # Replies so far are paid for, and their rows stay; the next run asks for the rest.
         stopped = run.note_stop(kind.name, error)
     result = replace(

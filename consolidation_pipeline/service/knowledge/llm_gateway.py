@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import BaseModel
 
 from consolidation_pipeline.core.jobs.spending import Bill
+from consolidation_pipeline.errors import BudgetExhaustedError, ModelUnavailableError
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.service.runs.model_access import open_spend_ledger
@@ -16,6 +17,8 @@ from consolidation_pipeline.store.jobs.llm_calls import load_replies
 
 # Prompts sent together, whose replies are written together. A killed run repeats at most these, from the cache.
 BATCH = 16
+# Errors after which no more can be asked: the budget is used up, or the model does not answer.
+STOP_ERRORS = (BudgetExhaustedError, ModelUnavailableError)
 # Characters of one text in a prompt.
 MAX_TEXT_CHARS = 1200
 

@@ -1,4 +1,4 @@
-"""Merged texts in a model's words: one call per group, and nothing of a source may be lost by it."""
+"""Rewrites of merged texts by a language model: one call per group, refused if the reply loses a fact of a source."""
 
 from __future__ import annotations
 
@@ -7,60 +7,60 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from consolidation_pipeline.core.jobs.spending import Bill
-from consolidation_pipeline.errors import BudgetExhaustedError, InvalidReplyError, LLMError, ModelUnavailableError
+from consolidation_pipeline.errors import BudgetExhaustedError, InvalidReplyError, LLMError
 from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.merge import MergeReply, find_losses, merge_prompt
-from consolidation_pipeline.service.knowledge.llm_gateway import open_gateway, price_prompts
+from consolidation_pipeline.service.knowledge.llm_gateway import STOP_ERRORS, open_gateway, price_prompts
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 
-# Characters of all texts of a group, about 4,000 tokens. To cut them would lose something, so more are not asked about.
+# Characters of all texts of a group, about 4,000 tokens. Longer groups are not rewritten: a cut would lose facts.
 MAX_REWRITE_CHARS = 16_000
 
 
 @dataclass(frozen=True)
 class DuplicateTexts:
-    """The distinct texts of one merge group, and their text search configurations."""
+    """The distinct texts of one merge group, and the text search configurations of its sources."""
 
     texts: tuple[str, ...]
     languages: tuple[str, ...]
 
     @property
-    def can_be_asked_about(self) -> bool:
-        """Whether there is something to say in one text, and it is not too much."""
+    def is_rewritable(self) -> bool:
+        """True if there are at least two texts, and not too many characters for one prompt."""
         return len(self.texts) > 1 and sum(map(len, self.texts)) <= MAX_REWRITE_CHARS
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What a model made of a group: ``content``, or None: ``refused``, for it would have lost something."""
+    """The model's text for a group. ``content`` is None if it was ``refused``: it would have lost a fact."""
 
     content: str | None
     refused: bool
 
 
 def is_rewriting(run: ProjectRun) -> bool:
-    """Whether the run has merged texts rewritten; one that carries out a plan writes the texts that the plan shows."""
+    """Return True if the run rewrites merged texts; a run that applies a plan writes the texts that the plan shows."""
     return run.options.merge_style == "rewrite" and run.options.llm_model is not None and run.plan is None
 
 
 def price_rewrites(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Bill]:
-    """The most that each call would be billed that rewriting these groups takes."""
-    asked = [group for group in groups if group.can_be_asked_about] if is_rewriting(run) else []
+    """Return the highest possible bill of each call that rewriting these groups needs."""
+    wanted = [group for group in groups if group.is_rewritable] if is_rewriting(run) else []
     with run.engine.connect() as connection:
-        return price_prompts(connection, run, _prompts(run, asked), MergeReply)
+        return price_prompts(connection, run, _build_prompts(run, wanted), MergeReply)
 
 
-def _prompts(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Prompt]:
+def _build_prompts(run: ProjectRun, groups: Sequence[DuplicateTexts]) -> list[Prompt]:
     max_chars = run.options.merge_max_chars
     return [merge_prompt(group.texts, group.languages, max_chars=max_chars) for group in groups]
 
 
 @dataclass
 class Rewriter:
-    """Asks the model of one run, and never keeps it from merging: where no reply comes, the lossless union stands.
+    """Asks the model of a run for rewrites. A missing reply never prevents a merge: the lossless union is used.
 
-    ``failed``: groups whose question got no reply; ``stopped``: why no more are asked about.
+    ``failed``: groups without a reply. ``stopped``: why no more groups are asked about, None while they are.
     """
 
     run: ProjectRun
@@ -68,23 +68,23 @@ class Rewriter:
     stopped: str | None = field(default=None, init=False)
 
     def rewrite(self, groups: Sequence[DuplicateTexts]) -> list[Rewrite | None]:
-        """What the model made of each group, in their order; None where it gave no reply."""
+        """Return the rewrite of each group, in the order of ``groups``; None if there was no reply."""
         if self.stopped is not None or not groups:
             return [None] * len(groups)
         check = partial(find_losses, max_chars=self.run.options.merge_max_chars)
-        answers = self._gateway.ask_many(_prompts(self.run, groups), MergeReply, check=check)
-        return [self._read(answer) for answer in answers]
+        answers = self._gateway.ask_many(_build_prompts(self.run, groups), MergeReply, check=check)
+        return [self._read_answer(answer) for answer in answers]
 
     @cached_property
     def _gateway(self) -> Gateway:
         return open_gateway(self.run)
 
-    def _read(self, answer: Answer[MergeReply] | LLMError | BudgetExhaustedError) -> Rewrite | None:
+    def _read_answer(self, answer: Answer[MergeReply] | LLMError | BudgetExhaustedError) -> Rewrite | None:
         if isinstance(answer, Answer):
             return Rewrite(answer.value.content.strip(), refused=False)
         if isinstance(answer, InvalidReplyError):
             return Rewrite(None, refused=True)
-        if isinstance(answer, BudgetExhaustedError | ModelUnavailableError):
+        if isinstance(answer, STOP_ERRORS):
             self.stopped = self.stopped or self.run.note_stop("merged_memories", answer)
         else:
             self.failed += 1

@@ -1,4 +1,4 @@
-"""Turn merge groups into merged memories: successor first, sources hidden in the same transaction, all ledgered."""
+"""Merge groups of near-duplicates: write a merged memory and hide its sources in one transaction of the ledger."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import numpy as np
 
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
-from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
+from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
 from consolidation_pipeline.core.text.text_merge import Merged, merge_capped
 from consolidation_pipeline.errors import ConflictError, JobEndedError
@@ -34,26 +34,27 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 from consolidation_pipeline.store.ledger.active_keys import find_by_text
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Groups per transaction: a run that is killed has merged whole groups, and the next one does the rest.
+# Groups per transaction. A killed run leaves whole batches; the next run does the rest.
 BATCH = 1000
-# Times that a batch is planned: of those who change its memories meanwhile hardly one comes a third time.
+# Times that a batch is planned if others change its memories meanwhile; a third conflict is very rare.
 _ATTEMPTS = 3
-# Near-duplicates agree; the rest is what wording may hide (pipeline.md).
+# Confidence of every merged memory. Near-duplicates agree; the rest allows for differences that wording may hide.
 CONFIDENCE = 0.95
-# In ``details``: the text is to be rewritten, but the model or the budget gave out; the next run asks again.
+# Key in ``details``: the text is still to be rewritten, as the model or the budget gave out. The next run asks again.
 _PENDING = "rewrite_pending"
 
-
-# Memory type and hash of the normalised text: only one active merged memory has both.
+# Memory type and hash of the normalised text: unique among the active merged memories of a project.
 TextKey = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class MergeResult:
-    """What merging did: memories absorbed, merged memories made and extended, groups left because they changed.
+    """The result of merging.
 
-    ``rewritten``: texts in a model's words; ``refused``: groups of which it would have lost something, and ``failed``:
-    to which it gave no reply, so that the lossless union stands; ``stopped``: why it was not asked any more.
+    ``absorbed``: memories hidden. ``created``, ``extended``: merged memories. ``skipped``: groups that changed since
+    they were formed. ``rewritten``: texts written by the model. ``refused``: groups whose rewrite would have lost a
+    fact. ``failed``: groups without a reply. Refused and failed groups keep the lossless union. ``stopped``: why no
+    more rewrites were asked for, None if all were.
     """
 
     absorbed: int = 0
@@ -68,56 +69,57 @@ class MergeResult:
 
 @dataclass(frozen=True)
 class PlannedMerge:
-    """One merge before it has a vector. ``sources`` by id; ``absorbed`` are those not in the merged memory yet.
+    """One merge before its text is embedded.
 
-    ``held`` are the merged memories that the group has already: the first is extended, it takes in the others.
-    ``texts``: what the merged text is made of, by id; ``verbatim`` is a source that says it word for word. ``method``:
-    heuristic for the lossless union, llm for a rewritten text, hybrid for the union where the rewritten one was
-    refused; ``is_pending``: it was not to be had.
+    ``sources``: all memories of the group, by id; ``absorbed``: those not in the merged memory yet. ``existing``: the
+    merged memories of the group so far; the first is extended and supersedes the others. ``merged``: the text and the
+    sentences that did not fit. ``verbatim_id``: a source with exactly this text. ``texts``: the inputs of the text, by
+    id. ``method``: heuristic for the lossless union, llm for a rewritten text, hybrid for the union after a refused
+    rewrite. ``is_pending``: the rewrite is still to be made.
     """
 
     id: UUID
     cluster_key: str
-    representative: UUID
+    representative_id: UUID
     sources: Sequence[MergeSource]
     absorbed: Sequence[MergeSource]
-    held: Sequence[Row[Any]]
+    existing: Sequence[Row[Any]]
     merged: Merged
-    verbatim: UUID | None
+    verbatim_id: UUID | None
     texts: tuple[str, ...]
     method: str = "heuristic"
     is_pending: bool = False
 
     @property
-    def fresh(self) -> list[UUID]:
+    def new_source_ids(self) -> list[UUID]:
         """Sources that are in no merged memory yet."""
         return [source.id for source in self.sources if source.consolidated_into_id is None]
 
     @property
-    def words(self) -> TextKey:
-        """What it says, and as what."""
-        first = next(s for s in self.sources if s.id == self.representative)
-        return first.memory_type, normalized_hash(self.merged.content)
+    def text_key(self) -> TextKey:
+        """The key that no other active merged memory of the project may have."""
+        representative = next(s for s in self.sources if s.id == self.representative_id)
+        return representative.memory_type, normalized_hash(self.merged.content)
 
     @property
-    def duplicates(self) -> DuplicateTexts:
-        """What a model is shown of it."""
+    def duplicate_texts(self) -> DuplicateTexts:
+        """The texts that a model rewrites."""
         return DuplicateTexts(tuple(dict.fromkeys(self.texts)), tuple(source.language for source in self.sources))
 
     @property
     def reason(self) -> str:
-        """Why, in words."""
+        """The reason that the ledger shows."""
         return f"near-duplicates: {len(self.sources)} memories say the same"
 
     @property
     def version(self) -> int | None:
-        """Present version of the merged memory; None when it is made new."""
-        return self.held[0].version if self.held else None
+        """Stored version of the merged memory, None if it is new."""
+        return self.existing[0].version if self.existing else None
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """What one transaction writes of some groups, and how many of them were left out of it."""
+    """The rows of one transaction, and the groups they are planned from; ``skipped`` of these are left out."""
 
     groups: Mapping[str, Sequence[UUID]]
     plans: Sequence[PlannedMerge]
@@ -128,30 +130,33 @@ class _Batch:
 def merge_clusters(run: ProjectRun) -> MergeResult:
     """Merge every group of the merge tier that is not merged yet.
 
-    Texts are the lossless union, or rewritten by a model where the project wants that and nothing is lost by it. A
-    model or a budget that gives out keeps nothing from being merged: the next run asks for what was not rewritten.
+    The text is the lossless union or, if the project wants that, a rewrite by a model that loses no fact. If the model
+    or the budget gives out, the groups are merged all the same, and the next run asks for the missing rewrites.
 
     Raises:
-        ConflictError: memories changed again and again while they were being merged. BudgetExhaustedError: a merged
-        text could not be embedded any more. What was merged before either stays.
+        ConflictError: the memories of a batch changed at each of three attempts.
+        BudgetExhaustedError: a merged text could not be embedded any more.
+        After either, earlier batches stay written.
     """
     rewriter = Rewriter(run) if is_rewriting(run) else None
     plans: list[PlannedMerge] = []
     skipped = 0
-    said: dict[TextKey, UUID] = {}
-    for planned in prefetch(_planned_batches(run, rewriter, said)):
-        batch = _write(run, planned, rewriter, said)
+    planned_keys: dict[TextKey, UUID] = {}
+    for planned in prefetch(_plan_batches(run, rewriter, planned_keys)):
+        batch = _write_batch(run, planned, rewriter, planned_keys)
         plans += batch.plans
         skipped += batch.skipped
-    done = _count(plans, skipped)
-    return done if rewriter is None else replace(done, failed=rewriter.failed, stopped=rewriter.stopped)
+    result = _count_plans(plans, skipped)
+    return result if rewriter is None else replace(result, failed=rewriter.failed, stopped=rewriter.stopped)
 
 
-def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict[TextKey, UUID]) -> _Batch:
-    """Write a batch; it is planned anew where somebody changed one of its memories meanwhile, say by feedback."""
-    left = _ATTEMPTS
+def _write_batch(
+    run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, planned_keys: dict[TextKey, UUID]
+) -> _Batch:
+    """Write a batch; plan it anew if one of its memories changed meanwhile, for example by feedback."""
+    attempts = _ATTEMPTS
     while True:
-        left -= 1
+        attempts -= 1
         try:
             with run.writing() as connection:
                 write_merged(connection, run.author, batch.rows, now=run.now)
@@ -159,12 +164,12 @@ def _write(run: ProjectRun, batch: _Batch, rewriter: Rewriter | None, said: dict
         except JobEndedError:
             raise
         except ConflictError:
-            if not left:
+            if not attempts:
                 raise
-        batch = _plan_batch(run, batch.groups, rewriter, said)
+        batch = _plan_batch(run, batch.groups, rewriter, planned_keys)
 
 
-def _count(plans: Sequence[PlannedMerge], skipped: int) -> MergeResult:
+def _count_plans(plans: Sequence[PlannedMerge], skipped: int) -> MergeResult:
     return MergeResult(
         absorbed=sum(len(plan.absorbed) for plan in plans),
         created=sum(plan.version is None for plan in plans),
@@ -175,141 +180,158 @@ def _count(plans: Sequence[PlannedMerge], skipped: int) -> MergeResult:
     )
 
 
-def _planned_batches(run: ProjectRun, rewriter: Rewriter | None, said: dict[TextKey, UUID]) -> Iterator[_Batch]:
-    """Groups share no memory and no words, so that a batch can be planned before the one ahead of it is written.
+def _plan_batches(run: ProjectRun, rewriter: Rewriter | None, planned_keys: dict[TextKey, UUID]) -> Iterator[_Batch]:
+    """Yield the batches of the run.
 
-    Replies are paid for, so no more are asked for at once than phases ask for that write nothing else.
+    Groups share no memory and no text key, so a batch can be planned before the one ahead of it is written. Replies
+    are paid for: with a model, batches are as small as in the phases that write nothing but replies.
     """
     if not run.options.merge:
         return
     with run.engine.connect() as connection:
-        open_groups = load_unmerged_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
-    groups = list(open_groups.items())
+        unmerged = load_unmerged_groups(connection, run.project.id, pending=None if rewriter is None else _PENDING)
+    groups = list(unmerged.items())
     size = BATCH if rewriter is None else min(BATCH, llm_gateway.BATCH)
     for start in range(0, len(groups), size):
-        yield _plan_batch(run, dict(groups[start : start + size]), rewriter, said)
+        yield _plan_batch(run, dict(groups[start : start + size]), rewriter, planned_keys)
 
 
 def _plan_batch(
-    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None, said: dict[TextKey, UUID]
+    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], rewriter: Rewriter | None, planned_keys: dict[TextKey, UUID]
 ) -> _Batch:
-    plans, skipped = plan_merges(run, groups, said)
+    plans, skipped = plan_merges(run, groups, planned_keys)
     if run.plan is not None:
         plans = [plan for plan in plans if str(plan.id) in run.plan.merges]
     if rewriter is not None:
-        plans = _without_twins(run, _rewrite(plans, rewriter), said)
-    return _Batch(groups, plans, _rows(run, plans), skipped)
+        plans = _drop_duplicates(run, _rewrite_texts(plans, rewriter), planned_keys)
+    return _Batch(groups, plans, _build_rows(run, plans), skipped)
 
 
-def _rewrite(plans: Sequence[PlannedMerge], rewriter: Rewriter) -> list[PlannedMerge]:
-    """The plans with rewritten texts; of those that are only to be rewritten, those that the model said anything on."""
-    groups = {plan.id: plan.duplicates for plan in plans if plan.verbatim is None}
-    asked = {id_: group for id_, group in groups.items() if group.can_be_asked_about}
-    told = dict(zip(asked, rewriter.rewrite(list(asked.values())), strict=True))
-    worded = [_reworded(plan, told[plan.id]) if plan.id in told else plan for plan in plans]
-    return [plan for plan in worded if plan.absorbed or not plan.is_pending]
+def _rewrite_texts(plans: Sequence[PlannedMerge], rewriter: Rewriter) -> list[PlannedMerge]:
+    """Return the plans with rewritten texts, without those that had nothing else to do and got no reply."""
+    texts = {plan.id: plan.duplicate_texts for plan in plans if plan.verbatim_id is None}
+    rewritable = {id_: group for id_, group in texts.items() if group.is_rewritable}
+    rewrites = dict(zip(rewritable, rewriter.rewrite(list(rewritable.values())), strict=True))
+    rewritten = [_apply_rewrite(plan, rewrites[plan.id]) if plan.id in rewrites else plan for plan in plans]
+    return [plan for plan in rewritten if plan.absorbed or not plan.is_pending]
 
 
-def _reworded(plan: PlannedMerge, rewrite: Rewrite | None) -> PlannedMerge:
+def _apply_rewrite(plan: PlannedMerge, rewrite: Rewrite | None) -> PlannedMerge:
     if rewrite is None:
         return replace(plan, is_pending=True)
     if rewrite.content is None:
         return replace(plan, method="hybrid")
-    same = next((source.id for source in plan.sources if source.body == rewrite.content), None)
-    return replace(plan, method="llm", merged=Merged(rewrite.content, ()), verbatim=same)
+    verbatim_id = next((source.id for source in plan.sources if source.body == rewrite.content), None)
+    return replace(plan, method="llm", merged=Merged(rewrite.content, ()), verbatim_id=verbatim_id)
 
 
 def plan_merges(
-    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], said: dict[TextKey, UUID]
+    run: ProjectRun, groups: Mapping[str, Sequence[UUID]], planned_keys: dict[TextKey, UUID]
 ) -> tuple[list[PlannedMerge], int]:
-    """Plans for the groups that are not merged yet, and how many groups changed since they were formed.
+    """Plan the merges of the groups that are not merged yet.
 
-    ``groups``: cluster key -> members, the representative first, then by id. ``said``: by whom which words are said
-    that were planned before in the same run; the plans' own are added.
+    Args:
+        groups: members by cluster key, the representative first, then by id.
+        planned_keys: merged memory by text key of all merges planned so far in this run; the new plans are added.
+
+    Returns:
+        The plans, and how many groups changed since they were formed.
     """
     ids = [id_ for members in groups.values() for id_ in members]
     with run.engine.connect() as connection:
         sources = load_sources(connection, ids)
-        into = {s.consolidated_into_id for s in sources.values() if s.consolidated_into_id is not None}
-        held = load_consolidated(connection, into)
+        merged_ids = {s.consolidated_into_id for s in sources.values() if s.consolidated_into_id is not None}
+        merged = load_consolidated(connection, merged_ids)
     plans, skipped = [], 0
     for key, members in groups.items():
-        chosen = [sources[id_] for id_ in members if id_ in sources]
-        stand_in = {s.consolidated_into_id for s in chosen}
-        if len(chosen) < len(members):
+        found = [sources[id_] for id_ in members if id_ in sources]
+        into_ids = {s.consolidated_into_id for s in found}
+        if len(found) < len(members):
             skipped += 1
-        elif None in stand_in or len(stand_in) > 1 or _awaits_rewriting(run, [held[id_] for id_ in stand_in if id_]):
-            plans.append(
-                _plan(run, key, chosen, sort_by_source_count(held[id_] for id_ in stand_in if id_ is not None))
-            )
-    return _without_twins(run, plans, said), skipped
+            continue
+        existing = sort_by_source_count(merged[id_] for id_ in into_ids if id_ is not None)
+        if None in into_ids or len(into_ids) > 1 or _is_rewrite_pending(run, existing):
+            plans.append(_plan_merge(run, key, found, existing))
+    return _drop_duplicates(run, plans, planned_keys), skipped
 
 
-def _without_twins(run: ProjectRun, plans: Sequence[PlannedMerge], said: dict[TextKey, UUID]) -> list[PlannedMerge]:
-    """The plans but for those that would make a second merged memory of the same words: then their sources stay.
+def _drop_duplicates(
+    run: ProjectRun, plans: Sequence[PlannedMerge], planned_keys: dict[TextKey, UUID]
+) -> list[PlannedMerge]:
+    """Return the plans without those whose text another merged memory has already; their sources stay active.
 
-    Word for word the same, yet in two groups, are memories that a person keeps apart, or that were merged apart.
+    Two groups can have the same text if a person keeps their memories separate, or if they were merged separately.
     """
-    words = [plan.words for plan in plans]
+    keys = [plan.text_key for plan in plans]
     with run.engine.connect() as connection:
-        standing = find_by_text(connection, run.project.id, {hash_ for _, hash_ in words})
+        active = find_by_text(connection, run.project.id, {text_hash for _, text_hash in keys})
     return [
         plan
-        for plan, spoken in zip(plans, words, strict=True)
-        if standing.get(spoken, plan.id) in {plan.id, *(row.id for row in plan.held)}
-        and said.setdefault(spoken, plan.id) == plan.id
+        for plan, key in zip(plans, keys, strict=True)
+        if active.get(key, plan.id) in {plan.id, *(row.id for row in plan.existing)}
+        and planned_keys.setdefault(key, plan.id) == plan.id
     ]
 
 
-def _awaits_rewriting(run: ProjectRun, held: Sequence[Row[Any]]) -> bool:
-    return is_rewriting(run) and any(_PENDING in row.details for row in held)
+def _is_rewrite_pending(run: ProjectRun, existing: Sequence[Row[Any]]) -> bool:
+    return is_rewriting(run) and any(_PENDING in row.details for row in existing)
 
 
 def sort_by_source_count(merged: Iterable[Row[Any]]) -> list[Row[Any]]:
-    """Merged memories, the one with most sources first; ties: the smallest id."""
+    """Return merged memories sorted by their number of sources, most first; ties: the smallest id."""
     return sorted(merged, key=lambda row: (-row.source_count, row.id))
 
 
-def _plan(run: ProjectRun, key: str, sources: Sequence[MergeSource], held: Sequence[Row[Any]]) -> PlannedMerge:
-    """``sources``: the representative first, then by id, as their texts are joined.
+def _plan_merge(
+    run: ProjectRun, key: str, sources: Sequence[MergeSource], existing: Sequence[Row[Any]]
+) -> PlannedMerge:
+    """Plan one merge.
 
-    Words that a person approved stand for the sources that the person saw, before what others add.
+    A text that a person approved comes first and stands for the sources it was made of; other sources add to it.
+
+    Args:
+        sources: the representative first, then by id: the order in which their texts are joined.
     """
     new_id = consolidated_id(run.project.slug, "merged", [s.id for s in sources], ALGORITHM_VERSION)
-    approved = [row for row in held if APPROVED in row.details]
-    told = {row.id for row in approved}
-    bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in told}
-    words = [row.content for row in approved]
-    merged = merge_capped([*words, *bodies.values()], max_chars=run.options.merge_max_chars)
+    approved = [row for row in existing if APPROVED in row.details]
+    approved_ids = {row.id for row in approved}
+    approved_texts = [row.content for row in approved]
+    bodies = {s.id: s.body for s in sources if s.consolidated_into_id not in approved_ids}
+    merged = merge_capped([*approved_texts, *bodies.values()], max_chars=run.options.merge_max_chars)
     return PlannedMerge(
-        id=held[0].id if held else new_id,
+        id=existing[0].id if existing else new_id,
         cluster_key=key,
-        representative=sources[0].id,
+        representative_id=sources[0].id,
         sources=sorted(sources, key=lambda s: s.id),
-        absorbed=[s for s in sources if not held or s.consolidated_into_id != held[0].id],
-        held=held,
+        absorbed=[s for s in sources if not existing or s.consolidated_into_id != existing[0].id],
+        existing=existing,
         merged=merged,
-        verbatim=next((id_ for id_, body in bodies.items() if body == merged.content), None),
-        texts=(*words, *(bodies[id_] for id_ in sorted(bodies))),
+        verbatim_id=next((id_ for id_, body in bodies.items() if body == merged.content), None),
+        texts=(*approved_texts, *(bodies[id_] for id_ in sorted(bodies))),
     )
 
 
-def _embed(run: ProjectRun, plans: Sequence[PlannedMerge], parents: Mapping[UUID, Vectors]) -> list[Vectors]:
-    """The vector (d,) of each merged text; nothing is embedded twice, so a source's text has that source's vector."""
-    new = [plan.merged.content for plan in plans if plan.verbatim is None]
-    embedded = iter(run.embedder.embed(new) if new else ())
-    return [next(embedded) if plan.verbatim is None else parents[plan.verbatim] for plan in plans]
-
-
-def _rows(run: ProjectRun, plans: Sequence[PlannedMerge]) -> list[MergedMemory]:
+def _build_rows(run: ProjectRun, plans: Sequence[PlannedMerge]) -> list[MergedMemory]:
     with run.engine.connect() as connection:
         dimension = load_dimension(connection, run.project.id, run.embedder.name)
-        parents = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
-    return [_row(run, *pair, parents) for pair in zip(plans, _embed(run, plans, parents), strict=True)]
+        source_vectors = load_source_vectors(connection, [s.id for p in plans for s in p.sources], dimension)
+    vectors = _embed_texts(run, plans, source_vectors)
+    return [_build_row(run, plan, vector, source_vectors) for plan, vector in zip(plans, vectors, strict=True)]
 
 
-def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[UUID, Vectors]) -> MergedMemory:
-    similarities = (np.stack([parents[s.id] for s in plan.sources]) @ vector).tolist()
+def _embed_texts(
+    run: ProjectRun, plans: Sequence[PlannedMerge], source_vectors: Mapping[UUID, Vectors]
+) -> list[Vectors]:
+    """Return the vector float32 (d,) of each merged text; a text equal to a source's takes over its vector."""
+    texts = [plan.merged.content for plan in plans if plan.verbatim_id is None]
+    embedded = iter(run.embedder.embed(texts) if texts else ())
+    return [next(embedded) if plan.verbatim_id is None else source_vectors[plan.verbatim_id] for plan in plans]
+
+
+def _build_row(
+    run: ProjectRun, plan: PlannedMerge, vector: Vectors, source_vectors: Mapping[UUID, Vectors]
+) -> MergedMemory:
+    cosines = (np.stack([source_vectors[s.id] for s in plan.sources]) @ vector).tolist()
     return MergedMemory(
         id=plan.id,
         version=plan.version,
@@ -318,54 +340,51 @@ def _row(run: ProjectRun, plan: PlannedMerge, vector: Vectors, parents: Mapping[
         vector=vector,
         model=run.embedder.name,
         source_ids=[s.id for s in plan.sources],
-        lineage=[
-            LineageEdge(s.id, "raw", round(alike, 6)) for s, alike in zip(plan.sources, similarities, strict=True)
-        ],
+        lineage=[LineageEdge(s.id, "raw", round(cosine, 6)) for s, cosine in zip(plan.sources, cosines, strict=True)],
         absorbed=plan.absorbed,
         reason=plan.reason,
-        superseded=[(row.id, row.version) for row in plan.held[1:]],
+        superseded=[(row.id, row.version) for row in plan.existing[1:]],
     )
 
 
 def build_merged_columns(plan: PlannedMerge) -> dict[str, Any]:
-    """Columns of the merged memory, recomputed from all of its sources (pipeline.md, merged_memories).
+    """Return the columns of the merged memory, computed from all of its sources.
 
-    Uses, pins and importance of the merged memories that the group has already are kept: what people and agents said of
-    those, their sources do not know.
+    Uses, pins and importance of the existing merged memories are kept: they were given to these, not to the sources.
     """
-    sources, held = plan.sources, plan.held
-    memory_type, hash_of_words = plan.words
-    merged_before = {row.id for row in held}
-    new = [s for s in sources if s.consolidated_into_id not in merged_before]
-    accessed = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in held)]
+    sources, existing = plan.sources, plan.existing
+    memory_type, text_hash = plan.text_key
+    existing_ids = {row.id for row in existing}
+    new = [s for s in sources if s.consolidated_into_id not in existing_ids]
+    accesses = [*(s.last_accessed_at for s in sources), *(row.last_accessed_at for row in existing)]
     return {
         "kind": "merged",
         "abstraction_level": LEVELS["merged"],
         "content": plan.merged.content,
         "memory_type": memory_type,
         "confidence_score": CONFIDENCE,
-        "details": _details(plan),
+        "details": _build_details(plan),
         "tags": list(dict.fromkeys(tag for s in sources for tag in s.tags)),
         "consolidation_method": plan.method,
-        "reuse_count": sum(s.reused_count for s in new) + sum(row.reuse_count for row in held),
-        "last_accessed_at": max((time for time in accessed if time is not None), default=None),
-        "importance": max([s.importance for s in new] + [row.importance for row in held]),
-        "success": any(s.success for s in sources) if any(s.success is not None for s in sources) else None,
-        "pinned": any(s.pinned for s in new) or any(row.pinned for row in held),
+        "reuse_count": sum(s.reused_count for s in new) + sum(row.reuse_count for row in existing),
+        "last_accessed_at": max((time for time in accesses if time is not None), default=None),
+        "importance": max([s.importance for s in new] + [row.importance for row in existing]),
+        "success": any_success(s.success for s in sources),
+        "pinned": any(s.pinned for s in new) or any(row.pinned for row in existing),
         "learned_at": min(s.learned_at for s in sources),
         "cluster_key": plan.cluster_key,
         "language": most_frequent(s.language for s in sources),
         "content_hash": content_hash(plan.merged.content),
-        "normalized_hash": hash_of_words,
+        "normalized_hash": text_hash,
         "files": sorted({path for s in sources for path in s.files}),
     }
 
 
-def _details(plan: PlannedMerge) -> dict[str, Any]:
-    """What did not fit, or was left out of words that a person approved; that there are such; what is still to do."""
-    approved = [row for row in plan.held if APPROVED in row.details]
-    before = [sentence for row in approved for sentence in row.details.get("dropped", [])]
-    dropped = list(dict.fromkeys([*before, *plan.merged.dropped]))
+def _build_details(plan: PlannedMerge) -> dict[str, Any]:
+    """Return the sentences that the text left out, and the marks of an approved text and a pending rewrite."""
+    approved = [row for row in plan.existing if APPROVED in row.details]
+    dropped_before = [sentence for row in approved for sentence in row.details.get("dropped", [])]
+    dropped = list(dict.fromkeys([*dropped_before, *plan.merged.dropped]))
     return {
         **({"dropped": dropped} if dropped else {}),
         **({APPROVED: True} if approved else {}),

@@ -1,4 +1,4 @@
-"""Rows of what was told of many memories at once: summaries, and profiles."""
+"""Rows of summaries and profiles: their columns, vectors and lineage."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID, uuid4
 
-from consolidation_pipeline.core.knowledge.confidence import UNASKED_CONFIDENCE, heuristic_confidence
-from consolidation_pipeline.core.knowledge.inherited_columns import most_frequent
+from consolidation_pipeline.core.knowledge.confidence import UNRATED_LLM_CONFIDENCE, heuristic_confidence
+from consolidation_pipeline.core.knowledge.inherited_columns import inherit_columns, most_frequent
 from consolidation_pipeline.core.knowledge.summary_batches import split_chunks
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash, normalized_hash
 from consolidation_pipeline.service.knowledge.map_reduce import Passage
@@ -21,100 +21,95 @@ from consolidation_pipeline.store.knowledge.merged_memories import DerivedMemory
 from consolidation_pipeline.store.knowledge.summaries import SummarySource
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Vectors in memory at once: a first summary may be of a hundred thousand memories.
-_VECTORS = 4096
+# Vectors in memory at once: a first summary may have a hundred thousand sources.
+_VECTOR_BATCH = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
 class SummaryRow:
-    """What was told of ``materials``, all of one user. ``version`` None = a new row.
+    """A summary or profile to write.
 
-    ``cluster_key`` names the set of materials; ``method``: llm or heuristic.
+    ``version``: the stored version that is updated, None for a new row. ``cluster_key``: identifies the set of
+    sources. ``sources``: at least one, all of one user. ``method``: llm or heuristic.
     """
 
     kind: str
     id: UUID
     version: int | None
     cluster_key: str
-    materials: Sequence[SummarySource]
-    told: Passage
+    sources: Sequence[SummarySource]
+    passage: Passage
     details: Mapping[str, Any]
     method: str
     reason: str
 
 
-def write_summary_rows(run: ProjectRun, digests: Sequence[SummaryRow]) -> None:
-    """Write them in one transaction, embedded and with their lineage, each a group of its own in the ledger.
+def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
+    """Embed the rows and write them with their lineage in one transaction; each is a group of its own in the ledger.
 
     Raises:
         ConflictError: a row changed meanwhile, or a memory is in another summary by now.
     """
-    if not digests:
+    if not rows:
         return
-    vectors = run.embedder.embed([digest.told.text for digest in digests])
-    rows = [_row(run, digest, vector) for digest, vector in zip(digests, vectors, strict=True)]
+    vectors = run.embedder.embed([row.passage.text for row in rows])
+    derived = [_derive_memory(run, row, vector) for row, vector in zip(rows, vectors, strict=True)]
     with run.writing() as connection:
-        write_derived(connection, run.author, rows, operation="summarize", now=run.now)
+        write_derived(connection, run.author, derived, operation="summarize", now=run.now)
 
 
-def _row(run: ProjectRun, digest: SummaryRow, vector: Vectors) -> DerivedMemory:
-    cosines = _cosines(run, digest.materials, vector)
+def _derive_memory(run: ProjectRun, row: SummaryRow, vector: Vectors) -> DerivedMemory:
+    cosines = _compute_cosines(run, row.sources, vector)
     return DerivedMemory(
-        id=digest.id,
-        version=digest.version,
+        id=row.id,
+        version=row.version,
         group_id=uuid4(),
-        values=_values(digest, _confidence(digest, cosines)),
+        values=_build_columns(row, _compute_confidence(row, cosines)),
         vector=vector,
         model=run.embedder.name,
-        # By their numbers: to compare a hundred thousand ids as objects takes three times as long.
-        source_ids=sorted({leaf for material in digest.materials for leaf in material.leaves}, key=attrgetter("int")),
-        lineage=[LineageEdge(material.id, material.kind, cosines.get(material.id)) for material in digest.materials],
-        reason=digest.reason,
+        # Sorted as numbers: comparing a hundred thousand UUID objects takes three times as long.
+        source_ids=sorted({raw_id for source in row.sources for raw_id in source.raw_ids}, key=attrgetter("int")),
+        lineage=[LineageEdge(source.id, source.kind, cosines.get(source.id)) for source in row.sources],
+        reason=row.reason,
     )
 
 
-def _cosines(run: ProjectRun, materials: Sequence[SummarySource], vector: Vectors) -> dict[UUID, float]:
-    """Cosine of the text with each of its materials, by id; those embedded in another model are left out."""
-    found: dict[UUID, float] = {}
+def _compute_cosines(run: ProjectRun, sources: Sequence[SummarySource], vector: Vectors) -> dict[UUID, float]:
+    """Return the cosine of the text with each source, by id; sources embedded by another model are left out."""
+    cosines: dict[UUID, float] = {}
     model = run.embedder.name
     with run.engine.connect() as connection:
         dimension = load_dimension(connection, run.project.id, model)
-        for part in split_chunks([material.id for material in materials], size=_VECTORS):
-            vectors = load_unit_vectors(connection, part, model, dimension)
-            found |= {id_: round(float(parent @ vector), 6) for id_, parent in vectors.items()}
-    return found
+        for ids in split_chunks([source.id for source in sources], size=_VECTOR_BATCH):
+            vectors = load_unit_vectors(connection, ids, model, dimension)
+            cosines |= {id_: round(float(source_vector @ vector), 6) for id_, source_vector in vectors.items()}
+    return cosines
 
 
-def _confidence(digest: SummaryRow, cosines: Mapping[UUID, float]) -> float:
-    """A model is not asked how sure it is of a summary; without one it is as sure as it resembles what it covers."""
-    if digest.method == "llm":
-        return UNASKED_CONFIDENCE
-    # Summed exactly: the order in which the database gives them must not show.
+def _compute_confidence(row: SummaryRow, cosines: Mapping[UUID, float]) -> float:
+    """Return a constant for a model's text; for an extracted text its mean cosine with the sources."""
+    if row.method == "llm":
+        return UNRATED_LLM_CONFIDENCE
+    # fsum: the same result in whatever order the database returns the vectors.
     mean = math.fsum(cosines.values()) / len(cosines) if cosines else None
     return round(heuristic_confidence(mean), 6)
 
 
-def _values(digest: SummaryRow, confidence: float) -> dict[str, Any]:
-    """Columns of the row, recomputed from all of its materials; accesses are its own."""
-    of = digest.materials
-    known = [material.success for material in of if material.success is not None]
-    text = digest.told.text
+def _build_columns(row: SummaryRow, confidence: float) -> dict[str, Any]:
+    """Return the columns of the row, computed from all of its sources; accesses are the row's own."""
+    text = row.passage.text
     return {
-        "kind": digest.kind,
-        "abstraction_level": LEVELS[digest.kind],
+        "kind": row.kind,
+        "abstraction_level": LEVELS[row.kind],
         "content": text,
-        "memory_type": most_frequent(material.memory_type for material in of),
+        "memory_type": most_frequent(source.memory_type for source in row.sources),
         "confidence_score": confidence,
-        "details": dict(digest.details),
-        "tags": sorted({tag for material in of for tag in material.tags}),
-        "consolidation_method": digest.method,
-        "importance": max(material.importance for material in of),
-        "success": any(known) if known else None,
-        "learned_at": min(material.learned_at for material in of),
-        "cluster_key": digest.cluster_key,
-        "user_id": of[0].user_id,
-        "language": digest.told.language,
+        "details": dict(row.details),
+        "consolidation_method": row.method,
+        **inherit_columns(row.sources),
+        "cluster_key": row.cluster_key,
+        "user_id": row.sources[0].user_id,
+        "language": row.passage.language,
         "content_hash": content_hash(text),
         "normalized_hash": normalized_hash(text),
-        "files": sorted({path for material in of for path in material.files}),
     }

@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedP
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
 from consolidation_pipeline.core.text.key_terms import key_terms
-from consolidation_pipeline.errors import BudgetExhaustedError, LLMError, ModelUnavailableError
+from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply, find_problems
@@ -124,10 +124,10 @@ def ask_for_texts(
         yield [
             _read_answer(kind, group, answer, terms[group.cluster_key])
             for group, answer in zip(batch, answers, strict=True)
-            if not isinstance(answer, BudgetExhaustedError | ModelUnavailableError)
+            if not isinstance(answer, llm_gateway.STOP_ERRORS)
         ]
         for answer in answers:
-            if isinstance(answer, BudgetExhaustedError | ModelUnavailableError):
+            if isinstance(answer, llm_gateway.STOP_ERRORS):
                 raise answer
 
 

@@ -114,7 +114,7 @@ def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     cosines = (x @ x.T).astype(np.float64)
     return MergeGroup(
         id=merge.id,
-        action="extend" if merge.held else "create",
+        action="extend" if merge.existing else "create",
         cluster_key=merge.cluster_key,
         reason=merge.reason,
         confidence=CONFIDENCE,
@@ -131,7 +131,7 @@ def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
             )
             for source in merge.sources
         ],
-        supersedes=[row.id for row in merge.held[1:]],
+        supersedes=[row.id for row in merge.existing[1:]],
         text=merge.merged.content,
         dropped=list(merge.merged.dropped),
     )
@@ -203,7 +203,7 @@ def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedAr
     merge_of = np.full(len(ids), -1)
     order = np.argsort(ids)
     for number, merge in enumerate(merges):
-        joined = to_ids([*merge.fresh, *(row.id for row in merge.held)])
+        joined = to_ids([*merge.new_source_ids, *(row.id for row in merge.existing)])
         merge_of[order[np.searchsorted(ids[order], joined)]] = number
     alone = merge_of < 0
     after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
@@ -230,7 +230,7 @@ def _archives(run: ProjectRun, archiving: PlannedArchiving, merges: Sequence[Pla
 
 
 def _to_word(merges: Iterable[PlannedMerge]) -> list[DuplicateTexts]:
-    return [merge.duplicates for merge in merges if merge.verbatim is None]
+    return [merge.duplicate_texts for merge in merges if merge.verbatim_id is None]
 
 
 def _costs(seen: GroupingPreview, bills: Sequence[Bill]) -> Costs:

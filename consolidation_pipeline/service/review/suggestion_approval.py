@@ -138,13 +138,13 @@ def _plan(
     return PlannedMerge(
         id=held[0].id if held else consolidated_id(approval.project, "merged", ids, ALGORITHM_VERSION),
         cluster_key=cluster_key(ids, ALGORITHM_VERSION),
-        representative=next(s.id for s in ordered if first in (s.id, s.consolidated_into_id)),
+        representative_id=next(s.id for s in ordered if first in (s.id, s.consolidated_into_id)),
         sources=ordered,
         absorbed=[s for s in ordered if not held or s.consolidated_into_id != held[0].id],
-        held=held,
+        existing=held,
         # What the person left out is not lost: it stands beside the text, as what did not fit does.
         merged=Merged(approval.content, find_left_out(texts, approval.content)),
-        verbatim=None,
+        verbatim_id=None,
         texts=texts,
         method="hybrid" if approval.edited else "llm",
     )

@@ -23,7 +23,7 @@ _USER = "nullif(t.user_id, '') AS user_id"
 
 @dataclass(frozen=True, kw_only=True)
 class SummarySource:
-    """What a summary or a profile is made of: a raw memory or a summary, by ``kind``; ``leaves``: its raw memories."""
+    """What a summary or a profile is made of: a raw memory or a summary, by ``kind``; ``raw_ids``: its raw memories."""
 
     id: UUID
     kind: str
@@ -37,7 +37,7 @@ class SummarySource:
     success: bool | None
     learned_at: datetime
     last_accessed_at: datetime | None
-    leaves: tuple[UUID, ...]
+    raw_ids: tuple[UUID, ...]
 
 
 _SHARED = (
@@ -45,12 +45,12 @@ _SHARED = (
     f"{_USER}"
 )
 _EPISODES = f"""
-    SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, ARRAY[id] AS leaves, {_SHARED}
+    SELECT id, 'raw' AS kind, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, ARRAY[id] AS raw_ids, {_SHARED}
     FROM consolidation.task_memories t WHERE project_id = :project AND embedding_model = :model AND {IS_UNSUMMARIZED}
     ORDER BY user_id NULLS FIRST, learned_at, id
 """
 _SUMMARIES = f"""
-    SELECT id, kind, ARRAY[content] AS texts, source_memory_ids AS leaves, {_SHARED}
+    SELECT id, kind, ARRAY[content] AS texts, source_memory_ids AS raw_ids, {_SHARED}
     FROM consolidation.consolidated_memories t WHERE project_id = :project AND kind = 'summary' AND retired_at IS NULL
     ORDER BY user_id NULLS FIRST, learned_at, id
 """
@@ -101,7 +101,7 @@ def count_unsummarized(connection: Connection, project_id: UUID, as_of: datetime
 class SummaryCoverage:
     """Raw memories that a summary covers, and how many summaries there are for them."""
 
-    episodes: int
+    memories: int
     summaries: int
 
 
@@ -117,12 +117,12 @@ def count_coverage(connection: Connection, project_id: UUID) -> SummaryCoverage:
 
 @dataclass(frozen=True)
 class ExistingProfile:
-    """A profile there is. ``is_put_away``: a person archived it."""
+    """A profile there is. ``is_archived``: a person archived it."""
 
     id: UUID
     version: int
     cluster_key: str
-    is_put_away: bool
+    is_archived: bool
 
 
 def load_profiles(connection: Connection, project_id: UUID) -> dict[UUID, ExistingProfile]:

@@ -15,7 +15,7 @@ from consolidation_pipeline.core.knowledge.summary_batches import CHUNK_SIZE
 from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import BudgetExhaustedError, ConflictError, InvalidReplyError
 from consolidation_pipeline.service.intake.exporter import export_memories
-from consolidation_pipeline.service.knowledge.map_reduce import Passage, Told, condense
+from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passage, reduce_passages
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory
@@ -395,10 +395,10 @@ def test_an_export_and_the_lineage_tell_what_a_summary_and_a_profile_rest_on(pip
 # --- condensing ------------------------------------------------------------------------------------------------------
 
 
-def joined(levels: Iterator[int]) -> Callable[[Any], list[Told]]:
+def joined(levels: Iterator[int]) -> Callable[[Any], list[Condensed]]:
     """A teller that counts its levels and joins what it is given."""
 
-    def tell(batches: Any) -> list[Told]:
+    def tell(batches: Any) -> list[Condensed]:
         next(levels)
         assert all(1 < len(batch) <= CHUNK_SIZE for batch in batches)
         return [Passage(" ".join(one.text for one in batch), "english") for batch in batches]
@@ -410,23 +410,23 @@ def joined(levels: Iterator[int]) -> Callable[[Any], list[Told]]:
 def test_passages_are_reduced_in_chunks_until_one_is_left(size: int, levels: int) -> None:
     counted = count()
     texts = [str(number) for number in range(size)]
-    (found,) = condense(joined(counted), [[Passage(text, "english") for text in texts]])
+    (found,) = reduce_passages(joined(counted), [[Passage(text, "english") for text in texts]])
     assert " ".join(one.text for one in found) == " ".join(texts)  # type: ignore[union-attr]
     assert next(counted) == levels
 
 
 def test_a_part_that_fails_does_not_harm_the_others() -> None:
-    def tell(batches: Any) -> list[Told]:
+    def tell(batches: Any) -> list[Condensed]:
         return [InvalidReplyError("no") if batch[0].text == "bad" else batch[0] for batch in batches]
 
     good, bad = ([Passage(text, "english")] * 3 for text in ("good", "bad"))
-    found = condense(tell, [good, bad, good])
+    found = reduce_passages(tell, [good, bad, good])
     assert [isinstance(one, InvalidReplyError) for one in found] == [False, True, False]
 
 
 def test_the_end_of_the_budget_is_told_before_any_other_failure() -> None:
-    def tell(batches: Any) -> list[Told]:
+    def tell(batches: Any) -> list[Condensed]:
         return [InvalidReplyError("no"), BudgetExhaustedError("spent")][: len(batches)]
 
-    (found,) = condense(tell, [[Passage("x", "english")] * 40])
+    (found,) = reduce_passages(tell, [[Passage("x", "english")] * 40])
     assert isinstance(found, BudgetExhaustedError)
