@@ -176,7 +176,7 @@ def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
         WORDLLAMA.t_merge,
         words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
         shared=words.shared(pairs.i, pairs.j),
-        least_shared=WORDLLAMA.shared_words,
+        min_shared=WORDLLAMA.shared_words,
     )
     return pairs.select(near)
 
@@ -372,7 +372,7 @@ def count_lost_literals(corpora: Sequence[Corpus], mergers: int = MERGERS) -> in
 
 def grow(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
     """One pool of all sets, as it grows: pattern groups of the pipeline, beside connected components at 0.60."""
-    from consolidation_pipeline.core.grouping.components import connected_components
+    from consolidation_pipeline.core.grouping.linkage import connected_components
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     pool = [(row, f"{corpus.name}/{true}" if true else None) for corpus in corpora for row, true in

@@ -1,4 +1,4 @@
-"""Which cosine means "the same" and "on the same topic" differs from model to model: a profile for each."""
+"""Cosine thresholds of each embedding model: which cosine means "the same" and "on the same topic"."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from consolidation_pipeline.errors import InvalidOptionError
 
 TIERS = ("t_merge", "t_suggest", "t_pattern", "t_principle")
 
-# Two texts of at most SHORT distinct words may differ in the only one that matters, whatever their cosine; from LONG on
-# one word decides nothing. Measured with the local model: of 5,600 short questions and commands less than 5 % merge,
-# and more than half of the reflections on failed code, most of them longer, still do.
+# Two texts of at most SHORT_WORDS distinct words may differ in the only word that matters, whatever their cosine. From
+# LONG_WORDS on, one word decides nothing. Measured with the local model: less than 5 % of 5,600 short questions and
+# commands merge; more than half of the reflections on failed code, most of them longer, still do.
 SHORT_WORDS, LONG_WORDS = 13, 26
-# What the shortest texts may differ by: spelling and the order of words. In a store of few memories some words too, for
-# chance neighbours grow with the square of their number.
+# Cosine distance allowed between the shortest texts: for spelling and word order. In a project that is too small to be
+# calibrated some words may differ too: chance neighbours grow with the square of the number of memories.
 SHORT_TEXT_TOLERANCE, UNCALIBRATED_TOLERANCE = 0.01, 0.07
 
 
 @dataclass(frozen=True)
 class ThresholdProfile:
-    """Cosine thresholds of one embedding model, on vectors with the project's mean taken off.
+    """Cosine thresholds of one embedding model, for vectors centred on the project's mean.
 
-    Calibration never goes below ``t_merge``; ``t_suggest`` says how far below it a person is asked. ``t_pattern`` and
-    ``t_principle`` hold where a project is too small to be calibrated. ``plain``: for vectors compared as they are, of
-    small projects for one; None = the same. ``shared_words``: share of the shorter text's content words that the other
-    must have for the two to be near-duplicates (``overlap.WordSets.shared``): models that add up word vectors see the
-    topic, and words in common must tell the rest. ``measured``: on labelled data, by this project; else an estimate.
+    - ``t_merge``: calibration never goes below it.
+    - ``t_suggest``: its distance to ``t_merge`` says how far below it a person is asked.
+    - ``t_pattern``, ``t_principle``: hold where a project is too small to be calibrated.
+    - ``measured``: measured on labelled data by this project; else an estimate.
+    - ``plain``: profile for vectors that are not centred, as in small projects; None = the same.
+    - ``shared_words``: share of the shorter text's content words that the other text must have for the two to be
+      near-duplicates, see ``WordSets.shared``. Models that add up word vectors see only the topic.
     """
 
     t_merge: float
@@ -43,15 +45,16 @@ class ThresholdProfile:
     shared_words: float = 0.0
 
     def thresholds(self) -> dict[str, float]:
-        """The four by name."""
+        """Return the four thresholds by name."""
         return {name: getattr(self, name) for name in TIERS}
 
 
-# Complete linkage, exact repeats as one. Pairwise precision of merged pairs within the labels: 0.93 to 1.00 on every
-# labelled store at a centred 0.56, given half of the content words shared and the length of ``required_similarity``;
-# without the words in common, reports from one form merge at 0.62. Plain vectors need more, see docs/quality.md.
-# t_principle lies 0.15 below t_pattern: of pairs of patterns, from commands of 11 domains, that share a principle, 78 %
-# are of one domain (82 % at 0.05 below), and 78 % of the patterns are in a principle (56 %).
+# Measured with complete linkage, exact repeats counted once. Pairwise precision of merged pairs within the labels: 0.93
+# to 1.00 on every labelled store at a centred 0.56, with half of the content words shared and ``required_similarity``
+# for short texts. Without the shared words, reports from one form merge at 0.62. Plain vectors need higher thresholds,
+# see docs/quality.md.
+# t_principle lies 0.15 below t_pattern. Measured on commands of 11 domains: 78 % of the pairs of patterns that share a
+# principle are of one domain (82 % at 0.05 below), and 78 % of the patterns are in a principle (56 %).
 WORDLLAMA = ThresholdProfile(
     t_merge=0.56,
     t_suggest=0.52,
@@ -71,8 +74,8 @@ WORDLLAMA = ThresholdProfile(
     shared_words=0.5,
 )
 
-# The values the design started from, meant for OpenAI's large model. They are the most cautious ones known, so models
-# without a profile start from them too.
+# The design's values for OpenAI's large model. They are the most conservative ones known, so models without a profile
+# use them too.
 CONSERVATIVE = ThresholdProfile(
     t_merge=0.95,
     t_suggest=0.90,
@@ -88,7 +91,7 @@ def _estimate(t_merge: float, t_suggest: float, t_pattern: float, t_principle: f
 
 _HIGH_BASE = "unrelated texts already score 0.7 to 0.85, so all tiers are squeezed into the top"
 
-# Estimates err on the side of merging too little: calibration raises them where a project needs it, never lowers
+# Estimates err on the side of merging too little. Calibration raises them where a project needs it and never lowers
 # ``t_merge``. People who know their data set t_merge themselves.
 PROFILES: Mapping[str, ThresholdProfile] = {
     "wordllama/l2_supercat_256": WORDLLAMA,
@@ -126,9 +129,11 @@ _ALIASES = {
 
 
 def find_profile(model: str, *, centered: bool = True) -> ThresholdProfile:
-    """The profile of an embedding model, by the name under which its vectors are stored; the cautious one if unknown.
+    """Return the profile of an embedding model; the conservative one if the model is unknown.
 
-    ``centered``: for vectors with the project's mean taken off; else for vectors as they are.
+    Args:
+        model: name under which the model's vectors are stored.
+        centered: for vectors with the project's mean subtracted; else for vectors as they are.
     """
     profile = PROFILES.get(_ALIASES.get(model, model), CONSERVATIVE)
     return profile if centered or profile.plain is None else profile.plain
@@ -141,11 +146,16 @@ def resolve_thresholds(
     centered: bool = True,
     recommended: Mapping[str, float] | None = None,
 ) -> dict[str, float]:
-    """The thresholds in force: those ``given``; where one is ``auto`` or missing what is ``recommended``, else the
-    profile's.
+    """Return the thresholds in force by name.
 
-    A tier that was not given follows the one that was: the one below it down, the one above it up, so that
-    t_merge >= t_suggest >= t_pattern always holds. An automatic t_merge is never below the profile's.
+    A tier that was not given follows the one that was: the one below it down, the one above it up. So t_merge >=
+    t_suggest >= t_pattern always holds. An automatic t_merge is never below the profile's.
+
+    Args:
+        model: name of the embedding model.
+        given: configured thresholds by name; ``auto`` or missing = not given.
+        centered: as in ``find_profile``.
+        recommended: thresholds of the calibration, used where none is given; else the profile's are used.
 
     Raises:
         InvalidOptionError: a given threshold is above the one given for the tier over it.
@@ -168,16 +178,21 @@ def resolve_thresholds(
 
 
 def required_similarity(
-    t_merge: float, words: ArrayLike, *, least_room: float = SHORT_TEXT_TOLERANCE
+    t_merge: float, words: ArrayLike, *, short_text_tolerance: float = SHORT_TEXT_TOLERANCE
 ) -> NDArray[np.float64]:
-    """Cosine that a pair needs to be merged, float64 of the shape of ``words``.
+    """Return the cosine that a pair needs to be merged, float64 of the shape of ``words``.
 
-    ``words``: the smaller number of distinct words of the two texts (``overlap.WordSets``), boilerplate left out. From
-    ``LONG_WORDS`` on it is ``t_merge``; it rises in a straight line to 1 at ``SHORT_WORDS``, but leaves ``least_room``:
-    ``1 - max(least_room, (1 - t_merge) * clip((words - 13) / (26 - 13), 0, 1))``. A higher ``t_merge`` holds for all.
+    From ``LONG_WORDS`` words on it is ``t_merge``. Towards shorter texts it rises in a straight line, to 1 minus
+    ``short_text_tolerance`` at the most: ``1 - max(short_text_tolerance, (1 - t_merge) * clip((words - 13) / (26 - 13),
+    0, 1))``. It is never below ``t_merge``.
+
+    Args:
+        t_merge: merge threshold for long texts.
+        words: number of distinct words of the shorter text of each pair, without boilerplate, see ``WordSets``.
+        short_text_tolerance: cosine distance that is allowed for texts of any length.
     """
     part = np.clip((np.asarray(words, dtype=np.float64) - SHORT_WORDS) / (LONG_WORDS - SHORT_WORDS), 0.0, 1.0)
-    required: NDArray[np.float64] = 1.0 - np.maximum(least_room, (1.0 - t_merge) * part)
+    required: NDArray[np.float64] = 1.0 - np.maximum(short_text_tolerance, (1.0 - t_merge) * part)
     return np.maximum(required, t_merge)
 
 
@@ -187,13 +202,20 @@ def are_near_duplicates(
     *,
     words: ArrayLike,
     shared: ArrayLike,
-    least_shared: float,
-    least_room: float = SHORT_TEXT_TOLERANCE,
+    min_shared: float,
+    short_text_tolerance: float = SHORT_TEXT_TOLERANCE,
 ) -> NDArray[np.bool_]:
-    """Which pairs (m,) merge if no veto speaks against it: similar enough for their length, with words in common.
+    """Return True (m,) for each pair that may merge: similar enough for its length, with enough words in common.
 
-    ``words`` and ``least_room``: as in ``required_similarity``; ``shared``: as from ``overlap.WordSets``, of which at
-    least ``least_shared`` is needed.
+    Literal conflicts (vetoes) are not checked here.
+
+    Args:
+        similarity: cosine of each pair (m,).
+        t_merge: merge threshold for long texts.
+        words: number of distinct words of the shorter text (m,), as in ``required_similarity``.
+        shared: share of the shorter text's content words that the other text has (m,), see ``WordSets.shared``.
+        min_shared: smallest ``shared`` that merges.
+        short_text_tolerance: as in ``required_similarity``.
     """
-    enough = reaches(similarity, required_similarity(t_merge, words, least_room=least_room))
-    return np.asarray(enough & (np.asarray(shared) >= least_shared))
+    enough = reaches(similarity, required_similarity(t_merge, words, short_text_tolerance=short_text_tolerance))
+    return np.asarray(enough & (np.asarray(shared) >= min_shared))

@@ -1,11 +1,11 @@
-"""Other words for the same, and the words that turn a statement around: what planted pairs are made with."""
+"""Rewrite rules for synthetic pairs: synonyms, contractions and abbreviations, opposites and negation."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 
-# Left out by people in a hurry, without any loss.
+# Words that people in a hurry leave out, without any loss.
 _ARTICLES = re.compile(r"\b(?:the|a|an|that|just|also|really|very|then)\s+(?=[a-z])")
 
 FUNCTION_WORDS = frozenset(
@@ -153,7 +153,9 @@ _DENIED = re.compile(r"\b(is|are|was|were|should|must|can|could|will|would|does|
 
 
 def respell(text: str) -> str | None:
-    """The same without articles, contracted, with units abbreviated and other punctuation; None: nothing to change."""
+    """Return the text without articles, contracted, with units abbreviated and other punctuation; None if nothing
+    changes.
+    """
     changed = _swap(_ARTICLES.sub("", text), _CONTRACTIONS)
     for long, short in _UNITS.items():
         changed = re.sub(rf"(?<=\d)\s+{long}\b", f" {short}" if short != "%" else "%", changed)
@@ -162,18 +164,18 @@ def respell(text: str) -> str | None:
 
 
 def replace_synonyms(text: str) -> str | None:
-    """The same with other words of a small table; None: none of them stands in it."""
+    """Return the text with synonyms from a small table; None if it has none of its words."""
     return _swapped(text, _SYNONYMS)
 
 
 def replace_opposite(text: str) -> str | None:
-    """The first word of a small table turned into its opposite; None: none of them stands in it."""
+    """Return the text with its first word of a small table turned into its opposite; None if it has no such word."""
     both = _OPPOSITES | {low: high for high, low in _OPPOSITES.items()}
     return _swapped(text, both, most=1)
 
 
 def negate(text: str) -> str | None:
-    """The first statement denied, or, where one is denied, stated; None: nothing that could be."""
+    """Return the text with its first statement negated, or stated if it is negated; None if no statement is found."""
     if _DENIED.search(text):
         return _DENIED.sub(r"\1 ", text, count=1)
     match = _DENIABLE.search(text)
@@ -189,7 +191,7 @@ def _swapped(text: str, table: Mapping[str, str], *, most: int = 0) -> str | Non
 
 
 def _swap(text: str, table: Mapping[str, str], *, most: int = 0) -> str:
-    """``text`` with whole words of ``table`` exchanged, the longest first; ``most`` = 0: all of them."""
+    """Return ``text`` with whole words of ``table`` replaced, longest first; ``most`` = 0 replaces all occurrences."""
     words = "|".join(sorted(map(re.escape, table), key=len, reverse=True))
     lower = {word.lower(): other for word, other in table.items()}
 

@@ -1,7 +1,7 @@
-"""Labelled pairs made from a project's own texts: the same said otherwise, and nearly the same that is something else.
+"""Synthetic labelled pairs made from a project's own texts: paraphrases and near-misses.
 
-They stand in for the pairs that nobody has labelled: how similar a model finds them tells where its threshold belongs.
-No language model is asked. Every pair follows from its text, the other texts and the seed alone.
+They stand in for pairs that nobody has labelled. The similarities that a model gives them tell where its threshold
+belongs. No language model is asked. Every pair follows from its text, the other texts and the seed alone.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from consolidation_pipeline.core.conflicts.literals import conflicts, literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 
-# Longer texts are not varied: an embedding model might cut them off, and what was changed with the end.
+# Longer texts are not varied: an embedding model might cut off the end, and the change with it.
 MAX_TEXT_CHARS = 4_000
 
-# Of a text's words, function words aside, that must be repeated ones before swapping them makes another subject: what
-# is less is a detail among many that no cosine sees.
+# Share of a text's content words that must be repeated words before swapping these makes another subject. With a
+# smaller share, they are a detail among many that no cosine sees.
 MIN_REPEATED_SHARE = 0.3
 
-# Of their words, function words aside, the second halves of two blends may share: with more they might say the same.
+# Largest share of content words that the second halves of two blends may share: with more they might mean the same.
 MAX_BLEND_OVERLAP = 0.15
 
 _WORD = re.compile(r"[^\W\d_]{4,}")
@@ -36,7 +36,7 @@ _NUMERIC = ("number", "version", "date")
 
 @dataclass(frozen=True)
 class SyntheticPair:
-    """Two texts, how the second was made of the first, and whether they say the same."""
+    """Two texts, the kind of change between them, and True in ``same`` if they mean the same."""
 
     kind: str
     same: bool
@@ -46,7 +46,7 @@ class SyntheticPair:
 
 @dataclass(frozen=True)
 class _Source:
-    """What the variants draw from: the project's texts, its words, its literals by kind."""
+    """Material for the variants: the project's texts, its words, and its literals by kind."""
 
     texts: Sequence[str]
     words: Sequence[str]
@@ -57,29 +57,36 @@ _Maker = Callable[[str, _Source, Random], str | tuple[str, str] | None]
 
 
 def make_synthetic_pairs(texts: Sequence[str], *, seed: int, per_kind: int = 60) -> list[SyntheticPair]:
-    """Up to ``per_kind`` pairs of each kind, made from distinct ``texts`` of at most ``MAX_TEXT_CHARS`` characters.
+    """Make up to ``per_kind`` labelled pairs of each kind from ``texts``.
 
-    Deterministic: the order of ``texts`` does not matter, and which of them are varied follows from ``seed``. A kind
-    that does not apply, such as another version where no text has one, is missing. A variant equal to its text up to
-    normalisation is no pair.
+    Deterministic: the order of ``texts`` does not matter, and ``seed`` decides which of them are varied. A kind that
+    does not apply is missing, such as another version where no text has one. A variant that equals its text up to
+    normalisation is left out.
+
+    Args:
+        texts: texts of the project. Those longer than ``MAX_TEXT_CHARS`` characters are not used.
+        seed: seed of the random choices.
+        per_kind: largest number of pairs of each kind.
     """
     usable = sorted({text for text in texts if text.strip() and len(text) <= MAX_TEXT_CHARS})
     source = _gather(usable)
-    return [pair for kind, same, make in _KINDS for pair in _plant(kind, same, make, source, seed, per_kind)]
+    return [pair for kind, same, make in _KINDS for pair in _make_pairs(kind, same, make, source, seed, per_kind)]
 
 
-def _plant(kind: str, same: bool, make: _Maker, source: _Source, seed: int, per_kind: int) -> Iterator[SyntheticPair]:
+def _make_pairs(
+    kind: str, same: bool, make: _Maker, source: _Source, seed: int, per_kind: int
+) -> Iterator[SyntheticPair]:
     order = list(source.texts)
     Random(f"{seed} {kind}").shuffle(order)
-    planted = 0
+    count = 0
     for text in order:
         made = make(text, source, Random(f"{seed} {kind} {text}"))
         a, b = (text, made) if isinstance(made, str) else made or ("", "")
         if normalize_text(a) == normalize_text(b):
             continue
         yield SyntheticPair(kind, same, a, b)
-        planted += 1
-        if planted == per_kind:
+        count += 1
+        if count == per_kind:
             return
 
 
@@ -93,7 +100,7 @@ def _gather(texts: Sequence[str]) -> _Source:
     return _Source(texts, sorted(words), {kind: sorted(values) for kind, values in found.items()})
 
 
-# --- the same ------------------------------------------------------------------------------------------------------
+# --- paraphrases ---------------------------------------------------------------------------------------------------
 
 
 def _reordered(text: str, random: Random) -> str | None:
@@ -105,7 +112,7 @@ def _reordered(text: str, random: Random) -> str | None:
 
 
 def _shortened(text: str, random: Random) -> str | None:
-    """Without one sentence, or one clause of a single sentence, that holds no literal."""
+    """Return the text without one sentence, or without one clause of a single sentence, that holds no literal."""
     sentences = split_sentences(text)
     parts, glue = (sentences, " ") if len(sentences) > 2 else (text.split(", "), ", ")
     spare = [at for at, part in enumerate(parts) if at and not literals(part)]
@@ -116,29 +123,31 @@ def _shortened(text: str, random: Random) -> str | None:
 
 
 def _extended(text: str, source: _Source, random: Random) -> str | None:
-    """With a sentence of another text behind it that contradicts nothing."""
+    """Return the text followed by a sentence of another text that contradicts nothing."""
     other = random.choice(source.texts)
     sentence = random.choice(split_sentences(other))
     longer = f"{text.rstrip()} {sentence}"
-    # What is added must stay detail: as much again would be another subject.
+    # The addition must stay a detail: as much text again would be another subject.
     if other == text or 2 * len(sentence) > len(text) or conflicts(text, longer):
         return None
     return longer
 
 
 def _retold(text: str, random: Random) -> str | None:
-    """Several of the above at once, as people do who note the same again."""
-    told = rewrite_rules.replace_synonyms(rewrite_rules.respell(text) or text) or text
+    """Return the text with several of the changes above at once, as people make who note the same thing again."""
+    retold = rewrite_rules.replace_synonyms(rewrite_rules.respell(text) or text) or text
     for change in (_shortened, _reordered):
-        told = change(told, random) or told
-    return told if literals(told) == literals(text) else None
+        retold = change(retold, random) or retold
+    return retold if literals(retold) == literals(text) else None
 
 
-# --- something else ------------------------------------------------------------------------------------------------
+# --- near-misses ---------------------------------------------------------------------------------------------------
 
 
 def _with_other_literal(text: str, source: _Source, random: Random, *, kinds: Sequence[str]) -> str | None:
-    """One literal of these kinds replaced: digits by others, names and quotations by another of the project's."""
+    """Return the text with one literal of these kinds replaced: digits by others, names and quotations by others of the
+    project.
+    """
     found = [literal for literal in scan(text) if literal.kind in kinds]
     if not found:
         return None
@@ -146,7 +155,7 @@ def _with_other_literal(text: str, source: _Source, random: Random, *, kinds: Se
     other = _other(chosen, source, random)
     if other is None:
         return None
-    # Everywhere: a text that names both the old and the new value would not say something else.
+    # Replace every occurrence: a text that names both the old and the new value is no near-miss.
     changed = re.sub(rf"(?<![\w.]){re.escape(chosen.text)}(?!\w)", lambda _: other, text)
     return changed if literals(changed) != literals(text) else None
 
@@ -161,20 +170,23 @@ def _other(literal: Literal, source: _Source, random: Random) -> str | None:
 
 
 def _with_other_subject(text: str, source: _Source, random: Random) -> str | None:
-    """Every word that is repeated replaced by another of the project's words, where together they are the subject."""
-    said = Counter(word.lower() for word in _WORD.findall(text))
+    """Return the text with every repeated word replaced by another word of the project.
+
+    Only texts in which the repeated words make up the subject are changed.
+    """
+    counts = Counter(word.lower() for word in _WORD.findall(text))
     for word in rewrite_rules.FUNCTION_WORDS:
-        said.pop(word, None)
-    repeated = sorted(word for word, count in said.items() if count > 1)
-    others = [word for word in source.words if word not in said]
-    if sum(said[word] for word in repeated) < MIN_REPEATED_SHARE * said.total() or len(others) < len(repeated):
+        counts.pop(word, None)
+    repeated = sorted(word for word, count in counts.items() if count > 1)
+    others = [word for word in source.words if word not in counts]
+    if sum(counts[word] for word in repeated) < MIN_REPEATED_SHARE * counts.total() or len(others) < len(repeated):
         return None
     swapped = dict(zip(repeated, random.sample(others, len(repeated)), strict=True))
     return _WORD.sub(lambda match: swapped.get(match[0].lower(), match[0]), text) if swapped else None
 
 
 def _blended(text: str, source: _Source, random: Random) -> tuple[str, str] | None:
-    """The first half of a text, followed by as many words from the ends of two others: one template, two stories."""
+    """Return two texts with the same first half, each followed by as many words from the end of another text."""
     ours = text.split()
     half = len(ours) // 2
     tails = [" ".join(random.choice(source.texts).split()[-half:]) for _ in range(2)] if half else []
@@ -190,12 +202,12 @@ def _content_words(text: str) -> set[str]:
 
 
 def _alone(change: Callable[[str], str | None]) -> _Maker:
-    """A maker that needs the text alone."""
+    """Return a maker from a change that needs the text alone."""
     return lambda text, _source, _random: change(text)
 
 
 def _drawn(change: Callable[[str, Random], str | None]) -> _Maker:
-    """A maker that needs the text and chance."""
+    """Return a maker from a change that needs the text and random choices."""
     return lambda text, _source, random: change(text, random)
 
 

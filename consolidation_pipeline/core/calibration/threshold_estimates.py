@@ -1,7 +1,7 @@
-"""Where a project's thresholds belong: how its vectors are spread, and how near-misses and paraphrases score.
+"""Estimates of a project's thresholds from the spread of its cosines and from labelled pairs.
 
-Nothing here is tuned to a data set. The spread sets the threshold of topics; pairs whose truth is known, planted ones
-and decisions of people, set those of merging and of asking. Every share comes with its 95 % interval.
+Nothing here is tuned to a data set. The spread sets the pattern threshold. Labelled pairs, synthetic ones and people's
+decisions, set the merge and suggest thresholds. Every share comes with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from consolidation_pipeline.core.calibration.model_thresholds import ThresholdPr
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-# Rows of the sample that the spread is taken from; each is compared with all.
+# Rows sampled to measure the spread; each is compared with all.
 SAMPLE_ROWS = 2_000
 
 # Position of the topic threshold between the median cosine of all pairs (0) and that of nearest neighbours (1), on
 # centred vectors. Mean F1 over five labelled stores, untuned: 0.38: 0.68, 0.42: 0.687, 0.46: 0.69, 0.50: 0.68.
 PATTERN_POSITION = 0.46
-# Below this, cosines are noise whatever the rule says: of 500 mixed memories a third end in groups of nothing at 0.33.
+# Below this, cosines are noise: of 500 mixed memories, a third end in meaningless groups at 0.33.
 MIN_PATTERN_THRESHOLD = 0.38
-# Pairs of the graph for each memory: those of 100,000 memories are written in half a minute.
+# Pairs of the graph for each memory: the pairs of 100,000 memories are written in half a minute.
 MAX_PAIRS_PER_MEMORY = 30
 
-# Share of near-misses, with its whole interval, that a threshold may let through and a higher one would have stopped.
-# Of the pairs merged in labelled stores 0 to 7 % are wrong; the few hundred near-misses that a small store gives cannot
-# tell less than this apart from nothing, and would push its threshold far above what it needs.
+# Largest share of near-misses, with its whole interval, that a threshold may merge although a higher one would not.
+# Of the pairs merged in labelled stores 0 to 7 % are wrong. The few hundred near-misses of a small store cannot tell a
+# smaller share from zero, and would push its threshold far above what it needs.
 MAX_WRONG_SHARE = 0.08
-# Share of paraphrases that a person should get to see.
+# Share of paraphrases that a person should be asked about.
 MIN_FOUND_SHARE = 0.9
 
 # Thresholds that are tried: 0.50, 0.51 .. 0.99.
@@ -46,8 +46,11 @@ _BLOCK = 1 << 22
 
 @dataclass(frozen=True)
 class CosineSpread:
-    """Cosines of a project: ``median`` of all pairs, ``nearest`` = median of nearest neighbours, both rounded down to
-    1e-4; ``bound`` = lowest threshold that keeps the graph within ``MAX_PAIRS_PER_MEMORY``. Of ``sampled`` rows.
+    """Spread of a project's cosines.
+
+    ``median``: median over all pairs. ``nearest``: median over nearest neighbours. Both are rounded down to 1e-4.
+    ``bound``: lowest threshold that keeps the graph within ``MAX_PAIRS_PER_MEMORY``. ``sampled``: number of rows
+    measured.
     """
 
     median: float
@@ -58,7 +61,7 @@ class CosineSpread:
 
 @dataclass(frozen=True)
 class Share:
-    """A part of ``total`` with its 95 % interval (Wilson)."""
+    """Part ``count`` of ``total`` with its 95 % interval (Wilson)."""
 
     count: int
     total: int
@@ -67,13 +70,13 @@ class Share:
 
     @property
     def value(self) -> float | None:
-        """The share itself; None of nothing."""
+        """The share itself; None if ``total`` is 0."""
         return self.count / self.total if self.total else None
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """What a threshold does to the labelled pairs: near-misses merged, and paraphrases found."""
+    """Effect of a merge threshold on labelled pairs: share of near-misses merged and of paraphrases found."""
 
     threshold: float
     wrong: Share
@@ -82,8 +85,11 @@ class CurvePoint:
 
 @dataclass(frozen=True, eq=False)
 class LabelledPairs:
-    """Pairs whose truth is known, arrays of shape (n,): cosine, distinct words of the shorter text, share of its
-    content words that the other has, whether literals conflict, whether they say the same, and how each was made.
+    """Pairs with a known truth, arrays of shape (n,).
+
+    ``similarity``: cosine. ``words``: distinct words of the shorter text. ``shared``: share of its content words that
+    the other text has. ``vetoed``: their literals conflict. ``same``: they mean the same. ``kind``: origin of the pair.
+    ``min_shared``: smallest ``shared`` that merges.
     """
 
     similarity: Floats
@@ -92,29 +98,33 @@ class LabelledPairs:
     vetoed: Mask
     same: Mask
     kind: NDArray[np.str_]
-    least_shared: float = 0.0
+    min_shared: float = 0.0
 
     def merged(self, threshold: float) -> Mask:
-        """Which of them a merge threshold lets through (n,), given that they must share ``least_shared``."""
+        """Return True (n,) for each pair that a merge threshold merges."""
         near = are_near_duplicates(
-            self.similarity, threshold, words=self.words, shared=self.shared, least_shared=self.least_shared
+            self.similarity, threshold, words=self.words, shared=self.shared, min_shared=self.min_shared
         )
         return np.asarray(near & ~self.vetoed)
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """Thresholds for merging and for asking a person."""
+    """Recommended thresholds for merging and for asking a person."""
 
     t_merge: float
     t_suggest: float
 
 
 def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> CosineSpread | None:
-    """Spread of L2-normalised rows ``x`` (n, d), of distinct contents; None of fewer than two.
+    """Measure the spread of the cosines between distinct contents; None for fewer than two rows.
 
-    Up to ``SAMPLE_ROWS`` rows, the first of ``order`` (n,), are compared with all. An order that follows from the contents
-    makes the result independent of that of the rows. Takes ``SAMPLE_ROWS`` n d multiplications and 16 MB.
+    Takes ``SAMPLE_ROWS`` n d multiplications and 16 MB.
+
+    Args:
+        x: vectors (n, d) of distinct contents, L2-normalised.
+        order: rows (n,) in the order in which they are sampled: the first ``SAMPLE_ROWS`` are compared with all. If it
+            follows from the contents, the result does not depend on the order of the rows.
     """
     sample = np.asarray(order)[:SAMPLE_ROWS]
     if len(x) < 2 or not len(sample):
@@ -135,19 +145,20 @@ def measure_spread(x: NDArray[np.float32], order: NDArray[np.integer]) -> Cosine
 
 
 def recommend_pattern_threshold(spread: CosineSpread) -> float:
-    """Cosine at and above which memories are on one topic, to three decimals.
+    """Return the cosine from which memories are on one topic, to three decimals.
 
-    Between the median of all pairs and that of nearest neighbours (``PATTERN_POSITION``), but high enough for the graph
-    to stay sparse, and at least ``MIN_PATTERN_THRESHOLD``.
+    It lies between the median of all pairs and that of nearest neighbours (``PATTERN_POSITION``). It is high enough for
+    the graph to stay sparse, and at least ``MIN_PATTERN_THRESHOLD``.
     """
     rule = spread.median + PATTERN_POSITION * (spread.nearest - spread.median)
     return round(max(rule, spread.bound, MIN_PATTERN_THRESHOLD), 3)
 
 
 def wilson_interval(count: int, total: int) -> Share:
-    """The share with its 95 % score interval (Wilson 1927); [0, 1] of nothing.
+    """Return the share with its 95 % score interval (Wilson 1927); [0, 1] if ``total`` is 0.
 
-    ValueError: ``count`` is not between 0 and ``total``.
+    Raises:
+        ValueError: ``count`` is not between 0 and ``total``.
     """
     if not 0 <= count <= total:
         raise ValueError(f"{count} of {total} is no share: the count must be between 0 and the total")
@@ -164,15 +175,21 @@ def wilson_interval(count: int, total: int) -> Share:
 def recommend_thresholds(
     pairs: LabelledPairs, profile: ThresholdProfile, *, lowest: float = MIN_PATTERN_THRESHOLD
 ) -> Recommendation:
-    """Thresholds for merging and asking, read from labelled pairs.
+    """Recommend thresholds for merging and for asking a person, from labelled pairs.
 
-    ``t_merge``: the smallest of the grid, not below the profile's, at which the share of near-misses that are merged
-    but would not be at the highest threshold is below ``MAX_WRONG_SHARE`` with its whole interval. What even the highest
-    merges (a swapped *not* that no veto saw) no threshold can prevent; ``estimate_errors`` counts it. Where no threshold gets
-    there, which means that there are too few near-misses to tell: the profile's.
+    ``t_merge``: the smallest threshold of the grid, not below the profile's, that avoids enough wrong merges. A wrong
+    merge counts if the highest threshold of the grid would have avoided it; their share must be below
+    ``MAX_WRONG_SHARE`` with its whole interval. Wrong merges that no threshold can avoid (a swapped *not* that no veto
+    saw) are reported by ``estimate_errors``. If no threshold qualifies, there are too few near-misses to tell, and the
+    profile's is used.
 
-    ``t_suggest``: where ``MIN_FOUND_SHARE`` of the paraphrases are found, but at least as far below ``t_merge`` as the
-    profile has it, or there would be nothing between them to ask about. Not below ``lowest``, the topic threshold.
+    ``t_suggest``: the cosine that ``MIN_FOUND_SHARE`` of the paraphrases reach, but at least as far below ``t_merge``
+    as in the profile, or there would be nothing between them to ask about. It is not below ``lowest``.
+
+    Args:
+        pairs: labelled pairs.
+        profile: profile of the embedding model.
+        lowest: pattern threshold.
     """
     t_merge = next((t for t in _candidates(profile) if _avoidable(pairs, t).high < MAX_WRONG_SHARE), profile.t_merge)
     gap = profile.t_merge - profile.t_suggest
@@ -182,18 +199,18 @@ def recommend_thresholds(
 
 
 def estimate_errors(pairs: LabelledPairs, t_merge: float) -> CurvePoint:
-    """What a merge threshold does to the labelled pairs."""
+    """Return the shares of near-misses and of paraphrases that a merge threshold merges."""
     merged = pairs.merged(t_merge)
     return CurvePoint(t_merge, _share(merged, ~pairs.same), _share(merged, pairs.same))
 
 
 def compute_curve(pairs: LabelledPairs) -> list[CurvePoint]:
-    """``estimate_errors`` for every threshold of the grid."""
+    """Return ``estimate_errors`` for every threshold of the grid."""
     return [estimate_errors(pairs, threshold) for threshold in GRID]
 
 
 def compute_merged_shares(pairs: LabelledPairs, t_merge: float) -> dict[str, Share]:
-    """Of each kind of pairs, by name, the share that is merged."""
+    """Return the share of merged pairs by kind of pair."""
     merged = pairs.merged(t_merge)
     return {str(kind): _share(merged, pairs.kind == kind) for kind in np.unique(pairs.kind)}
 
@@ -212,13 +229,13 @@ def _share(merged: Mask, of: Mask) -> Share:
 
 
 def _bound(counts: NDArray[np.int64], n: int) -> float:
-    """Lowest threshold above which at most the allowed share of the sampled pairs lies."""
+    """Return the lowest threshold above which at most the allowed share of the sampled pairs lies."""
     allowed = 2 * MAX_PAIRS_PER_MEMORY / (n - 1)
     return -1.0 if allowed >= 1.0 else _quantile(counts, 1.0 - allowed, up=1)
 
 
 def _quantile(counts: NDArray[np.int64], share: float, *, up: int = 0) -> float:
-    """The lower (``up`` = 1: upper) edge of the bin that the quantile falls into."""
+    """Return the lower edge (``up`` = 1: the upper edge) of the bin that holds the quantile."""
     at = int(np.searchsorted(np.cumsum(counts), share * counts.sum()))
     return round((at + up) * 2 / _BINS - 1.0, 4)
 

@@ -1,1 +1,1 @@
-"""How ``core.clustering`` forms groups: linkages on the sparse graph, components, cohesion and representatives."""
+"""Groups of similar rows: clustering methods, linkage, cohesion, representatives and cannot-link constraints."""

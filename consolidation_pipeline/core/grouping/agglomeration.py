@@ -1,4 +1,4 @@
-"""Groups that merge bottom-up on a sparse graph, in plain Python or compiled, whichever is sooner done."""
+"""Agglomerative clustering on a sparse graph, in plain Python or compiled, whichever is faster."""
 
 import sys
 from functools import cache
@@ -32,16 +32,21 @@ COMPLETE = Rows(np.empty((0, 0)), np.empty(0, dtype=np.int64), DEAD)
 def agglomerate(
     n: int, i: NDArray[np.integer], j: NDArray[np.integer], weights: NDArray[np.floating], *, rows: Rows = COMPLETE
 ) -> Labels:
-    """For each of ``n`` rows the first member of its group once no two groups can merge, int64 (n,).
-
-    Edges ``i`` < ``j``, each pair once, with ``weights`` in [-1, 1]; of neighbours with the same weight the one with
-    the smallest first member is nearest.
+    """Merge groups bottom-up until no two can merge; return for each row the first member of its group, int64 (n,).
 
     - Complete linkage: groups merge if all their pairs are edges, at the weight of the weakest.
-    - Average linkage: groups merge if connected by an edge, at the mean scalar product between their ``rows``, which
-      are used up, if that is not below ``rows.lowest``. ``weights`` play no part.
+    - Average linkage: groups merge if connected by an edge, at the mean scalar product between their ``rows``, if that
+      is not below ``rows.lowest``. ``weights`` play no part.
 
     Takes about 60 bytes per edge. Time: for each merger the edges of the two groups, times d for average linkage.
+
+    Args:
+        n: number of rows.
+        i: first row of each edge.
+        j: second row of each edge, with ``i`` < ``j``; each pair once.
+        weights: similarities in [-1, 1]. Of neighbours with the same weight, the one with the smallest first member is
+            nearest.
+        rows: sums of rows for average linkage; they are overwritten. ``COMPLETE`` = complete linkage.
     """
     heads, following = _lists(n, i, j)
     ends = np.column_stack([j, i]).ravel().astype(np.int32)
@@ -57,7 +62,7 @@ def agglomerate(
 
 
 def _lists(n: int, i: NDArray[np.integer], j: NDArray[np.integer]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """``heads`` and ``following`` of the lists of half-edges."""
+    """Return ``heads`` and ``following`` of the linked lists of half-edges, see ``Graph``."""
     owners = np.column_stack([i, j]).ravel()
     order = np.argsort(owners, kind="stable").astype(np.int32)
     starts = np.flatnonzero(np.diff(owners[order], prepend=-1))

@@ -1,4 +1,4 @@
-"""Memories that a person wants apart: what may not be merged again after its merge was undone."""
+"""Cannot-link constraints: memories that must not be merged again after a person undid their merge."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class CannotLink:
-    """Raw memories by undone merge: two of one merge that are of different parts must not be merged.
+    """Raw memories of undone merges: two memories of one merge that are in different parts must not be merged.
 
-    Arrays of shape (n,): ``ids`` S16 (or whatever else names a memory), ``merges`` and ``parts`` int32, counted from 0.
-    As parts, a merge of 500 memories
-    is 500 rows; as pairs it would be 124,750.
+    Arrays of shape (n,): ``ids`` S16 (or anything else that names a memory); ``merges`` int32, the number of the undone
+    merge; ``parts`` int32, the part of that merge. Both count from 0. An undone merge of 500 memories takes 500 rows
+    this way; listed as pairs it would take 124,750.
     """
 
     ids: Ids
@@ -31,17 +31,23 @@ class CannotLink:
         return len(self.ids)
 
     def among(self, ids: Ids) -> CannotLink:
-        """What is kept apart of the memories ``ids``, S16 (m,)."""
-        kept = np.isin(self.ids, ids)
-        return CannotLink(self.ids[kept], self.merges[kept], self.parts[kept])
+        """Return the constraints on the memories ``ids``, S16 (m,)."""
+        chosen = np.isin(self.ids, ids)
+        return CannotLink(self.ids[chosen], self.merges[chosen], self.parts[chosen])
 
     def forbids(self, a: Ids, b: Ids) -> npt.NDArray[np.bool_]:
-        """Which of the pairs (a, b), S16 of shape (m,), must not be merged; bool (m,). The order in a pair is free."""
+        """Return True, bool (m,), for each pair (a, b) that must not be merged; the order within a pair does not
+        matter.
+
+        Args:
+            a: ids of the first memories, S16 (m,).
+            b: ids of the second memories, S16 (m,).
+        """
         known, at = np.unique(self.ids, return_inverse=True)
         a_at, b_at = positions_of(known, a), positions_of(known, b)
         pairs = np.flatnonzero((a_at >= 0) & (b_at >= 0))
         forbidden = np.zeros(len(a), bool)
-        # For each pair, every merge that its first memory was in; then whether the second one was in that too.
+        # For each pair, every merge that its first memory was in; then check if the second memory was in it too.
         by_memory = np.argsort(at, kind="stable")
         begin, end = np.searchsorted(at[by_memory], np.stack([a_at[pairs], a_at[pairs] + 1]))
         of = np.repeat(np.arange(len(pairs)), end - begin)
@@ -51,6 +57,6 @@ class CannotLink:
         wanted = self.merges[first].astype(np.int64) * len(known) + b_at[pairs][of]
         found = positions_of(keys[by_key], wanted)
         second = by_key[found]
-        apart = (found >= 0) & (self.parts[first] != self.parts[second])
-        forbidden[pairs[of[apart]]] = True
+        differ = (found >= 0) & (self.parts[first] != self.parts[second])
+        forbidden[pairs[of[differ]]] = True
         return forbidden

@@ -1,6 +1,6 @@
-"""Groups of similar rows from the graph of similar pairs; every function gives labels that depend on content alone.
+"""Clustering of rows on the graph of similar pairs, and cluster keys that name a group by its members.
 
-Linkage, connected components, cohesion and representatives have modules of their own and are offered here too.
+Labels depend on the content of the rows alone, not on their order.
 """
 
 import hashlib
@@ -12,9 +12,13 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from consolidation_pipeline.core.grouping.components import connected_components, strong_pairs
 from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
-from consolidation_pipeline.core.grouping.linkage import average_linkage, complete_linkage
+from consolidation_pipeline.core.grouping.linkage import (
+    average_linkage,
+    complete_linkage,
+    connected_components,
+    select_strong_pairs,
+)
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 from consolidation_pipeline.errors import InvalidOptionError
@@ -22,45 +26,56 @@ from consolidation_pipeline.errors import InvalidOptionError
 # Part of every cluster key: raise it whenever the same input may give other groups.
 ALGORITHM_VERSION = "2"
 
-# An id as it stands in the list that a key is the hash of, after another entry; and the digits of each byte.
+# An id in the JSON list that a key is the hash of, after another entry; and the two digits of each byte.
 _LISTED = b', "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"'
 _HEXADECIMAL = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 
 METHODS = ("average", "complete", "components", "hdbscan")
 
-# Density clusters compare every row with every other: with 256 dimensions 20 seconds for 10,000 rows, two minutes for
-# 20,000. Memory is linear, and no limit.
+# Density clustering compares every row with every other. With 256 dimensions it takes 20 seconds for 10,000 rows and
+# two minutes for 20,000. Memory is linear and no limit.
 MAX_HDBSCAN_ROWS = 30_000
 
 
 def cluster_rows(
     x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshold: float, min_size: int
 ) -> Labels:
-    """Groups of at least ``max(2, min_size)`` rows of ``x``, L2-normalised (n, d), by ``method``.
+    """Cluster the rows of ``x`` by ``method``; groups have at least ``max(2, min_size)`` members.
 
-    - ``average``, ``complete``, ``components``: ``average_linkage``, ``complete_linkage``, ``connected_components``.
-    - ``hdbscan``: density clusters by Euclidean distance; noise is alone. ``pairs`` and ``threshold`` play no part.
+    - ``average``, ``complete``, ``components``: see ``average_linkage``, ``complete_linkage``,
+      ``connected_components``.
+    - ``hdbscan``: density clusters by Euclidean distance, noise is alone. ``pairs`` and ``threshold`` play no part.
 
-    ``pairs``: as from ``similarity_join`` at ``threshold`` or lower. Rows are taken in an order given by their content,
-    so that ties do not depend on their position. InvalidOptionError: unknown ``method``, or ``hdbscan`` for more than
-    ``MAX_HDBSCAN_ROWS`` rows. ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
+    Rows are taken in an order given by their content, so that ties do not depend on their position.
+
+    Args:
+        x: vectors (n, d), L2-normalised.
+        pairs: similar pairs of rows, as from ``similarity_join`` at ``threshold`` or lower.
+        threshold: lowest cosine that connects two rows or groups.
+
+    Returns:
+        Labels (n,): 0..g-1, -1 for a row that is alone.
+
+    Raises:
+        InvalidOptionError: ``method`` is unknown, or ``hdbscan`` for more than ``MAX_HDBSCAN_ROWS`` rows.
+        ValueError: ``x`` is not a matrix, or ``pairs`` do not fit it.
     """
     if method not in METHODS:
         raise InvalidOptionError(f"cluster_method is {method!r}; it must be one of {', '.join(METHODS)}")
-    strong = strong_pairs(len(as_matrix(x)), pairs, threshold)
+    strong = select_strong_pairs(len(as_matrix(x)), pairs, threshold)
     size = max(2, min_size)
     labels = np.full(len(x), -1, dtype=np.int64)
     if method == "hdbscan":
-        order = _content_order(x)
+        order = _order_by_content(x)
         labels[order] = _density_labels(x[order], size)
     elif len(strong):
-        order = _content_order(x)
+        order = _order_by_content(x)
         labels[order] = _linked_labels(x, strong, order, method=method, threshold=threshold)
     return renumber_labels(labels, size)
 
 
 def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGORITHM_VERSION) -> str:
-    """A group's lasting name: 32 hexadecimal digits of the SHA-256 of its sorted member ids and the version.
+    """Return the lasting name of a group: 32 hexadecimal digits of a SHA-256 over its sorted member ids and version.
 
     The same members give the same key in any order; another member or version gives another.
     """
@@ -69,7 +84,12 @@ def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGOR
 
 
 def cluster_keys(ids: NDArray[np.bytes_], groups: Labels) -> list[str]:
-    """The ``cluster_key`` of each group 0..g-1: ``ids`` ``S16`` (m,) and their ``groups`` (m,), each id once in it."""
+    """Return the ``cluster_key`` of each group 0..g-1.
+
+    Args:
+        ids: member ids, S16 (m,), each once within a group.
+        groups: group of each member (m,).
+    """
     order = np.lexsort((ids, groups))
     raw = np.ascontiguousarray(ids[order]).view(np.uint8).reshape(-1, 16)
     listed = np.tile(np.frombuffer(_LISTED, np.uint8), (len(raw), 1))
@@ -82,7 +102,7 @@ def cluster_keys(ids: NDArray[np.bytes_], groups: Labels) -> list[str]:
 def _linked_labels(
     x: NDArray[np.floating], pairs: SimilarPairs, order: NDArray[np.int64], *, method: str, threshold: float
 ) -> Labels:
-    """Label of the row ``order[k]`` at k."""
+    """Return the labels (n,), in which position k holds the label of the row ``order[k]``."""
     rank = np.empty(len(x), dtype=np.int32)
     rank[order] = np.arange(len(x))
     ranked = SimilarPairs(rank[pairs.i], rank[pairs.j], pairs.similarity)
@@ -107,8 +127,8 @@ def _density_labels(x: NDArray[np.floating], size: int) -> Labels:
     return np.asarray(model.fit_predict(x.astype(np.float64)), dtype=np.int64)
 
 
-def _content_order(x: NDArray[np.floating]) -> NDArray[np.int64]:
-    """The rows by their bytes, equal ones by position."""
+def _order_by_content(x: NDArray[np.floating]) -> NDArray[np.int64]:
+    """Return the rows sorted by their bytes, equal ones by position."""
     if x.size == 0:
         return np.arange(len(x), dtype=np.int64)
     row = np.dtype((np.void, x.shape[1] * x.itemsize))

@@ -7,7 +7,10 @@ Labels = NDArray[np.int64]
 
 
 def renumber_labels(raw: Labels, size: int) -> Labels:
-    """Labels 0..g-1 by first member from any labels >= 0; groups of fewer than ``size`` become -1."""
+    """Return labels 0..g-1, in the order of first members, from any labels >= 0.
+
+    Groups of fewer than ``size`` rows become -1, as do negative labels.
+    """
     labels = np.full(len(raw), -1, dtype=np.int64)
     grouped = np.flatnonzero(raw >= 0)
     _, first, group_of, sizes = np.unique(raw[grouped], return_index=True, return_inverse=True, return_counts=True)
@@ -19,7 +22,7 @@ def renumber_labels(raw: Labels, size: int) -> Labels:
 
 
 def list_members(labels: Labels) -> list[NDArray[np.int64]]:
-    """The rows of each group 0..g-1, ascending."""
+    """Return the rows of each group 0..g-1, ascending."""
     order = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels[labels >= 0])
     return np.split(order[len(labels) - sizes.sum() :], np.cumsum(sizes)[:-1]) if sizes.size else []

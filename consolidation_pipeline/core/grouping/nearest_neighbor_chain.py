@@ -1,13 +1,13 @@
-"""Groups that merge bottom-up on a sparse graph, by nearest-neighbour chains.
+"""Agglomerative clustering on a sparse graph by nearest-neighbour chains.
 
-A chain steps from a group to its nearest neighbour until two are nearest to each other, and merges these. Complete and
-average linkage are reducible: merging two groups brings neither nearer to a third one than the nearer of them was.
-Hence such mergers end, in any order, in the same groups as merging the two nearest of all, again and again (Müllner,
-*Modern hierarchical, agglomerative clustering algorithms*, 2011). That holds with ties and rounding too: see
-``united``.
+A chain steps from a group to its nearest neighbour until two groups are nearest to each other, and merges these. It
+gives the same groups as merging the two nearest of all again and again, in any order of mergers (Müllner, *Modern
+hierarchical, agglomerative clustering algorithms*, 2011). The condition is that linkage is reducible: merging two
+groups brings neither nearer to a third one than the nearer of them was. Complete and average linkage are reducible.
+This holds with ties and rounding too: see ``united``.
 
-The functions are valid Python and valid Numba: a small graph is done sooner by the first, a large one is worth loading
-the second, and both run the same lines.
+The functions are valid Python and valid Numba. A small graph is faster in plain Python; for a large one, loading Numba
+pays. Both run the same lines.
 """
 
 import math
@@ -25,11 +25,12 @@ DEAD = -4.0
 
 
 class Graph(NamedTuple):
-    """Edges between groups, which are numbered by their first member, in linked lists; all parts lists or arrays.
+    """Edges between groups, in linked lists; all parts are lists or arrays. A group is numbered by its first member.
 
     Edge e stands in the lists of its two ends as the half-edges 2e and 2e + 1. Per half-edge: ``ends``, the group at
-    its far end, and ``following``, the next of the same list or -1. Per group: ``heads``, the first half-edge of its
-    list or -1, and ``marks``, a number that is -1 but during a merger. Per edge: ``weights``, similarity or ``DEAD``.
+    its far end, and ``following``, the next half-edge of the same list or -1. Per group: ``heads``, the first half-edge
+    of its list or -1, and ``marks``, scratch space that is -1 outside of a merger. Per edge: ``weights``, similarity or
+    ``DEAD``.
     """
 
     ends: Any
@@ -40,7 +41,7 @@ class Graph(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """For average linkage: sum (n, d) and number (n,) of the rows of each group, and the lowest average that merges.
+    """Sums (n, d) and sizes (n,) of the groups' rows for average linkage, and the lowest average that merges.
 
     Without rows, shape (0, 0), linkage is complete.
     """
@@ -51,10 +52,14 @@ class Rows(NamedTuple):
 
 
 def follow_chains(graph: Graph, rows: Rows, into: Any, chain: Any) -> None:
-    """Merge until no two groups can; ``into`` receives, for each group that merged, the one that it became part of.
+    """Merge until no two groups can merge.
 
-    ``chain``: room for n groups. Those before ``start`` have no edges left, so ``start`` remains the first of its
-    chain. The edges along a chain only grow heavier, so that it never meets itself.
+    Groups before ``start`` have no edges left, so ``start`` remains the first of its chain. The edges along a chain
+    only grow heavier, so that it never meets itself.
+
+    Args:
+        into: receives, for each group that merged, the group that it became part of (n,).
+        chain: scratch space (n,).
     """
     weigh(graph, rows)
     for start in range(len(into)):
@@ -81,15 +86,15 @@ def weigh(graph: Graph, rows: Rows) -> None:
 
 
 def mean_product(rows: Rows, a: int, b: int) -> float:
-    """Mean scalar product, on the grid, between the rows of one group and those of the other: from their sums."""
+    """Return the mean scalar product between the rows of two groups, from their sums, on the grid of ``STEP``."""
     mean = (rows.sums[a] @ rows.sums[b]) / (rows.sizes[a] * rows.sizes[b])
     return float(math.floor(mean / STEP + 0.5) * STEP)
 
 
 def nearest(graph: Graph, group: int) -> int:
-    """The neighbour with the heaviest edge, of equals the one with the smallest number; -1 without any.
+    """Return the neighbour with the heaviest edge, of equals the one with the smallest number; -1 without any.
 
-    Dead half-edges leave the list in passing.
+    Dead half-edges are removed from the list on the way.
     """
     best, found = DEAD, -1
     before, half = -1, graph.heads[group]
@@ -119,7 +124,7 @@ def merge(graph: Graph, rows: Rows, a: int, b: int) -> None:
 
 
 def mark(graph: Graph, a: int) -> None:
-    """Leave with each neighbour of ``a`` which edge connects them."""
+    """Note at each neighbour of ``a`` the edge that connects them."""
     half = graph.heads[a]
     while half >= 0:
         if graph.weights[half >> 1] > DEAD:
@@ -128,7 +133,7 @@ def mark(graph: Graph, a: int) -> None:
 
 
 def hand_over(graph: Graph, a: int, b: int, average: bool) -> None:
-    """Move the edges of ``b`` to ``a`` and unite those to common neighbours, whose marks are wiped."""
+    """Move the edges of ``b`` to ``a``, unite those to common neighbours and clear their marks."""
     half = graph.heads[b]
     while half >= 0:
         edge, far, beyond = half >> 1, graph.ends[half], graph.following[half]
@@ -149,7 +154,7 @@ def hand_over(graph: Graph, a: int, b: int, average: bool) -> None:
 
 
 def settle(graph: Graph, rows: Rows, a: int, average: bool) -> None:
-    """Weigh the edges of ``a`` after a merger; a neighbour that is still marked was one of ``a`` alone."""
+    """Weigh the edges of ``a`` after a merger; a neighbour that is still marked was a neighbour of ``a`` alone."""
     half = graph.heads[a]
     while half >= 0:
         edge, far = half >> 1, graph.ends[half]
@@ -164,10 +169,10 @@ def settle(graph: Graph, rows: Rows, a: int, average: bool) -> None:
 
 
 def united(one: float, other: float, average: bool) -> float:
-    """Weight of two edges to a common neighbour: the lower, for complete linkage. For average linkage, a bound to it.
+    """Return the weight of two edges to a common neighbour: the lower for complete linkage, a bound to it for average.
 
-    A mean of different weights is below the higher one. Held to that on the grid, whatever the rounding or a graph
-    without some of its edges may say, a merger brings no neighbour nearer, nor makes a new tie with a third group.
+    A mean of different weights is below the higher one. Keeping to that on the grid, whatever rounding or missing edges
+    may say, guarantees two things: a merger brings no neighbour nearer, and makes no new tie with a third group.
     """
     if not average or one == other:
         return min(one, other)

@@ -155,7 +155,7 @@ def _with_thresholds(
     options = run.options.model_dump()
     profile = find_profile(run.embedder.name, centered=draft.center is not None)
     lowest = MIN_PATTERN_THRESHOLD if isinstance(run.options.t_pattern, str) else run.options.t_pattern
-    pairs = replace(pairs, least_shared=profile.shared_words)
+    pairs = replace(pairs, min_shared=profile.shared_words)
     advice = recommend_thresholds(pairs, profile, lowest=lowest)
     recommended = _recommended(profile, advice, spread)
     thresholds = resolve_thresholds(
@@ -186,7 +186,7 @@ def _as_merged(run: ProjectContext, pairs: LabelledPairs) -> LabelledPairs:
     """The pairs as this project merges them: a ``t_merge`` that a person gave holds as it stands."""
     if run.options.t_merge == "auto":
         return pairs
-    return replace(pairs, words=np.full_like(pairs.words, LONG_WORDS), least_shared=0.0)
+    return replace(pairs, words=np.full_like(pairs.words, LONG_WORDS), min_shared=0.0)
 
 
 def _estimates(pairs: LabelledPairs, t_merge: float) -> dict[str, Any]:

@@ -14,9 +14,8 @@ import numpy.typing as npt
 from consolidation_pipeline.core.grouping.cannot_link import CannotLink
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.grouping.cohesion import summarize_groups
-from consolidation_pipeline.core.grouping.components import connected_components
 from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
-from consolidation_pipeline.core.grouping.linkage import complete_linkage
+from consolidation_pipeline.core.grouping.linkage import complete_linkage, connected_components
 from consolidation_pipeline.core.grouping.representatives import choose_representatives
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs

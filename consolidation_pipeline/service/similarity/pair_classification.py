@@ -55,8 +55,8 @@ def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask
             t_merge,
             words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
             shared=shared,
-            least_shared=profile.shared_words,
-            least_room=SHORT_TEXT_TOLERANCE if held is not None and held.is_measured else UNCALIBRATED_TOLERANCE,
+            min_shared=profile.shared_words,
+            short_text_tolerance=SHORT_TEXT_TOLERANCE if held is not None and held.is_measured else UNCALIBRATED_TOLERANCE,
         )
     else:
         merge = reaches(pairs.similarity, t_merge)

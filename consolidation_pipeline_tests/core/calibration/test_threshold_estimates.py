@@ -179,14 +179,14 @@ def test_short_texts_need_more_than_the_threshold() -> None:
 def test_pairs_with_too_few_words_in_common_are_not_merged() -> None:
     pairs = replace(labelled([0.9] * 4, []), shared=np.array([0.0, 0.49, 0.5, 1.0]))
     assert pairs.merged(0.66).tolist() == [True] * 4
-    assert replace(pairs, least_shared=0.5).merged(0.66).tolist() == [False, False, True, True]
+    assert replace(pairs, min_shared=0.5).merged(0.66).tolist() == [False, False, True, True]
 
 
 def test_near_misses_without_words_in_common_do_not_raise_the_threshold() -> None:
     pairs = labelled([0.9] * 100, [0.7] * 200)
     apart = replace(pairs, shared=np.where(pairs.same, 1.0, 0.2))
     assert recommend_thresholds(apart, WORDLLAMA).t_merge > WORDLLAMA.t_merge
-    assert recommend_thresholds(replace(apart, least_shared=0.5), WORDLLAMA).t_merge == WORDLLAMA.t_merge
+    assert recommend_thresholds(replace(apart, min_shared=0.5), WORDLLAMA).t_merge == WORDLLAMA.t_merge
 
 
 def test_people_are_asked_where_most_paraphrases_are_found() -> None:

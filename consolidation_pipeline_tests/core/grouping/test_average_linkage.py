@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from consolidation_pipeline.core.grouping.clustering import cluster_rows
-from consolidation_pipeline.core.grouping.components import connected_components
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
+from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, pairs_from

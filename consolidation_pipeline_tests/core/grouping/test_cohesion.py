@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, mean_similarities, summarize_groups
+from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summarize_groups
 from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered
@@ -39,8 +39,9 @@ def test_cohesion_is_undefined_without_a_pair(members):
 def test_mean_similarity_counts_the_others_only():
     x = normalize([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     half = np.sqrt(0.5)
-    assert mean_similarities(x, [0, 1, 2]) == pytest.approx([half / 2, half, half / 2])
-    assert np.isnan(mean_similarities(x, [1])).tolist() == [True]
+    found = summarize_groups(x, np.zeros(3, dtype=np.int64)).mean_similarity
+    assert found == pytest.approx([half / 2, half, half / 2])
+    assert np.isnan(summarize_groups(x[:1], np.zeros(1, dtype=np.int64)).mean_similarity).tolist() == [True]
 
 
 @settings(deadline=None)

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.grouping.components import connected_components
 from consolidation_pipeline.core.grouping.labels import list_members
-from consolidation_pipeline.core.grouping.linkage import complete_linkage
+from consolidation_pipeline.core.grouping.linkage import complete_linkage, connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline_tests.core.grouping.graphs import Graph, graphs, pairs_from, partition
 

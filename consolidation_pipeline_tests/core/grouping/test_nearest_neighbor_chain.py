@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.grouping import agglomeration
 from consolidation_pipeline.core.grouping.agglomeration import agglomerate
 from consolidation_pipeline.core.grouping.clustering import cluster_rows
-from consolidation_pipeline.core.grouping.components import connected_components
+from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
 from consolidation_pipeline.core.vectors import normalize
