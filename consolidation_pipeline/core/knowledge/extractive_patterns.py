@@ -1,4 +1,4 @@
-"""Patterns and principles without a model: what a group of texts has in common, in its own sentences."""
+"""Patterns and principles without a model: the most central sentences of a group of texts."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from consolidation_pipeline.core.knowledge.sentence_ranking import (
 from consolidation_pipeline.core.text.key_terms import key_terms
 from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
 
-# Listed of each: what a person or an agent still reads to the end.
-_MOST_LISTED = 5
+# Limits of the lists of practices and of gotchas.
+_MAX_LISTED = 5
 _LISTED_CHARS = 1200
-# Below this worth it is a heading, a fragment or markup: never advice, and in a pattern only for want of better.
+# A sentence below this worth is a heading, a fragment or markup: never listed, and in a text only if nothing else is.
 _READABLE = 0.35
 
 
@@ -27,7 +27,10 @@ _READABLE = 0.35
 class Unit:
     """One text of a group: a memory, a merged memory, or a pattern with its ``pattern_type``.
 
-    ``weight`` > 0 is how much it counts, such as the number of memories merged in it. ValueError: another weight.
+    ``weight``: how much it counts, for example the number of memories merged in it.
+
+    Raises:
+        ValueError: ``weight`` is not a finite number above 0.
     """
 
     id: str
@@ -44,7 +47,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Evidence:
-    """A ``quote`` that occurs verbatim in the unit of this number: 1 is the first in the order of ``sort_units``."""
+    """A ``quote`` that occurs verbatim in a unit. ``unit``: its number in the order of ``sort_units``, from 1."""
 
     unit: int
     quote: str
@@ -52,10 +55,10 @@ class Evidence:
 
 @dataclass(frozen=True)
 class ExtractedPattern:
-    """What a group has in common. Every sentence stands in one of its units, but for white space.
+    """The text of a pattern or principle. Each sentence is taken from a unit, unchanged except for white space.
 
-    ``content``: the most central sentences, one per line; ``summary``: the first of them; ``evidence``: the sentences
-    used, and of every other unit its most central one, by unit number.
+    ``content``: the most central sentences, one per line. ``summary``: the first of them. ``evidence``: the sentences
+    used, and the most central one of every other unit, by unit number.
     """
 
     content: str
@@ -69,20 +72,20 @@ class ExtractedPattern:
 
 @dataclass(frozen=True)
 class _Style:
-    """How much is said, and how much more a rule counts than a report."""
+    """Limits of a text in sentences and characters. ``rule``: factor of the score of sentences with advice."""
 
-    most: int
+    max_sentences: int
     max_chars: int
     rule: float
 
 
-# A pattern says what happens and what to do; a principle what to do.
-_PATTERN = _Style(most=3, max_chars=400, rule=1.25)
-_PRINCIPLE = _Style(most=2, max_chars=300, rule=2.0)
+# A pattern says what happens and what to do; a principle says what to do.
+_PATTERN = _Style(max_sentences=3, max_chars=400, rule=1.25)
+_PRINCIPLE = _Style(max_sentences=2, max_chars=300, rule=2.0)
 
 
 def sort_units(units: Iterable[Unit]) -> list[Unit]:
-    """The units in the order in which they are numbered: by id."""
+    """Return the units in the order in which evidence numbers them: by id."""
     return sorted(units, key=lambda unit: (unit.id, unit.text, unit.memory_type, str(unit.success), unit.weight))
 
 
@@ -93,16 +96,21 @@ def extract_patterns(
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
 ) -> list[ExtractedPattern]:
-    """What each of the project's groups of units has in common, in at most 3 sentences and about 400 characters.
+    """Return the text of each group: at most 3 sentences of about 400 characters in all.
 
-    ``wanted``: positions of the groups to say it of, in this order; all unless given.
+    Key terms and centrality depend on the other groups, so all groups are given at once. The order of groups, and of
+    units in a group, does not matter.
 
-    One pass over all groups: key terms and centrality depend on what the other groups are about. The order of units in
-    a group and of the groups does not matter, and a group outside of the ``context`` (``rank_sentences``) only to
-    itself. Sentences in ``boilerplate`` (``boilerplate.find_boilerplate``) are used
-    only of units that hold nothing else. ValueError: a group without any text.
+    Args:
+        groups: the units of each group of the project.
+        boilerplate: sentences (``boilerplate.find_boilerplate``) to use only of units that hold nothing else.
+        context: True for each group whose terms tell how rare a term is; default all (see ``rank_sentences``).
+        wanted: positions of the groups to write, in this order; default all.
+
+    Raises:
+        ValueError: a group has no text.
     """
-    return _extract(_Asked(groups, boilerplate, context, wanted), _PATTERN)
+    return _extract(_Request(groups, boilerplate, context, wanted), _PATTERN)
 
 
 def extract_principles(
@@ -112,12 +120,15 @@ def extract_principles(
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
 ) -> list[ExtractedPattern]:
-    """As ``extract_patterns`` over groups of patterns: at most 2 sentences and about 300 characters, rules first."""
-    return _extract(_Asked(groups, boilerplate, context, wanted), _PRINCIPLE)
+    """Return the text of each group of patterns: at most 2 sentences of about 300 characters, advice first.
+
+    Arguments and errors: as ``extract_patterns``.
+    """
+    return _extract(_Request(groups, boilerplate, context, wanted), _PRINCIPLE)
 
 
-class _Asked(NamedTuple):
-    """What the two functions above are given."""
+class _Request(NamedTuple):
+    """The arguments of ``extract_patterns``."""
 
     groups: Sequence[Iterable[Unit]]
     boilerplate: Collection[str]
@@ -125,46 +136,48 @@ class _Asked(NamedTuple):
     wanted: Sequence[int] | None
 
 
-def _extract(asked: _Asked, style: _Style) -> list[ExtractedPattern]:
-    numbered = [sort_units(group) for group in asked.groups]
+def _extract(request: _Request, style: _Style) -> list[ExtractedPattern]:
+    numbered = [sort_units(group) for group in request.groups]
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
     every = range(len(numbered))
-    wanted = every if asked.wanted is None else asked.wanted
-    is_context = [True] * len(every) if asked.context is None else asked.context
-    # Of a group that is only there to compare with, its terms are enough.
+    wanted = every if request.wanted is None else request.wanted
+    is_context = [True] * len(every) if request.context is None else request.context
+    # Of groups that are not wanted only the terms are needed.
     others = [at for at in sorted({*every} - {*wanted}) if is_context[at]]
-    background = count_background([_texts(numbered[at]) for at in others], boilerplate=asked.boilerplate)
+    background = count_background([_texts(numbered[at]) for at in others], boilerplate=request.boilerplate)
     chosen, context = [numbered[at] for at in wanted], [is_context[at] for at in wanted]
     rankings = rank_sentences(
         [_texts(units) for units in chosen],
         [[unit.weight for unit in units] for units in chosen],
-        boilerplate=asked.boilerplate,
+        boilerplate=request.boilerplate,
         context=context,
         background=background,
     )
-    terms = key_terms([_said(ranking) for ranking in rankings], context=context, background=background)
-    return [_one(*one, style) for one in zip(chosen, rankings, terms, strict=True)]
+    terms = key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
+    return [_build_pattern(*parts, style) for parts in zip(chosen, rankings, terms, strict=True)]
 
 
 def _texts(units: Sequence[Unit]) -> list[str]:
     return [unit.text for unit in units]
 
 
-def _said(ranking: SentenceRanking) -> list[str]:
-    """What each text says, without code and boilerplate."""
+def _list_texts(ranking: SentenceRanking) -> list[str]:
+    """Return the sentences of each text, without code and boilerplate."""
     texts: dict[int, list[str]] = {}
     for one in ranking.sentences:
         texts.setdefault(one.text, []).append(one.sentence.text)
     return ["\n".join(sentences) for sentences in texts.values()]
 
 
-def _one(units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: _Style) -> ExtractedPattern:
-    pattern = ranking.choose(_preferred(ranking, style), most=style.most, max_chars=style.max_chars)
+def _build_pattern(
+    units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: _Style
+) -> ExtractedPattern:
+    pattern = ranking.choose(_weigh_sentences(ranking, style), most=style.max_sentences, max_chars=style.max_chars)
     readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
-    gotchas = _listed(ranking, [one for one in readable if _is_gotcha(one.sentence.text)])
-    practices = _listed(ranking, [one for one in readable if _is_practice(one.sentence.text)])
+    gotchas = _choose_listed(ranking, [one for one in readable if _is_gotcha(one.sentence.text)])
+    practices = _choose_listed(ranking, [one for one in readable if _is_practice(one.sentence.text)])
     return ExtractedPattern(
         content="\n".join(one.sentence.text for one in pattern),
         summary=pattern[0].sentence.text,
@@ -176,19 +189,19 @@ def _one(units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...]
     )
 
 
-def _preferred(ranking: SentenceRanking, style: _Style) -> list[RankedSentence]:
-    """The sentences that a pattern is made of, with rules counting more; fragments only if there is nothing else."""
+def _weigh_sentences(ranking: SentenceRanking, style: _Style) -> list[RankedSentence]:
+    """Return the sentences to choose from, advice weighed higher; fragments only if there is nothing else."""
     readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
-    return [_weighed(one, style.rule) for one in readable or ranking.sentences]
+    return [_weigh(one, style.rule) for one in readable or ranking.sentences]
 
 
-def _weighed(one: RankedSentence, rule: float) -> RankedSentence:
+def _weigh(one: RankedSentence, rule: float) -> RankedSentence:
     is_rule = is_advice(one.sentence.text) or is_warning(one.sentence.text)
     return RankedSentence(one.sentence, one.text, one.score * (rule if is_rule else 1.0), one.row)
 
 
-def _listed(ranking: SentenceRanking, candidates: Sequence[RankedSentence]) -> list[RankedSentence]:
-    return ranking.choose(candidates, most=_MOST_LISTED, max_chars=_LISTED_CHARS)
+def _choose_listed(ranking: SentenceRanking, candidates: Sequence[RankedSentence]) -> list[RankedSentence]:
+    return ranking.choose(candidates, most=_MAX_LISTED, max_chars=_LISTED_CHARS)
 
 
 def _is_gotcha(sentence: str) -> bool:
@@ -200,7 +213,7 @@ def _is_practice(sentence: str) -> bool:
 
 
 def _evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:
-    heard = {one.text for one in used}
-    others = {one.text: one for one in reversed(ranking.sentences) if one.text not in heard}
+    used_texts = {one.text for one in used}
+    others = {one.text: one for one in reversed(ranking.sentences) if one.text not in used_texts}
     found = {Evidence(one.text + 1, one.sentence.quote) for one in [*used, *others.values()]}
     return tuple(sorted(found, key=lambda evidence: (evidence.unit, evidence.quote)))

@@ -1,4 +1,4 @@
-"""What a proposed merge is: when two proposals are the same, how long its text may be, and what that leaves out."""
+"""Proposed merges: their identity, the length of their text, and the sentences that the text leaves out."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from consolidation_pipeline.core.text.text_merge import missing_literals, split_
 
 
 def fingerprint(originals: Iterable[tuple[UUID, str]]) -> str:
-    """One name for one question, whatever the order: SHA-256 over id and content hash of each original.
+    """Return the identity of a proposal: SHA-256 over (id, content hash) of each original, in any order.
 
-    What does not change the question, such as a pin or a use, does not change the name.
+    Pins and uses of the originals do not change it.
     """
     return content_hash("\n".join(sorted(f"{id_} {hash_}" for id_, hash_ in originals)))
 
 
-def trim_words(text: str, most: int) -> str:
-    """``text`` without surrounding white space in at most ``most`` (>= 1) characters, cut between two words.
+def trim_words(text: str, max_chars: int) -> str:
+    """Return ``text`` stripped and cut between two words to at most ``max_chars`` (>= 1) characters.
 
-    Never to nothing: where the first word alone is longer, that is cut. Blank text gives "".
+    If the first word alone is longer, it is cut. Blank text gives "".
     """
     stripped = text.strip()
-    if len(stripped) <= most:
+    if len(stripped) <= max_chars:
         return stripped
-    head = stripped[: max(most, 1)]
+    head = stripped[: max(max_chars, 1)]
     if stripped[len(head)].isspace() or head[-1].isspace():
         return head.rstrip()
     whole = head.rsplit(maxsplit=1)
@@ -34,12 +34,12 @@ def trim_words(text: str, most: int) -> str:
 
 
 def longest_length(texts: Iterable[str | None]) -> int:
-    """Characters of the longest text; 0 where there is none. None is no text."""
+    """Return the characters of the longest text that is not None; 0 if there is none."""
     return max((len(text.strip()) for text in texts if text), default=0)
 
 
 def find_left_out(sources: Sequence[str], text: str) -> tuple[str, ...]:
-    """The sentences of the sources that hold a literal which ``text`` lacks, each once, in order."""
+    """Return the distinct sentences of the sources with a literal that ``text`` lacks, in order."""
     missing = missing_literals(sources, text)
     if not missing:
         return ()

@@ -1,4 +1,4 @@
-"""What kind of pattern a group is: each of its units votes by its success, its memory type and its words."""
+"""Type of a pattern: each unit of the group votes by its success, its memory type and its words."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Protocol
 
 from consolidation_pipeline.core.text.sentence_cues import is_choice, is_sequence, is_warning
 
-# In this order ties are decided: what went wrong is missed most when it is filed as something else.
+# Ties are decided in this order. Failures come first: they are missed most if they get another type.
 PATTERN_TYPES = ("failure", "gotcha", "decision", "workflow", "success")
 
-# What a memory type says by itself; discoveries, learnings and knowledge are about anything.
+# Votes by memory type alone; discoveries, learnings and knowledge can be of any type.
 _BY_TYPE = {
     "decision": "decision",
     "warning": "gotcha",
@@ -24,7 +24,7 @@ _BY_TYPE = {
 
 
 class Voter(Protocol):
-    """What a vote is read from."""
+    """The fields of a unit that decide its vote."""
 
     @property
     def text(self) -> str: ...
@@ -39,19 +39,25 @@ class Voter(Protocol):
 
 
 def vote_pattern_type(units: Sequence[Voter]) -> str:
-    """The type with the most votes by weight; ties in the order of ``PATTERN_TYPES``.
+    """Return the type with the most votes by weight; ties: the first of ``PATTERN_TYPES``.
 
-    The vote of a unit, first match wins: its own pattern type if it is a pattern; ``success`` False: failure; memory
-    type decision: decision; warning, error_fix, bugfix (a trap that somebody was in): gotcha; feature, refactor, change
-    (how something was done): workflow; else its words: a warning: gotcha, a choice: decision, an order of steps:
-    workflow; else success. ValueError: no units.
+    The vote of a unit is the first that applies:
+
+    1. its own pattern type, if it is a pattern;
+    2. ``success`` is False: failure;
+    3. memory type decision: decision; warning, error_fix or bugfix: gotcha; feature, refactor or change: workflow;
+    4. its words: a warning: gotcha; a choice: decision; a sequence of steps: workflow;
+    5. success.
+
+    Raises:
+        ValueError: no units.
     """
     if not units:
         raise ValueError("no units given; a pattern has at least one")
     votes: dict[str, list[float]] = {}
     for unit in units:
         votes.setdefault(_vote(unit), []).append(unit.weight)
-    # fsum: whatever the order of units, the same sum.
+    # fsum: the sum does not depend on the order of units.
     return max(PATTERN_TYPES, key=lambda name: fsum(votes.get(name, ())))
 
 

@@ -1,4 +1,4 @@
-"""Entries of the playbook: how urgent one is, and what it is about."""
+"""Playbook entries: their priority, their category, and the check that a text does not contradict itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from itertools import combinations
 from consolidation_pipeline.core.conflicts.literals import contradict
 from consolidation_pipeline.core.text.word_overlap import content_words
 
-# Pieces of evidence that promotion asks for; only those beyond them raise the priority.
+# Memories that promotion requires as evidence; each one beyond raises the priority.
 REQUIRED_EVIDENCE = 3
 STATUSES = ("active", "review", "retired")
-_BASE, _RANGE, _MOST = 50, 50, 100
-# Of two lines that say nearly the same; sentences on one topic have less in common.
+_BASE, _RANGE, _MAX = 50, 50, 100
+# Dice coefficient of two lines that say nearly the same; sentences on one topic have less in common.
 _SAME_WORDS = 0.6
 
-# In this order; the first category that a word of the text belongs to is taken. Every form that counts is written out:
-# endings alone would make "fixture" a fix and "performs" a matter of performance.
+# The first category with a word in the text is taken. Inflected forms are written out: matching by stem would take
+# "fixture" for a fix and "performs" for performance.
 CATEGORY_WORDS: dict[str, str] = {
     "gotchas": r"fix(?:es|ed|ing)?|bug(?:s|gy)?|error(?:s|ed|ing)?|issu(?:e|es|ed|ing)|pitfalls?|warn(?:s|ed|ings?)?",
     "architecture": r"architect(?:s|ed|ing|ures?|ural|urally)?|design(?:s|ed|ing)?|structur(?:e|es|ed|ing|al|ally)"
@@ -28,19 +28,22 @@ CATEGORY_WORDS: dict[str, str] = {
     "workflow": r"workflows?",
 }
 GENERAL = "general"
-# Every category there is, as a playbook lists them.
+# All categories, in the order in which a playbook lists them.
 CATEGORIES = (*CATEGORY_WORDS, GENERAL)
-_CATEGORIES = tuple(
-    (find_category, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for find_category, words in CATEGORY_WORDS.items()
-)
+_CATEGORIES = tuple((name, re.compile(rf"\b(?:{words})\b", re.IGNORECASE)) for name, words in CATEGORY_WORDS.items())
 
 
 def compute_priority(confidence: float | None, evidence: int) -> int:
-    """Priority 50 to 100: min(100, 50 + int(50 * confidence) + max(0, evidence - 3)); 50 without a confidence.
+    """Return the priority, 50 to 100: min(100, 50 + int(50 * confidence) + max(0, evidence - 3)).
 
-    The product is the float's, rounded down, as pipeline.md writes it: 0.58 gives 28, for 50 * 0.58 is a little less
-    than 29. ValueError: confidence NaN or outside [0, 1], or negative
-    evidence.
+    The product is rounded down as a float: 0.58 gives 28, because 50 * 0.58 is slightly less than 29.
+
+    Args:
+        confidence: in [0, 1]; None gives 50.
+        evidence: number of memories that support the entry.
+
+    Raises:
+        ValueError: ``confidence`` is NaN or outside [0, 1], or ``evidence`` is negative.
     """
     if evidence < 0:
         raise ValueError(f"evidence is {evidence}; it must be 0 or more")
@@ -48,28 +51,28 @@ def compute_priority(confidence: float | None, evidence: int) -> int:
         return _BASE
     if not 0.0 <= confidence <= 1.0:
         raise ValueError(f"confidence is {confidence}; it must be from 0 to 1, or None")
-    return min(_MOST, _BASE + int(_RANGE * confidence) + max(0, evidence - REQUIRED_EVIDENCE))
+    return min(_MAX, _BASE + int(_RANGE * confidence) + max(0, evidence - REQUIRED_EVIDENCE))
 
 
 def find_category(text: str) -> str:
-    """What ``text`` is about, by whole words: the first of ``CATEGORY_WORDS`` that it has a word of, else general.
+    """Return the first category of ``CATEGORY_WORDS`` with a word in ``text``, else general.
 
-    Letter case does not count; inflected forms do ("fixed", "layered", "tests"), parts of words do not ("prefix",
+    Letter case is ignored. Inflected forms match ("fixed", "layered", "tests"), parts of words do not ("prefix",
     "tissue", "infrastructure").
     """
     return next((name for name, words in _CATEGORIES if words.search(text)), GENERAL)
 
 
 def contradicts_itself(text: str) -> bool:
-    """Whether two lines of ``text`` say nearly the same of different things, or the opposite: no instruction does.
+    """Return True if two lines of ``text`` say nearly the same with different facts; no instruction may.
 
-    They share at least 0.6 of their content words (Dice) and have literals or denials in conflict, as what is put
-    together from near-misses has: "the limit of this queue is 5", "the limit of that queue is 8".
+    Such lines share at least 0.6 of their content words (Dice) and conflict in a literal or a denial, for example "the
+    limit of this queue is 5" and "the limit of that queue is 8". Texts extracted from near-misses have them.
     """
     lines = [line for line in text.splitlines() if line.strip()]
-    return any(_share_words(a, b) >= _SAME_WORDS and contradict(a, b) for a, b in combinations(lines, 2))
+    return any(_dice(a, b) >= _SAME_WORDS and contradict(a, b) for a, b in combinations(lines, 2))
 
 
-def _share_words(a: str, b: str) -> float:
+def _dice(a: str, b: str) -> float:
     one, other = content_words(a), content_words(b)
     return 2 * len(one & other) / max(1, len(one) + len(other))

@@ -1,4 +1,4 @@
-"""The playbook as Markdown, to be pasted into an agent's instructions."""
+"""The playbook as a Markdown document, to be pasted into an agent's instructions."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES, GENERAL
 
-# Digits of an id that are shown: two memories do not have the same 12 by chance, and `lineage` takes such a beginning.
+# Digits of an id that are shown. Twelve are unique in practice, and `consolidation lineage` accepts such a prefix.
 ID_DIGITS = 12
 
-# What begins a block, or ends a paragraph, at the beginning of a line (CommonMark 0.31 and the tables of GFM).
+# Beginnings of a line that start a block or end a paragraph (CommonMark 0.31, and the tables of GFM).
 _BLOCK = re.compile(
     r"#{1,6}(?=\s|$)|[-+*](?=\s|$)|[>|]|<(?=[a-z!/?])|\[(?=[^\]]*\]:)|`{3}|~{3}"
     r"|=+\s*$|:?-+[-:|\s]*$|(?:[*_]\s*){3,}$",
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 
 @dataclass(frozen=True)
 class Instruction:
-    """An entry as the document shows it. ``evidence``: how many memories bear it out."""
+    """An entry as the document shows it. ``evidence``: number of memories that support it."""
 
     id: UUID
     content: str
@@ -33,9 +33,10 @@ class Instruction:
 
 
 def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
-    """The entries by category in the order of ``CATEGORIES``, unknown ones before the last, then by priority and id.
+    """Return the document: one chapter per category, its entries by priority, highest first; ties: by id.
 
-    Whatever an entry says stays inside its list item.
+    Categories are in the order of ``CATEGORIES``, unknown ones before the last. Text of an entry that would start a
+    Markdown block is escaped, so it stays inside its list item.
     """
     chapters: dict[str, list[Instruction]] = {}
     for entry in sorted(entries, key=lambda one: (-one.priority, one.id)):
@@ -45,10 +46,10 @@ def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
         "Learned from past work; in each chapter the most urgent first. In brackets: how many memories bear it out,\n"
         "and an id; `consolidation lineage ID` shows those memories.\n"
     )
-    return "\n".join([lead, *(_chapter(name, chapters[name]) for name in sorted(chapters, key=_place))])
+    return "\n".join([lead, *(_chapter(name, chapters[name]) for name in sorted(chapters, key=_chapter_order))])
 
 
-def _place(category: str) -> tuple[int, str]:
+def _chapter_order(category: str) -> tuple[int, str]:
     known = CATEGORIES.index(category) if category in CATEGORIES else CATEGORIES.index(GENERAL) - 0.5
     return int(2 * known), category
 
@@ -58,7 +59,7 @@ def _chapter(name: str, entries: Iterable[Instruction]) -> str:
 
 
 def _item(entry: Instruction) -> str:
-    lines = [_inert(line) for line in map(_one_line, entry.content.splitlines()) if line]
+    lines = [_escape_block(line) for line in map(_one_line, entry.content.splitlines()) if line]
     noun = "memory" if entry.evidence == 1 else "memories"
     return "- " + "\n  ".join([*lines, f"({entry.evidence} {noun}, {entry.id.hex[:ID_DIGITS]})"])
 
@@ -67,7 +68,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _inert(line: str) -> str:
-    """A line that begins nothing but text."""
+def _escape_block(line: str) -> str:
+    """Return the line, escaped if it would start a block."""
     line = _NUMBER.sub(r"\1\\\2", line, count=1) if _NUMBER.match(line) else line
     return "\\" + line if _BLOCK.match(line) else line

@@ -1,4 +1,4 @@
-"""What may be stored, what a person looks at first, and what becomes an instruction for agents."""
+"""Quality gates: which texts are stored, wait for a person or are discarded, and which become playbook entries."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ from enum import StrEnum
 
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 
-# All of pipeline.md: patterns, principles, playbook_entries.
+# Confidence of a model's pattern: lower is discarded; up to ``REVIEW_UP_TO`` it waits for a person.
 MIN_CONFIDENCE = 0.70
 REVIEW_UP_TO = 0.80
+# Confidence of a promotion without review (the default of the option ``t_promote``), and with review.
 T_PROMOTE = 0.85
 PROMOTION_REVIEW_FROM = 0.80
+# Cosine with an entry from which a candidate reinforces it, and from which a person decides.
 REINFORCE_FROM = 0.90
 ENTRY_REVIEW_FROM = 0.85
-# What was made without a model waits for a person from here on. Measured with the local model: 12 of the 21 patterns of
-# examples/memories.jsonl reach it, each on one topic; none of ten that string titles of commits together; one in eleven
-# of those from bug reports, one in five from short questions. Below it sentences of several topics meet.
+# Confidence from which an extracted text is proposed for the playbook. Measured with the local model: 12 of the 21
+# patterns of examples/memories.jsonl reach it, each on one topic; none of 10 that join titles of commits; 1 in 11 of
+# those from bug reports; 1 in 5 from short questions. Texts below it mix sentences of several topics.
 HEURISTIC_REVIEW_FROM = 0.60
-# So many of a project's at a time, the best first: what a person looks through at one go.
+# Extracted entries of a project that may wait for a person at a time, the best first.
 MAX_HEURISTIC_WAITING = 20
 
 # Similarities are computed in float32.
@@ -25,7 +27,7 @@ _SLACK = 1e-6
 
 
 class Verdict(StrEnum):
-    """What becomes of a reply, or of a candidate for the playbook."""
+    """Result of a gate for a reply, or for a candidate for the playbook."""
 
     DISCARD = "discard"
     REVIEW = "review"
@@ -33,7 +35,7 @@ class Verdict(StrEnum):
 
 
 class EntryAction(StrEnum):
-    """What a candidate does to the playbook."""
+    """Effect of a candidate on the playbook."""
 
     CREATE = "create"
     REVIEW = "review"
@@ -41,9 +43,10 @@ class EntryAction(StrEnum):
 
 
 def judge_pattern(confidence: float) -> Verdict:
-    """By the model's confidence: below 0.70 discarded, to 0.80 inclusive stored for review, above it stored.
+    """Return the verdict on a model's pattern: below 0.70 discard, up to and including 0.80 review, above it store.
 
-    ValueError: confidence NaN or outside [0, 1].
+    Raises:
+        ValueError: ``confidence`` is NaN or outside [0, 1].
     """
     _require_share("confidence", confidence)
     if confidence < MIN_CONFIDENCE:
@@ -52,7 +55,11 @@ def judge_pattern(confidence: float) -> Verdict:
 
 
 def judge_principle(confidence: float) -> Verdict:
-    """By the model's confidence: stored above 0.80, else discarded. ValueError: as ``judge_pattern``."""
+    """Return the verdict on a model's principle: above 0.80 store, else discard.
+
+    Raises:
+        ValueError: ``confidence`` is NaN or outside [0, 1].
+    """
     _require_share("confidence", confidence)
     return Verdict.STORE if confidence > REVIEW_UP_TO else Verdict.DISCARD
 
@@ -65,11 +72,17 @@ def judge_promotion(
     t_promote: float = T_PROMOTE,
     approved: bool = False,
 ) -> Verdict:
-    """Whether a pattern or principle becomes a playbook entry.
+    """Return the verdict on promoting a pattern or principle to a playbook entry.
 
-    Never with less than 3 pieces of evidence or without a confidence. Stored from ``t_promote`` on unless it needs
-    review itself; then, and from 0.80 to below ``t_promote``, a person decides. What a person ``approved`` is stored
-    whatever its confidence. ValueError: as ``judge_pattern``, or negative evidence.
+    Discard with less than 3 pieces of evidence, without a confidence, or below 0.80. Review from 0.80, or if it needs
+    review itself. Store from ``t_promote``, and if a person approved it, whatever its confidence.
+
+    Args:
+        confidence: in [0, 1], or None if it is unknown.
+        evidence: number of raw memories.
+
+    Raises:
+        ValueError: ``confidence`` is NaN or outside [0, 1], or ``evidence`` is negative.
     """
     if evidence < 0:
         raise ValueError(f"evidence is {evidence}; it must be 0 or more")
@@ -86,25 +99,34 @@ def judge_promotion(
 
 
 def judge_heuristic_promotion(confidence: float | None, evidence: int, *, instructs: bool) -> Verdict:
-    """Whether what was made without a model is proposed for the playbook; by itself it never becomes an entry.
+    """Return the verdict on promoting an extracted pattern or principle: review or discard, never store.
 
-    A person decides from ``HEURISTIC_REVIEW_FROM`` on, with at least 3 pieces of evidence and where it ``instructs``:
-    it says what to do or to watch out for, and does not contradict itself. ValueError: as ``judge_promotion``.
+    Review from ``HEURISTIC_REVIEW_FROM``, with at least 3 pieces of evidence, and if it ``instructs``: it has practices
+    or gotchas.
+
+    Raises:
+        ValueError: as ``judge_promotion``.
     """
     if evidence < 0:
         raise ValueError(f"evidence is {evidence}; it must be 0 or more")
     if confidence is None:
         return Verdict.DISCARD
     _require_share("confidence", confidence)
-    sound = instructs and evidence >= REQUIRED_EVIDENCE and confidence >= HEURISTIC_REVIEW_FROM
-    return Verdict.REVIEW if sound else Verdict.DISCARD
+    is_good = instructs and evidence >= REQUIRED_EVIDENCE and confidence >= HEURISTIC_REVIEW_FROM
+    return Verdict.REVIEW if is_good else Verdict.DISCARD
 
 
 def judge_fit(similarity: float | None) -> EntryAction:
-    """By the cosine with the most similar entry of the project, None where there is none.
+    """Return the effect of a candidate by its cosine with the most similar entry.
 
-    From 0.90 it reinforces that entry, from 0.85 a person decides, below it is an entry of its own; thresholds are
-    inclusive with a slack of 1e-6. ValueError: NaN.
+    From 0.90 it reinforces that entry, from 0.85 a person decides, below it becomes an entry of its own. Thresholds are
+    inclusive, with a slack of 1e-6.
+
+    Args:
+        similarity: None if the project has no entry.
+
+    Raises:
+        ValueError: ``similarity`` is NaN.
     """
     if similarity is None:
         return EntryAction.CREATE

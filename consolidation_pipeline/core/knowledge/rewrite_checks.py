@@ -1,4 +1,4 @@
-"""What a text that stands in place of several must keep of them, though its words are others."""
+"""Checks of a rewritten text: its length, and the words and denials of its sources that it must keep."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ from consolidation_pipeline.core.conflicts.polarity import SAME_TOPIC
 from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.core.text.word_overlap import content_words
 
-# Near-duplicates share half of their content words; a text that has fewer of a source is a summary of it.
+# Share of the content words of each source. Near-duplicates share half of theirs; a text with fewer is a summary.
 MIN_KEPT_SHARE = 0.5
-# Room for the words that join sentences, beyond the length of the lossless union.
+# Characters beyond the length of the lossless union, for words that join sentences.
 _MARGIN_SHARE, _MARGIN_CHARS = 0.1, 40
 
 
 def max_rewrite_chars(texts: Sequence[str], *, max_chars: int) -> int:
-    """Most characters of a rewrite: those of the lossless union and a little more, never beyond ``max_chars``."""
+    """Return the most characters of a rewrite: 10 % or 40 more than the lossless union, at most ``max_chars``."""
     union = len(merge_texts(texts))
     return min(max_chars, union + max(int(union * _MARGIN_SHARE), _MARGIN_CHARS))
 
 
 def compute_kept_share(source: str, text: str) -> float:
-    """Share of the content words of ``source``, by their stems, that ``text`` has too; 1 where it has none."""
+    """Return the share of content words of ``source``, by stem, that ``text`` has too; 1.0 if ``source`` has none."""
     words = content_words(source)
     return len(words & content_words(text)) / len(words) if words else 1.0
 
 
 def find_lost_denials(source: str, text: str) -> list[str]:
-    """The clauses of ``source`` that deny something which no clause of ``text`` on the same topic denies.
+    """Return the denying clauses of ``source`` whose denial no clause of ``text`` on the same topic repeats.
 
-    A clause is on the topic of another that has 0.65 of its words, as for the vetoes.
+    A clause is on the same topic if it has 0.65 of the other's words, as for vetoes.
     """
     denying = [clause for clause in read_clauses(text) if clause.denied]
     lost = [
         clause
         for clause in read_clauses(source)
-        if clause.denied and not any(_says_too(other, clause) for other in denying)
+        if clause.denied and not any(_repeats_denial(other, clause) for other in denying)
     ]
     return [" ".join(source[clause.start : clause.end].split()) for clause in lost]
 
 
-def _says_too(other: Clause, clause: Clause) -> bool:
+def _repeats_denial(other: Clause, clause: Clause) -> bool:
     denied = {word for word, _ in clause.denied} & {word for word, _ in other.denied}
     return bool(denied) and len(clause.words & other.words) >= SAME_TOPIC * len(clause.words)
 
 
 def find_reversals(source: str, text: str) -> list[str]:
-    """What ``text`` says the opposite of, in the words of ``source``."""
+    """Return the words of ``source`` whose opposite ``text`` says."""
     return [item.value for found in conflicts(source, text) if found.kind == "polarity" for item in found.a]

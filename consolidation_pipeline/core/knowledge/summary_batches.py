@@ -1,4 +1,4 @@
-"""Which memories are summarised together and when, and what summaries save: episodic to semantic."""
+"""Batches of memories to summarize: their size, when a summary is due, and the compression it gives."""
 
 from __future__ import annotations
 
@@ -8,40 +8,53 @@ from typing import TypeVar
 
 from consolidation_pipeline.core.jobs.triggers import Due
 
-# One call per chunk (pipeline.md, semantic_summaries); 20 notes of some 80 words fit any model's attention.
+# Memories of one call: 20 notes of about 80 words are easy for any model.
 CHUNK_SIZE = 20
-# Episodes that wait for a summary before one is made without being asked.
+# Memories without a summary from which one is due.
 SUMMARY_THRESHOLD = 50
-# Target: at least this many episodes per summary (pipeline.md, semantic_summaries).
+# Target: at least this many memories per summary.
 TARGET_RATIO = 8.0
-# The same in whole episodes: a summary of fewer is made only when somebody asks for it.
+# Fewest memories of a summary; with fewer, one is written only on request.
 MIN_MEMORIES = 8
-# Part of the ids of summaries and profiles: the next run meets its own rows under it.
+# Part of the ids of summaries and profiles; changing it gives every row a new identity.
 IDENTITY_VERSION = "1"
-# A session in which nothing was written for so long has ended. Nobody tells when one does; half an hour is what web
-# analytics take, and agents pause for less between two notes of one task.
+# A session without a new memory for this long has ended: nothing else marks the end. Half an hour is the usual limit of
+# web analytics, and agents pause for less between two notes of one task.
 SESSION_IDLE = timedelta(minutes=30)
 
 _T = TypeVar("_T")
 
 
-def split_chunks(memories: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:
-    """``memories``, oldest first, in chunks of ``size``; the last one holds the rest. ValueError: size below 1."""
+def split_chunks(items: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:
+    """Split ``items`` into chunks of ``size`` in their order; the last may be shorter.
+
+    Raises:
+        ValueError: ``size`` is below 1.
+    """
     if size < 1:
         raise ValueError(f"size is {size}; a chunk needs at least 1 memory")
-    return [memories[at : at + size] for at in range(0, len(memories), size)]
+    return [items[at : at + size] for at in range(0, len(items), size)]
 
 
-def compression_ratio(episodes: int, summaries: int) -> float | None:
-    """Episodes per summary; None while there is no summary. ValueError: a negative count."""
-    _require_counts(episodes=episodes, summaries=summaries)
-    return episodes / summaries if summaries else None
+def compression_ratio(memories: int, summaries: int) -> float | None:
+    """Return the memories per summary, None without a summary.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    _require_counts(memories=memories, summaries=summaries)
+    return memories / summaries if summaries else None
 
 
 def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
-    """Whether a summary is due: ``threshold`` memories wait for one, or a session ended and ``MIN_MEMORIES`` do.
+    """Return if a summary is due, and why: ``threshold`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
 
-    A session ended when nothing was written in it for ``SESSION_IDLE``. ValueError: a negative count.
+    Args:
+        unsummarised: number of memories without a summary.
+        session_ended: nothing was written for ``SESSION_IDLE`` in a session of these memories.
+
+    Raises:
+        ValueError: the count is negative.
     """
     _require_counts(unsummarised=unsummarised)
     waiting = f"{unsummarised} memories are not summarised"
