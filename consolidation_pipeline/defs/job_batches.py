@@ -15,10 +15,11 @@ from pydantic import Field
 
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG, store
-from consolidation_pipeline.service.jobs.job_requests import RequestedJob, is_pending, list_pending
+from consolidation_pipeline.service.jobs.job_requests import RequestedJob, is_pending, list_pending_jobs
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.jobs.jobs import get_job, is_project_busy
+from consolidation_pipeline.store.jobs.jobs import get_job
+from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 
 # Progress and errors are the caller's to show; Dagster's own log of the run is in the UI.
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -63,7 +64,7 @@ def execute(
 @dg.op
 def run_pending_jobs(context: dg.OpExecutionContext, config: BatchConfig, store: dg.ResourceParam[Engine]) -> None:
     """Run each job that still waits; one that fails does not stop the others, one of a busy project goes on waiting."""
-    waiting = {job.job_id: job for job in list_pending(store)}
+    waiting = {job.job_id: job for job in list_pending_jobs(store)}
     context.instance.add_dynamic_partitions(PROJECTS, sorted({job.project for job in waiting.values()}))
     ended = Counter(_run_one(context, store, waiting.get(UUID(job_id))) for job_id in config.jobs)
     context.add_output_metadata({"jobs": len(config.jobs), **ended})

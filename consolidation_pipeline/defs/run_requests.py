@@ -13,7 +13,7 @@ from consolidation_pipeline.defs.job_batches import batch_config, find_batched, 
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
 from consolidation_pipeline.service.jobs.job_requests import LOST_AFTER, RequestedJob
-from consolidation_pipeline.service.jobs.triggers import Decision, tell_skipped
+from consolidation_pipeline.service.jobs.triggers import TriggerDecision, describe_skipped
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.runs.stale_jobs import DIED, list_dead_runs
 from consolidation_pipeline.store.admin.project_counts import list_backlogs
@@ -69,7 +69,7 @@ def end_dead_runs(instance: dg.DagsterInstance, engine: Engine) -> list[str]:
     return list(dead)
 
 
-def run_requests(decision: Decision, *, job: str, triggered_by: str) -> list[dg.RunRequest]:
+def run_requests(decision: TriggerDecision, *, job: str, triggered_by: str) -> list[dg.RunRequest]:
     """Batches of the decision's jobs, which were made just now."""
     tasks = [
         Task(request.job_id, request.slug, job, request.memories, request.timeout_seconds)
@@ -124,10 +124,10 @@ def _batch_request(batch: Sequence[Task], triggered_by: str) -> dg.RunRequest:
     )
 
 
-def say_why(decision: Decision) -> str:
+def say_why(decision: TriggerDecision) -> str:
     """What a tick asked for and why, and why not for the others: at most ten of each, what is unusual first."""
     asked = [f"{request.slug}: {request.reason}" for request in decision.requests]
-    return "; ".join([*_first_ten(asked), *_first_ten(tell_skipped(decision))]) or "there are no projects"
+    return "; ".join([*_first_ten(asked), *_first_ten(describe_skipped(decision))]) or "there are no projects"
 
 
 def _first_ten(told: Sequence[str]) -> list[str]:

@@ -1,34 +1,25 @@
-"""Projects: the owners of memories."""
+"""Projects: owners of memories, with their options."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, union, update
+from sqlalchemy import Connection, text
 from sqlalchemy.exc import IntegrityError
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.store.database.schema import (
-    consolidated_memories,
-    consolidation_changes,
-    consolidation_jobs,
-    consolidation_suggestions,
-    memory_neighbors,
-    playbook_entries,
-    projects,
-    task_memories,
-)
 
 _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True)
 class Project:
-    """One project: ``config`` holds the options that differ from the defaults."""
+    """A project. ``config``: the options that differ from the defaults."""
 
     id: UUID
     slug: str
@@ -36,94 +27,126 @@ class Project:
     config: Mapping[str, Any]
 
 
-_columns = (projects.c.id, projects.c.slug, projects.c.consolidation_enabled, projects.c.config)
-_BY_SLUG = select(*_columns).where(projects.c.slug == bindparam("slug"))
+_CREATE_PROJECT = """
+    INSERT INTO consolidation.projects (slug, config) VALUES (:slug, CAST(:config AS jsonb))
+    RETURNING id, slug, consolidation_enabled, config
+"""
 
 
 def create_project(connection: Connection, slug: str, config: Mapping[str, Any] | None = None) -> Project:
-    """A new project.
+    """Create a project.
 
     Raises:
-        UsageError: the slug is not allowed. ConflictError: it is taken.
+        UsageError: The slug is not allowed.
+        ConflictError: A project has this slug already.
     """
     if not _SLUG.fullmatch(slug):
         raise UsageError(
             f"project {slug!r} is not allowed: use 1 to 63 of a-z, 0-9, '.', '_' and '-', "
             "beginning with a letter or digit"
         )
+    parameters = {"slug": slug, "config": json.dumps(dict(config or {}))}
     try:
         with connection.begin_nested():
-            row = connection.execute(insert(projects).values(slug=slug, config=dict(config or {})).returning(*_columns))
-            return Project(*row.one())
+            return Project(*connection.execute(text(_CREATE_PROJECT), parameters).one())
     except IntegrityError as error:
         raise ConflictError(f"project {slug} exists already", (slug,)) from error
 
 
+_GET_PROJECT = "SELECT id, slug, consolidation_enabled, config FROM consolidation.projects WHERE slug = :slug"
+_LIST_FIRST_SLUGS = "SELECT slug FROM consolidation.projects ORDER BY slug LIMIT 20"
+
+
 def get_project(connection: Connection, slug: str) -> Project:
-    """The project with this slug. Raises NotFoundError, naming the projects that exist."""
-    row = connection.execute(_BY_SLUG, {"slug": slug}).one_or_none()
+    """Return the project with this slug.
+
+    Raises:
+        NotFoundError: There is none; the message lists existing projects.
+    """
+    row = connection.execute(text(_GET_PROJECT), {"slug": slug}).one_or_none()
     if row is None:
-        known = ", ".join(connection.scalars(select(projects.c.slug).order_by(projects.c.slug).limit(20))) or "none"
+        known = ", ".join(connection.scalars(text(_LIST_FIRST_SLUGS))) or "none"
         raise NotFoundError(f"there is no project {slug!r}; projects: {known}")
     return Project(*row)
 
 
+# A slug may look like an id: the project with that slug comes first.
+_FIND_PROJECT = """
+    SELECT id, slug, consolidation_enabled, config FROM consolidation.projects
+    WHERE slug = :slug OR id = :id ORDER BY slug = :slug DESC LIMIT 1
+"""
+
+
 def find_project(connection: Connection, reference: str) -> Project:
-    """The project with this slug or, where none has it, this id. Raises NotFoundError."""
-    id_ = _as_id(reference)
+    """Return the project with this slug or, if none has it, with this id.
+
+    Raises:
+        NotFoundError: There is none; the message lists existing projects.
+    """
+    id_ = _parse_id(reference)
     if id_ is not None:
-        mine = or_(projects.c.slug == reference, projects.c.id == id_)
-        found = connection.execute(
-            select(*_columns).where(mine).order_by((projects.c.slug == reference).desc())
-        ).first()
-        if found is not None:
-            return Project(*found)
+        row = connection.execute(text(_FIND_PROJECT), {"slug": reference, "id": id_}).one_or_none()
+        if row is not None:
+            return Project(*row)
     return get_project(connection, reference)
 
 
-def _as_id(text: str) -> UUID | None:
+def _parse_id(value: str) -> UUID | None:
     try:
-        return UUID(text)
+        return UUID(value)
     except ValueError:
         return None
 
 
-def load_owners(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
-    """Row id -> id of its project, for memories of any kind, entries, suggestions, jobs, changes, groups."""
-    parts = [
-        select(column.label("id"), column.table.c.project_id).where(column.in_(ids))
-        for column in (
-            task_memories.c.id,
-            consolidated_memories.c.id,
-            playbook_entries.c.id,
-            consolidation_suggestions.c.id,
-            consolidation_jobs.c.id,
-            consolidation_changes.c.id,
-            consolidation_changes.c.group_id,
-        )
-    ]
-    return {row.id: row.project_id for row in connection.execute(union(*parts))}
+_LOAD_PROJECT_IDS = """
+    SELECT id, project_id FROM consolidation.task_memories WHERE id = ANY(:ids)
+    UNION SELECT id, project_id FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+    UNION SELECT id, project_id FROM consolidation.playbook_entries WHERE id = ANY(:ids)
+    UNION SELECT id, project_id FROM consolidation.consolidation_suggestions WHERE id = ANY(:ids)
+    UNION SELECT id, project_id FROM consolidation.consolidation_jobs WHERE id = ANY(:ids)
+    UNION SELECT id, project_id FROM consolidation.consolidation_changes WHERE id = ANY(:ids)
+    UNION SELECT group_id, project_id FROM consolidation.consolidation_changes WHERE group_id = ANY(:ids)
+"""
+
+
+def load_project_ids(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, UUID]:
+    """Return row id -> project id for memories, playbook entries, suggestions, jobs, changes and change groups."""
+    return {row.id: row.project_id for row in connection.execute(text(_LOAD_PROJECT_IDS), {"ids": list(ids)})}
+
+
+_LIST_PROJECTS = "SELECT id, slug, consolidation_enabled, config FROM consolidation.projects ORDER BY slug"
 
 
 def list_projects(connection: Connection) -> list[Project]:
-    """All projects by slug."""
-    return [Project(*row) for row in connection.execute(select(*_columns).order_by(projects.c.slug))]
+    """Return all projects by slug."""
+    return [Project(*row) for row in connection.execute(text(_LIST_PROJECTS))]
+
+
+_CONFIGURE_PROJECT = """
+    UPDATE consolidation.projects
+    SET config = CAST(:config AS jsonb), consolidation_enabled = :enabled, updated_at = now()
+    WHERE slug = :slug RETURNING id, slug, consolidation_enabled, config
+"""
 
 
 def configure_project(
     connection: Connection, slug: str, *, config: Mapping[str, Any], consolidation_enabled: bool
 ) -> Project:
-    """Replace the project's configuration."""
-    row = connection.execute(
-        update(projects)
-        .where(projects.c.slug == slug)
-        .values(config=dict(config), consolidation_enabled=consolidation_enabled, updated_at=func.now())
-        .returning(*_columns)
-    ).one_or_none()
+    """Replace the options of a project.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    parameters = {"slug": slug, "config": json.dumps(dict(config)), "enabled": consolidation_enabled}
+    row = connection.execute(text(_CONFIGURE_PROJECT), parameters).one_or_none()
     return Project(*row) if row is not None else get_project(connection, slug)
 
 
+_DELETE_PAIRS = "DELETE FROM consolidation.memory_neighbors WHERE project_id = :project"
+_DELETE_PROJECT = "DELETE FROM consolidation.projects WHERE id = :project"
+
+
 def delete_project(connection: Connection, project: Project) -> None:
-    """Remove the project with everything in it but the ledger."""
-    connection.execute(delete(memory_neighbors).where(memory_neighbors.c.project_id == project.id))
-    connection.execute(delete(projects).where(projects.c.id == project.id))
+    """Delete a project with all its rows but the ledger. Similar pairs have no foreign key and are deleted first."""
+    connection.execute(text(_DELETE_PAIRS), {"project": project.id})
+    connection.execute(text(_DELETE_PROJECT), {"project": project.id})

@@ -18,10 +18,10 @@ from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG
 from consolidation_pipeline.defs.run_requests import MANY, find_turns, pending_requests
 from consolidation_pipeline.defs.schedules import daily_decay
 from consolidation_pipeline.defs.sensors import job_status_sensor, requested_jobs_sensor
-from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending, request_job
+from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs, request_job
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.jobs.jobs import project_lock
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -95,7 +95,7 @@ def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, i
     started = dg.DagsterRunStatus.STARTED
     (request,) = daily_decay(context)
     assert (request.job_name, request.partition_key, request.tags["dagster/max_runtime"]) == ("job_batch", None, "2400")
-    jobs = [job.job_id for job in list_pending(pipeline.engine)]
+    jobs = [job.job_id for job in list_pending_jobs(pipeline.engine)]
     pipeline.write("UPDATE {s}.consolidation_jobs SET created_at = created_at - interval '1 hour'")
     config = dict(request.run_config)
     run = instance.create_run_for_job(job_batch, run_config=config, status=started)
@@ -116,6 +116,6 @@ def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, i
 
 def test_people_get_a_run_each_unless_many_wait(pipeline: Pipeline) -> None:
     ask(pipeline.engine)
-    waiting = list_pending(pipeline.engine)
+    waiting = list_pending_jobs(pipeline.engine)
     assert [request.job_name for request in pending_requests(pipeline.engine, waiting)] == ["decay"] * 4
     assert {request.job_name for request in pending_requests(pipeline.engine, waiting * MANY)} == {"job_batch"}

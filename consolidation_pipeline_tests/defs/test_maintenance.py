@@ -16,7 +16,7 @@ from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG, store
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import task_memories
-from consolidation_pipeline.store.jobs.jobs import project_lock
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline

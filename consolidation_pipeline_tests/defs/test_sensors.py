@@ -9,7 +9,7 @@ from consolidation_pipeline.defs.sensors import event_delivery_sensor
 from consolidation_pipeline.errors import InvalidWebhookError
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.webhook_receiver import SECRET, receiving
 

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, event, text
 
 from consolidation_pipeline.core.memories.memories import NewMemory, content_hash, normalized_hash
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, metadata
-from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, insert_rows
 from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, create_project
@@ -68,7 +68,7 @@ def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, 
         "tags": [],
         "source_memory_ids": list(sources),
         "source_count": len(sources),
-        "embedding": vector_text(vector),
+        "embedding": format_vector(vector),
         "embedding_model": MODEL,
         "embedding_dim": len(vector),
         "retired_at": None,

@@ -15,7 +15,8 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA, metadata, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.jobs.jobs import append_event, append_job
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.jobs.jobs import append_job
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import (
     configure_project,

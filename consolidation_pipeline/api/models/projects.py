@@ -1,4 +1,4 @@
-"""A project: its plan, its configuration, its numbers."""
+"""Bodies of the project routes: plan, options, metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from consolidation_pipeline.service.plan.plan_document import Plan
 
 
 class PlanRequest(Body):
-    """Whose plan."""
+    """Project to plan."""
 
     model_config = with_examples({"project_id": "notes"})
 
@@ -23,14 +23,14 @@ class PlanRequest(Body):
 
 
 class PlanReply(Plan):
-    """All that a run would change, and how many of each."""
+    """All changes that a run would make, and their numbers."""
 
     project_id: UUID
     totals: dict[str, int]
 
 
 def _describe_options(schema: dict[str, Any]) -> None:
-    """The options, none of them required, for clients; the service checks them and names the range."""
+    """Add all options to the schema, none of them required. The service checks the values."""
     options = ConsolidationOptions.model_json_schema(by_alias=False)["properties"]
     schema["properties"] |= {
         name: {"anyOf": [{key: value for key, value in option.items() if key != "default"}, {"type": "null"}]}
@@ -41,7 +41,7 @@ def _describe_options(schema: dict[str, Any]) -> None:
 
 
 class ConfigureRequest(Body):
-    """Options to set, by name or alias; null takes one back to its default. Others keep their value."""
+    """Options to set, by name or alias. Null resets an option to its default; others keep their value."""
 
     model_config = ConfigDict(
         extra="allow", populate_by_name=True, allow_inf_nan=False, json_schema_extra=_describe_options
@@ -50,12 +50,12 @@ class ConfigureRequest(Body):
     consolidation_enabled: bool | None = Field(
         None,
         validation_alias=AliasChoices("consolidation_enabled", "enabled"),
-        description="Whether runs may consolidate the project.",
+        description="False: runs of the project are refused.",
     )
 
 
 class ConfigurationReply(Reply):
-    """The options in force for a project."""
+    """Options of a project."""
 
     model_config = with_examples(
         {
@@ -70,14 +70,14 @@ class ConfigurationReply(Reply):
     project_id: UUID
     project: str
     consolidation_enabled: bool
-    config: dict[str, Any] = Field(description="What was set for this project.")
-    effective: dict[str, Any] = Field(description="What is in force: defaults, environment and `config`.")
+    config: dict[str, Any] = Field(description="Options that were set for this project.")
+    effective: dict[str, Any] = Field(description="Options in force: defaults, environment and `config`.")
 
 
 class NextRun(Reply):
-    """What the next run waits for."""
+    """Time of the next run and its reason."""
 
-    at: datetime | None = Field(description="When the project's schedule comes, if nightly_consolidation is on.")
+    at: datetime | None = Field(description="Next time of the project's schedule, if nightly_consolidation is on.")
     schedule: str
     new_memories: int
     due: bool
@@ -85,30 +85,32 @@ class NextRun(Reply):
 
 
 class FailingJob(Reply):
-    """A job whose newest attempts failed."""
+    """A kind of job whose newest attempts failed."""
 
     job: str
-    job_id: UUID = Field(description="The newest of them.")
-    failures: int = Field(description="In a row.")
-    dead: bool = Field(description="Sensors leave it alone; its schedule tries it again, or a person.")
+    job_id: UUID = Field(description="Id of the newest attempt.")
+    failures: int = Field(description="Number of consecutive failures.")
+    dead: bool = Field(description="True: sensors stop retrying; only a schedule or a person tries again.")
     failed_at: datetime
     next_try_at: datetime | None
     error: str | None
 
 
 class ProjectMetricsReply(Reply):
-    """A project in numbers."""
+    """Metrics of a project."""
 
     project_id: UUID
     project: str
     enabled: bool
-    total_memories: int = Field(description="Raw memories in all.")
-    raw_count: int = Field(description="Of them those that are active.")
-    consolidated_count: int = Field(description="Of them those that a merged memory stands for.")
-    archived_count: int = Field(description="Of them those that are archived.")
+    total_memories: int = Field(description="Number of raw memories.")
+    raw_count: int = Field(description="Active raw memories.")
+    consolidated_count: int = Field(description="Raw memories that were merged.")
+    archived_count: int = Field(description="Archived raw memories.")
     merged_count: int = Field(description="Merged memories.")
-    units: int = Field(description="Active raw memories and merged memories.")
-    reduction_percentage: float = Field(description="Share of the units that merging took away; 0 before the first.")
+    units: int = Field(description="Active raw memories plus merged memories.")
+    reduction_percentage: float = Field(
+        description="Percentage by which merging reduced the units; 0 before the first merge."
+    )
     last_run_time: datetime | None
     next_run_time: datetime | None = Field(description="Null: consolidation is disabled.")
     memory_type_distribution: dict[str, int] = Field(description="Active raw memories by type.")
@@ -122,4 +124,6 @@ class ProjectMetricsReply(Reply):
     tokens: int
     last_run: JobEntry | None
     next_run: NextRun
-    failing: list[FailingJob] = Field(description="Jobs whose newest attempts failed; a success ends it.")
+    failing: list[FailingJob] = Field(
+        description="Jobs whose newest attempts failed; a success removes a job from the list."
+    )

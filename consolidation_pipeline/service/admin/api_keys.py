@@ -19,7 +19,7 @@ from uuid import UUID
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.store.admin import api_keys
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
-from consolidation_pipeline.store.database.raw_connections import connect_briefly
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import get_project
 
 # Each may do what those before it may.
@@ -132,7 +132,7 @@ def authenticate(engine: Engine, secret: str) -> Principal | None:
     if not _SHAPE.fullmatch(secret):
         return None
     hashed = _hash(secret)
-    with connect_briefly(engine) as connection:
+    with autocommit_connection(engine) as connection:
         row = api_keys.find_key(connection, hashed)
     if row is None or not hmac.compare_digest(row.key_hash, hashed):
         return None
@@ -141,7 +141,7 @@ def authenticate(engine: Engine, secret: str) -> Principal | None:
 
 def recognize(engine: Engine, key_id: UUID) -> Principal | None:
     """Who has this key, of which somebody proved before that it is theirs; None: it was revoked. Notes the use."""
-    with connect_briefly(engine) as connection:
+    with autocommit_connection(engine) as connection:
         row = api_keys.get_key(connection, key_id)
     return None if row is None else _note_use(engine, row)
 

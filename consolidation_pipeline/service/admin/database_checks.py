@@ -10,16 +10,16 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.service.admin.findings import Finding, Status, listed
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.database.engine import CONNECTIONS, Engine
+from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine
 from consolidation_pipeline.store.database.inspection import (
-    Indexes,
-    Load,
-    VectorUse,
-    count_unlike_their_hash,
+    IndexStatus,
+    ServerLoad,
+    VectorUsage,
+    count_hash_mismatches,
     inspect_indexes,
     inspect_load,
-    list_stopped_by_budget,
-    list_vector_uses,
+    list_projects_over_budget,
+    list_vector_usage,
 )
 from consolidation_pipeline.store.projects import Project, list_projects
 from consolidation_pipeline.store.search.vector_indexes import INDEXED_FROM, LONGEST_VECTOR, Index
@@ -37,9 +37,9 @@ def check_store(
     """Everything that the database tells of itself; its schema is this version's."""
     with engine.connect() as connection:
         projects = {project.id: project for project in list_projects(connection)}
-        uses = [use for use in list_vector_uses(connection) if use.project_id in projects]  # one may be new by now
+        uses = [use for use in list_vector_usage(connection) if use.project_id in projects]  # one may be new by now
         indexes = inspect_indexes(connection)
-        unlike, stopped = count_unlike_their_hash(connection), list_stopped_by_budget(connection)
+        unlike, stopped = count_hash_mismatches(connection), list_projects_over_budget(connection)
         before, load, after = clock(), inspect_load(connection), clock()
     yield _check_indexes(indexes)
     yield _check_search_indexes(indexes, projects, uses)
@@ -49,12 +49,12 @@ def check_store(
     yield from _check_room(load)
 
 
-def _check_indexes(indexes: Indexes) -> Finding:
+def _check_indexes(indexes: IndexStatus) -> Finding:
     gone = [f"{name} is missing or incomplete: {statement}" for name, statement in indexes.missing.items()]
     return listed("indexes", gone, what="", fine="every index of the schema is there", status="problem")
 
 
-def _check_search_indexes(indexes: Indexes, projects: Mapping[UUID, Project], uses: list[VectorUse]) -> Finding:
+def _check_search_indexes(indexes: IndexStatus, projects: Mapping[UUID, Project], uses: list[VectorUsage]) -> Finding:
     missing = [
         f"{use.memories:,} vectors of {use.model} in {projects[use.project_id].slug}"
         for use in uses
@@ -67,7 +67,7 @@ def _check_search_indexes(indexes: Indexes, projects: Mapping[UUID, Project], us
 
 
 def _check_vectors(
-    projects: Mapping[UUID, Project], uses: list[VectorUse], unlike: Mapping[str, int], settings: Settings
+    projects: Mapping[UUID, Project], uses: list[VectorUsage], unlike: Mapping[str, int], settings: Settings
 ) -> Iterator[Finding]:
     raw = [use for use in uses if use.table == "task_memories"]
     waiting = [f"{use.memories} memories of {projects[use.project_id].slug}" for use in raw if use.model is None]
@@ -96,11 +96,11 @@ def _check_clock(theirs: datetime, before: datetime, after: datetime) -> Finding
     return Finding("clock", status, f"the database's clock and this machine's are {skew:.1f} s apart")
 
 
-def _check_room(load: Load) -> Iterator[Finding]:
+def _check_room(load: ServerLoad) -> Iterator[Finding]:
     yield Finding("database size", "ok", f"{load.database_bytes / 1e9:.2f} GB")
     left = load.max_connections - load.connections
     told = f"{load.connections} of {load.max_connections} connections of the server are in use"
-    few = f"; a process of `serve` or a run takes up to {CONNECTIONS}" if left < CONNECTIONS else ""
+    few = f"; a process of `serve` or a run takes up to {POOL_SIZE}" if left < POOL_SIZE else ""
     yield Finding("connections", "warning" if few else "ok", told + few)
     bloated = [f"{table} ({dead:,} dead rows, {live:,} live ones)" for table, (dead, live) in load.dead.items()]
     what = "need VACUUM: autovacuum is off, or an old transaction stands in its way"

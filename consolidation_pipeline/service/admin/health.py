@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from cachetools import TTLCache, cached
 
-from consolidation_pipeline.service.jobs.retry_policy import list_failing
+from consolidation_pipeline.service.jobs.retry_policy import list_failing_jobs
 from consolidation_pipeline.store.admin.monitoring import Totals, Waiting, estimate_memories, read_waiting, sum_up
-from consolidation_pipeline.store.database.engine import Connection, Engine, check_schema, reach
+from consolidation_pipeline.store.database.engine import Connection, Engine, check_schema, connect
 
 # Upper bounds of how long a run took, seconds; the last is the longest `timeout_seconds`.
 RUN_BOUNDS = (1.0, 3.0, 10.0, 30.0, 60.0, 300.0, 600.0, 1800.0, 3600.0)
@@ -43,9 +43,9 @@ class Watch:
 
     def look(self) -> Work:
         """The work there is. Raises StoreError: the database does not answer."""
-        with self._lock, reach(self._engine) as connection:
+        with self._lock, connect(self._engine) as connection:
             totals, memories = self._sum_up(connection)
-            dead = sum(job.dead for job in list_failing(connection))
+            dead = sum(job.dead for job in list_failing_jobs(connection))
             return Work(read_waiting(connection), dead, totals, memories)
 
 

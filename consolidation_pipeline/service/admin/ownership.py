@@ -7,13 +7,13 @@ from uuid import UUID
 
 from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.database.raw_connections import connect_briefly
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import Project
 
 
 def find_project(engine: Engine, reference: str) -> Project:
     """The project with this slug or, where none has it, this id. Raises NotFoundError."""
-    with connect_briefly(engine) as connection:
+    with autocommit_connection(engine) as connection:
         return store.find_project(connection, reference)
 
 
@@ -22,5 +22,5 @@ def find_owners(engine: Engine, ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
 
     What is not there is left out.
     """
-    with connect_briefly(engine) as connection:
-        return store.load_owners(connection, ids)
+    with autocommit_connection(engine) as connection:
+        return store.load_project_ids(connection, ids)

@@ -14,7 +14,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.admin.project_counts import Backlog, ProjectCounts, count_project, list_backlogs
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search.vector_indexes import drop_indexes
 
@@ -78,7 +78,7 @@ def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Proje
     """
     with engine.connect() as connection:
         project = store.get_project(connection, slug)
-    with jobs.project_lock(engine, project.id, slug, wait_seconds=0), engine.begin() as connection:
+    with project_lock(engine, project.id, slug, wait_seconds=0), engine.begin() as connection:
         counts = count_project(connection, project.id)
         if not confirmed:
             raise UsageError(

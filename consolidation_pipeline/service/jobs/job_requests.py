@@ -14,10 +14,10 @@ from uuid import UUID
 from consolidation_pipeline.core.jobs.triggers import may_retry
 from consolidation_pipeline.errors import ConflictError, InvalidOptionError, NotFoundError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
-from consolidation_pipeline.service.runs.phases import JOB_PHASES, check_phases, read_scope, scope_of
+from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope, read_scope, select_phases
 from consolidation_pipeline.service.runs.project_run import CANCELLED_BY
-from consolidation_pipeline.service.runs.run_lifecycle import check_runnable
-from consolidation_pipeline.service.runs.stale_jobs import settle_dead_jobs
+from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
+from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.schema import TRIGGER_TYPES
 from consolidation_pipeline.store.jobs import jobs
@@ -82,17 +82,17 @@ def request_job(
         InvalidScopeError: an unknown job or phase. UsageError: an unknown trigger type. InvalidOptionError: an option
         is unknown or out of range. NotFoundError, ProjectDisabledError: it cannot be run.
     """
-    chosen = check_phases(job, phases)
+    chosen = select_phases(job, phases)
     if trigger_type not in TRIGGER_TYPES:
         raise UsageError(f"trigger type {trigger_type!r} does not exist; the types are {', '.join(TRIGGER_TYPES)}")
     own = parse_options(options or {}).model_dump(mode="json", exclude_unset=True)
-    project = check_runnable(engine, slug)
-    settle_dead_jobs(engine, project)
+    project = get_runnable_project(engine, slug)
+    fail_dead_job(engine, project)
     with engine.begin() as connection:
-        row, created = pend_job(
+        row, created = ensure_live_job(
             connection,
             project.id,
-            scope=scope_of(job, chosen, own),
+            scope=build_scope(job, chosen, own),
             options=parse_options(own, base=parse_options(project.config)),
             trigger_type=trigger_type,
             triggered_by=triggered_by,
@@ -101,7 +101,7 @@ def request_job(
     return _describe(row, slug, created=created, estimated_seconds=took)
 
 
-def pend_job(
+def ensure_live_job(
     connection: Connection,
     project_id: UUID,
     *,
@@ -111,22 +111,22 @@ def pend_job(
     triggered_by: str,
 ) -> tuple[Row[Any], bool]:
     """The project's live job, made now where there is none, and whether it was made now."""
-    wanted = make_request(project_id, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
+    wanted = build_new_job(project_id, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
     while True:  # the live job that was in the way may end before it is read
-        made = pend_jobs(connection, [wanted])
+        made = append_pending_jobs(connection, [wanted])
         if (live := jobs.find_live_job(connection, project_id)) is not None:
             return live, made.get(project_id) == live.id
 
 
-def make_request(
+def build_new_job(
     project_id: UUID, scope: Mapping[str, Any], options: ConsolidationOptions, *, trigger_type: str, triggered_by: str
 ) -> NewJob:
-    """What ``pend_jobs`` takes."""
+    """What ``append_pending_jobs`` takes."""
     whole = JOB_PHASES[read_scope(scope)[0]]
     return NewJob(project_id, trigger_type, triggered_by, options.model_dump(mode="json"), scope, whole)
 
 
-def pend_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
+def append_pending_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
     """Pending jobs for many projects in one statement, project -> job, without those that have a live job."""
     return jobs.append_jobs(connection, wanted) if wanted else {}
 
@@ -138,7 +138,7 @@ def request_retries(engine: Engine, now: datetime) -> list[RequestedJob]:
     with engine.begin() as connection:
         failed = [row for row in jobs.list_failing_jobs(connection, JOB_PHASES) if _is_retried(row, now)]
         wanted = [request for row in failed if (request := _request_again(row)) is not None]
-        made = set(pend_jobs(connection, wanted).values())
+        made = set(append_pending_jobs(connection, wanted).values())
         live = jobs.list_pending_jobs(connection) if made else []
     return [_describe(row, row.slug) for row in live if row.id in made]
 
@@ -155,7 +155,7 @@ def _request_again(row: Row[Any]) -> NewJob | None:
         options = parse_options(row.scope.get("options", {}), base=parse_options(row.config))
     except InvalidOptionError:  # the tick of its own trigger says so
         return None
-    return make_request(
+    return build_new_job(
         row.project_id, row.scope, options, trigger_type=row.trigger_type, triggered_by=row.triggered_by
     )
 
@@ -187,13 +187,15 @@ def _describe(
     )
 
 
-def list_pending(engine: Engine) -> list[RequestedJob]:
+def list_pending_jobs(engine: Engine) -> list[RequestedJob]:
     """The pending jobs of enabled projects, oldest first."""
     with engine.connect() as connection:
         return [_describe(row, row.slug) for row in jobs.list_pending_jobs(connection)]
 
 
-def find_unlaunched(engine: Engine, find_launched: Callable[[Sequence[UUID]], Collection[UUID]]) -> list[RequestedJob]:
+def list_unlaunched_jobs(
+    engine: Engine, find_launched: Callable[[Sequence[UUID]], Collection[UUID]]
+) -> list[RequestedJob]:
     """The pending jobs that wait for somebody to launch them, oldest first: none of a project that is held now.
 
     Triggers and plans launch their jobs themselves: those are here only when that was lost. ``find_launched``: those of
@@ -227,7 +229,7 @@ def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJ
         if job is None:
             raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
         project = get_project(connection, job.slug)
-    settle_dead_jobs(engine, project)
+    fail_dead_job(engine, project)
     with engine.begin() as connection:
         why = f"cancelled by {cancelled_by}"
         cancelled = jobs.finish_job(connection, job_id, "cancelled", error=why, metrics={CANCELLED_BY: cancelled_by})

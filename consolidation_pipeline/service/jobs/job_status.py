@@ -8,10 +8,10 @@ from uuid import UUID
 
 from consolidation_pipeline.core.jobs.triggers import is_due, next_instant
 from consolidation_pipeline.errors import NotFoundError
-from consolidation_pipeline.service.jobs.retry_policy import list_failing, tell_failing
+from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.jobs.run_report import describe_counts
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.runs.stale_jobs import settle_dead_jobs
+from consolidation_pipeline.service.runs.stale_jobs import fail_dead_job
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_counts import count_project, list_backlogs
 from consolidation_pipeline.store.database.engine import Engine, Row
@@ -40,7 +40,7 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
         NotFoundError: there is no such job or project, or the project has no job yet.
     """
     job_id, project = _find_job(engine, reference)
-    settle_dead_jobs(engine, project)
+    fail_dead_job(engine, project)
     with engine.connect() as connection:
         job = jobs.get_job(connection, job_id)
         ids, total = ledger_reader.list_job_changes(connection, job_id, limit=SHOWN_CHANGES)
@@ -87,7 +87,7 @@ def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list
     """The project's jobs, newest first, dead ones marked failed. Raises NotFoundError."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    settle_dead_jobs(engine, project)
+    fail_dead_job(engine, project)
     with engine.connect() as connection:
         rows = jobs.list_jobs(connection, project.id, limit=limit, offset=offset)
     names = ("id", "status", *_STORY, *_TIMES)
@@ -99,7 +99,7 @@ def _is_dead(job: Row[Any]) -> bool:
     return bool(job.status == "failed" and job.retry_count >= job.max_retries)
 
 
-def tell_progress(engine: Engine, slug: str) -> str | None:
+def describe_progress(engine: Engine, slug: str) -> str | None:
     """What the project's live job has done so far, in words; None when there is none."""
     with engine.connect() as connection:
         job = jobs.find_live_job(connection, get_project(connection, slug).id)
@@ -145,7 +145,7 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         project = get_project(connection, slug)
         counts = count_project(connection, project.id)
         (backlog,) = list_backlogs(connection, project_id=project.id)
-        failing = list_failing(connection, project.id)
+        failing = list_failing_jobs(connection, project.id)
     options = effective_options(project, settings)
     due = is_due(backlog.new, threshold=options.new_threshold)
     return {
@@ -160,5 +160,5 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
             "due": bool(due),
             "reason": due.reason,
         },
-        "failing": [vars(job) | {"told": tell_failing(job)} for job in failing],
+        "failing": [vars(job) | {"told": describe_failing_job(job)} for job in failing],
     }

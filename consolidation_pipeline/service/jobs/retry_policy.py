@@ -10,11 +10,11 @@ from uuid import UUID
 from consolidation_pipeline.core.jobs.triggers import next_try
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.store.database.engine import Connection, Row
-from consolidation_pipeline.store.jobs.jobs import list_failing_jobs
+from consolidation_pipeline.store.jobs import jobs
 
 
 @dataclass(frozen=True)
-class Failing:
+class FailingJob:
     """A job of a project whose newest attempts failed. ``job_id``: the newest of them; ``next_try_at``: None = dead."""
 
     project: str
@@ -27,14 +27,14 @@ class Failing:
     error: str | None
 
 
-def list_failing(connection: Connection, project_id: UUID | None = None) -> list[Failing]:
+def list_failing_jobs(connection: Connection, project_id: UUID | None = None) -> list[FailingJob]:
     """What keeps failing, in one project or in all, by project and job; a success ends it."""
-    return [_failing(row) for row in list_failing_jobs(connection, JOB_PHASES, project_id)]
+    return [_failing(row) for row in jobs.list_failing_jobs(connection, JOB_PHASES, project_id)]
 
 
-def _failing(row: Row[Any]) -> Failing:
+def _failing(row: Row[Any]) -> FailingJob:
     following = next_try(row.retry_count, row.completed_at, most=row.max_retries)
-    return Failing(
+    return FailingJob(
         project=row.slug,
         job=row.job,
         job_id=row.id,
@@ -46,7 +46,7 @@ def _failing(row: Row[Any]) -> Failing:
     )
 
 
-def tell_failing(failing: Failing) -> str:
+def describe_failing_job(failing: FailingJob) -> str:
     """It in words, without the project."""
     if failing.next_try_at is None:
         return f"{failing.job} is dead after {failing.failures} failures in a row"

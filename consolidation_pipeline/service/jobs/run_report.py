@@ -8,19 +8,19 @@ from datetime import datetime
 from typing import Any
 
 from consolidation_pipeline.core.jobs.triggers import next_instant
-from consolidation_pipeline.service.jobs.retry_policy import list_failing, tell_failing
+from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.lifecycle.archive import how_to_archive
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
 from consolidation_pipeline.store.database.engine import Row
 from consolidation_pipeline.store.jobs.jobs import get_job
-from consolidation_pipeline.store.jobs.llm_calls import sum_job
+from consolidation_pipeline.store.jobs.llm_calls import sum_job_spending
 from consolidation_pipeline.store.search.retrievers import load_vector_length
 from consolidation_pipeline.store.search.vector_indexes import build_indexes
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """Numbers of the project after the run, and the same as Markdown."""
 
     counts: ProjectCounts
@@ -28,7 +28,7 @@ class Report:
     markdown: str
 
 
-def write_report(run: ProjectRun) -> Report:
+def write_report(run: ProjectRun) -> RunReport:
     """Count the project and put the run's own numbers beside it.
 
     What the run is done with is made quick to search, if the project has grown large.
@@ -37,13 +37,15 @@ def write_report(run: ProjectRun) -> Report:
     with run.engine.connect() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
-        spent = sum_job(connection, run.job_id)
-        failing = [tell_failing(job) for job in list_failing(connection, run.project.id) if job.job != run.job]
+        spent = sum_job_spending(connection, run.job_id)
+        failing = [
+            describe_failing_job(job) for job in list_failing_jobs(connection, run.project.id) if job.job != run.job
+        ]
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
     markdown = _markdown(
         run.project.slug, counts, own, following=next_instant(run.options.schedule, run.now), failing=failing
     )
-    return Report(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
+    return RunReport(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
 
 
 def _index_vectors(run: ProjectRun) -> None:

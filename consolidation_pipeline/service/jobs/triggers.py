@@ -20,10 +20,10 @@ from consolidation_pipeline.core.jobs.triggers import (
 from consolidation_pipeline.core.knowledge.summary_batches import is_summary_due
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
-from consolidation_pipeline.service.jobs.job_requests import make_request, pend_jobs
+from consolidation_pipeline.service.jobs.job_requests import append_pending_jobs, build_new_job
 from consolidation_pipeline.service.lifecycle.archive import is_any_due
-from consolidation_pipeline.service.runs.phases import JOB_PHASES, scope_of
-from consolidation_pipeline.service.runs.run_fingerprint import find_done
+from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope
+from consolidation_pipeline.service.runs.run_fingerprint import find_complete_job
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.admin.project_counts import Backlog, list_backlogs
@@ -38,7 +38,7 @@ IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 
 @dataclass(frozen=True)
-class JobRequest:
+class TriggeredJob:
     """A pending job to launch, made for just this: nobody else launches it before ``requesting.LOST_AFTER``.
 
     ``memories``: the active ones of the project.
@@ -52,17 +52,17 @@ class JobRequest:
 
 
 @dataclass(frozen=True)
-class Decision:
+class TriggerDecision:
     """What a trigger decided: jobs to launch, and for the other projects why not; ``held``: those of them with enough
     memories.
     """
 
-    requests: list[JobRequest]
+    requests: list[TriggeredJob]
     skipped: dict[str, str]
     held: set[str] = field(default_factory=set)
 
 
-def tell_skipped(decision: Decision) -> list[str]:
+def describe_skipped(decision: TriggerDecision) -> list[str]:
     """Why the other projects got no job, those first that have enough memories for one."""
     slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.held, slug))
     return [f"{slug}: {decision.skipped[slug]}" for slug in slugs]
@@ -78,7 +78,7 @@ def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
     return is_nightly_due(backlog.active, backlog.new, threshold=options.active_threshold)
 
 
-def is_ripe_for_summary(backlog: Backlog, options: ConsolidationOptions) -> Due:
+def can_summarize(backlog: Backlog, options: ConsolidationOptions) -> Due:
     """Enough memories without a summary, or the end of a session in which some were written."""
     if not options.summarize:
         return Due(False, "summarize is off")
@@ -99,7 +99,7 @@ def can_associate(backlog: Backlog, options: ConsolidationOptions) -> Due:
     return Due(units > 1, f"{units} active memories")
 
 
-def may_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:
+def can_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:
     """Memories to judge, in a project that has forgetting switched on."""
     if not options.forgetting:
         return Due(False, "forgetting is off")
@@ -116,20 +116,25 @@ def request_jobs(
     by_cron: bool = False,
     settings: Settings | None = None,
     now: datetime | None = None,
-) -> Decision:
+) -> TriggerDecision:
     """Make a pending ``job`` (a name of ``JOB_PHASES``) for every project that is due and has no live job.
 
     ``by_cron``: projects are asked by their own option ``schedule``: once each time it came, for what was there then.
-    ``settings``: leave out large projects in which a whole run would find nothing to do, see ``why_idle``. Four
+    ``settings``: leave out large projects in which a whole run would find nothing to do, see ``find_idle_reason``. Four
     statements, however many projects there are, and with ``settings`` a few for each of those.
     """
     now = now or datetime.now(UTC)
-    scope, decision = scope_of(job, JOB_PHASES[job]), Decision([], {})
+    scope, decision = build_scope(job, JOB_PHASES[job]), TriggerDecision([], {})
     chosen: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
     for backlog, stands in _load_standings(engine, job, now, by_cron=by_cron):
         options, verdict = _judge(backlog, due)
         allowed = may_ask(stands, now, scheduled=trigger_type == "scheduled") if verdict else verdict
-        if allowed and settings is not None and not backlog.new and (idle := why_idle(engine, backlog.slug, settings)):
+        if (
+            allowed
+            and settings is not None
+            and not backlog.new
+            and (idle := find_idle_reason(engine, backlog.slug, settings))
+        ):
             verdict = allowed = Due(False, idle)
         if options is not None and allowed:
             chosen[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
@@ -138,22 +143,22 @@ def request_jobs(
         if verdict:
             decision.held.add(backlog.slug)
     wanted = [
-        make_request(id_, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
+        build_new_job(id_, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
         for id_, (_, options, _) in chosen.items()
     ]
     with engine.begin() as connection:
-        made = pend_jobs(connection, wanted)
+        made = append_pending_jobs(connection, wanted)
     for id_, (backlog, options, reason) in chosen.items():
         if id_ in made:
             decision.requests.append(
-                JobRequest(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
+                TriggeredJob(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
             )
         else:
             decision.skipped[backlog.slug] = "another job was asked for in the same moment"
     return decision
 
 
-def why_idle(engine: Engine, slug: str, settings: Settings) -> str | None:
+def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | None:
     """Why a whole run of the project would do nothing: its last one left nothing undone, memories, options and use are
     what they were, and none has become stale. None: it might do something.
 
@@ -161,7 +166,7 @@ def why_idle(engine: Engine, slug: str, settings: Settings) -> str | None:
     """
     run = preview_run(engine, slug, settings=settings)
     with run.engine.connect() as connection:
-        done = find_done(connection, run.project, settings)
+        done = find_complete_job(connection, run.project, settings)
         if done is None or is_any_due(connection, run):
             return None
     return f"nothing changed since job {done.id}, and nothing has become stale"
@@ -179,13 +184,13 @@ def list_overdue(engine: Engine, now: datetime) -> list[str]:
 
 def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, Standing]]:
     with engine.connect() as connection:
-        nights = find_nights(list_projects(connection), now) if by_cron else {}
+        nights = find_last_ticks(list_projects(connection), now) if by_cron else {}
         backlogs = list_backlogs(connection, job=job, as_of=nights)
         failing = {row.project_id: row for row in list_failing_jobs(connection, {job: JOB_PHASES[job]})}
     return [(found, _stand(found, failing.get(found.project_id), nights.get(found.project_id))) for found in backlogs]
 
 
-def find_nights(projects: Iterable[Project], now: datetime) -> dict[UUID, datetime]:
+def find_last_ticks(projects: Iterable[Project], now: datetime) -> dict[UUID, datetime]:
     """When the ``schedule`` of each project came last; one whose options are wrong is left out."""
     came: dict[str, datetime] = {}
     nights = {}

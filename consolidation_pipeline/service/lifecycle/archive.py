@@ -26,7 +26,7 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
-from consolidation_pipeline.store.ledger.active_keys import hold_places
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.memories.archive import Judged, Mark, archive_rows, load_judged
 from consolidation_pipeline.store.memories.memories import lock_rows
 
@@ -144,7 +144,7 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: Policies) ->
     How many, by reason; how many merged memories, and sources of them.
     """
     with run.writing() as connection:
-        hold_places(connection, [run.project.id])
+        lock_active_keys(connection, [run.project.id])
         lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
         judged = _load(connection, run, table, ids)
         plan = plan_archives(judged.units, policies)

@@ -16,7 +16,7 @@ from consolidation_pipeline.service.playbook.promotion import PlaybookChanges, P
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.jobs.jobs import append_event
+from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.knowledge.playbook import (
     EntryChange,
     count_entries,

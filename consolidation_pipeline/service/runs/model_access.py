@@ -18,7 +18,7 @@ def budgets_of(options: ConsolidationOptions) -> Budgets:
     return Budgets(options.budget_usd_per_run, options.budget_usd_per_day, options.budget_tokens_per_run)
 
 
-def open_ledger(engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID) -> SpendLedger:
+def open_spend_ledger(engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID) -> SpendLedger:
     """The ledger that a job of the project spends through; ``job_id`` may be that of something done by hand."""
     return SpendLedger(engine, project.id, job_id, budgets_of(options))
 
@@ -31,5 +31,5 @@ def open_embedder(
     ``patience``: as ``embed.load_embedder`` takes it.
     """
     return load_embedder(
-        options.embedding_model, ledger=open_ledger(engine, project, options, job_id), patience=patience
+        options.embedding_model, ledger=open_spend_ledger(engine, project, options, job_id), patience=patience
     )

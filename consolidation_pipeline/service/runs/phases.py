@@ -34,15 +34,15 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "reembed": ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters"),
 }
 # Phases that word something by a language model, and those that embed, where the project has a model for it.
-WORDING = {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"}
-EMBEDDING = {"embedding_matrix", "threshold_calibration", "merged_memories", "playbook_entries"} | (
-    WORDING - {"consolidation_suggestions"}
+LLM_PHASES = {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"}
+EMBEDDING_PHASES = {"embedding_matrix", "threshold_calibration", "merged_memories", "playbook_entries"} | (
+    LLM_PHASES - {"consolidation_suggestions"}
 )
 # In an order that agrees with every job's.
 ALL_PHASES = ("associations", *PHASES)
 
 
-def check_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
+def select_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
     """The phases of a job that are to run, in their order; None = all. Raises InvalidScopeError."""
     if job not in JOB_PHASES:
         raise InvalidScopeError(f"job {job} does not exist; the jobs are {', '.join(JOB_PHASES)}")
@@ -57,7 +57,7 @@ def check_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(name for name in known if name in chosen)
 
 
-def scope_of(job: str, phases: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def build_scope(job: str, phases: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """What a pending job of these phases, with ``options`` of its own, has as its scope."""
     some = {} if tuple(phases) == JOB_PHASES[job] else {"phases": list(phases)}
     return {"job": job, **some, **({"options": dict(options)} if options else {})}

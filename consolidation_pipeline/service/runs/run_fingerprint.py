@@ -17,7 +17,7 @@ from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import describe_versions
 
 
-def describe_state(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
+def compute_fingerprint(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
     """What a run would start from: memories, options, calibration, algorithm; the day, for relevance fades daily."""
     parts = (
         fingerprint(connection, project.id),
@@ -29,20 +29,20 @@ def describe_state(connection: Connection, project: Project, options: Consolidat
     return content_hash("\n".join(parts))
 
 
-def find_done(connection: Connection, project: Project, settings: Settings) -> Row[Any] | None:
+def find_complete_job(connection: Connection, project: Project, settings: Settings) -> Row[Any] | None:
     """The newest job that left nothing undone, when nothing but time has passed since, be it days."""
-    done = jobs.find_job_with_state(connection, project.id)
+    done = jobs.find_job_with_fingerprint(connection, project.id)
     if done is None:
         return None
-    state = describe_state(connection, project, effective_options(project, settings), done.started_at)
+    state = compute_fingerprint(connection, project, effective_options(project, settings), done.started_at)
     return done if done.metrics["state"] == state else None
 
 
-def find_unchanged(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
+def find_unchanged_job(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
     """The newest job, when it was a whole run and nothing changed since, so that another run would do nothing."""
     with engine.connect() as connection:
         newest = jobs.list_jobs(connection, project.id, limit=1)
         if not newest or "state" not in newest[0].metrics:
             return None
-        state = describe_state(connection, project, effective_options(project, settings), datetime.now(UTC))
+        state = compute_fingerprint(connection, project, effective_options(project, settings), datetime.now(UTC))
     return newest[0] if newest[0].metrics["state"] == state else None

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 from consolidation_pipeline.store.projects import Project
 
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
@@ -18,13 +19,13 @@ FindEnded = Callable[[Sequence[UUID]], Mapping[UUID, str]]
 _ABANDONED_FOR = timedelta(days=7)
 
 
-def settle_dead_jobs(engine: Engine, project: Project) -> bool:
+def fail_dead_job(engine: Engine, project: Project) -> bool:
     """Mark the project's running job failed when no process holds the project. True when one was marked."""
     with engine.begin() as connection:
-        return not jobs.is_project_busy(connection, project.id) and end_running_job(connection, project.id)
+        return not is_project_busy(connection, project.id) and fail_running_job(connection, project.id)
 
 
-def end_running_job(connection: Connection, project_id: UUID) -> bool:
+def fail_running_job(connection: Connection, project_id: UUID) -> bool:
     """Mark the running job of a project failed, whose lock is the caller's or nobody's. True when there was one.
 
     The process that ran it is dead, or goes on without the lock that it lost with its connection, and writes no more.
@@ -35,7 +36,7 @@ def end_running_job(connection: Connection, project_id: UUID) -> bool:
     return jobs.finish_job(connection, live.id, "failed", error=DIED)
 
 
-def finish_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
+def end_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
     """Mark every live job whose process died or whose run ended without it; returns their ids.
 
     ``find_ended``: of live jobs the final status of their Dagster runs, by job; without those that may still work and
@@ -53,7 +54,7 @@ def _finish(engine: Engine, job: Row[Any], status: str) -> bool:
     # A run that succeeded ends its own row; one that never opened the project did not do the job.
     error = DIED if job.status == "running" else "its run ended before it opened the project"
     with engine.begin() as connection:
-        if jobs.is_project_busy(connection, job.project_id):
+        if is_project_busy(connection, job.project_id):
             return False
         return jobs.finish_job(connection, job.id, "failed" if status == "completed" else status, error=error)
 
@@ -66,7 +67,7 @@ def list_dead_runs(engine: Engine, runs: Sequence[str]) -> Sequence[str]:
         return jobs.list_ended_runs(connection, runs, died=DIED)
 
 
-def list_abandoned(engine: Engine) -> list[UUID]:
+def list_cancelled_unstarted(engine: Engine) -> list[UUID]:
     """Jobs that were cancelled in the last week before anybody began them: a run that still waits for one is void."""
     with engine.connect() as connection:
-        return list(jobs.list_unopened(connection, datetime.now(UTC) - _ABANDONED_FOR))
+        return list(jobs.list_cancelled_before_start(connection, datetime.now(UTC) - _ABANDONED_FOR))

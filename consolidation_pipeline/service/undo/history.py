@@ -10,7 +10,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import OPERATIONS
 from consolidation_pipeline.store.ledger import ledger_reader
-from consolidation_pipeline.store.ledger.ledger_reader import Chosen
+from consolidation_pipeline.store.ledger.ledger_reader import LedgerFilter
 from consolidation_pipeline.store.projects import Project, get_project
 
 _PAGE = 500  # changes of a stream that are read at once; one with its images may take many kilobytes
@@ -19,7 +19,7 @@ _PAGE = 500  # changes of a stream that are read at once; one with its images ma
 def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> dict[str, Any]:
     """The project's changes newest first, images included, and how many there are without the limit.
 
-    ``chosen``: fields of ``Chosen``, such as ``operation``, ``job_id`` or ``since``.
+    ``chosen``: fields of ``LedgerFilter``, such as ``operation``, ``job_id`` or ``since``.
 
     Raises:
         NotFoundError: no such project. UsageError: no such operation.
@@ -27,8 +27,8 @@ def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **cho
     some = _choose(**chosen)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, chosen=some)
-        total, _ = ledger_reader.count_changes(connection, project.id, chosen=some)
+        rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, where=some)
+        total, _ = ledger_reader.count_changes(connection, project.id, where=some)
     return {"project": slug, "total": total, "changes": [dict(row._mapping) for row in rows]}
 
 
@@ -49,13 +49,13 @@ def stream_ledger(
 
 
 def _pages(
-    engine: Engine, project: Project, chosen: Chosen, *, most: int | None, offset: int
+    engine: Engine, project: Project, chosen: LedgerFilter, *, most: int | None, offset: int
 ) -> Iterator[dict[str, Any]]:
     left = most
     while left is None or left > 0:
         limit = _PAGE if left is None else min(_PAGE, left)
         with engine.connect() as connection:
-            rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, chosen=chosen)
+            rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, where=chosen)
         yield from (dict(row._mapping) for row in rows)
         if len(rows) < limit:
             return
@@ -63,24 +63,26 @@ def _pages(
         left = None if left is None else left - len(rows)
 
 
-def count_groups(engine: Engine, slug: str, **chosen: Any) -> int:
-    """How many groups ``list_groups`` has without a limit. Raises like ``list_ledger``."""
+def count_change_groups(engine: Engine, slug: str, **chosen: Any) -> int:
+    """How many groups ``list_change_groups`` has without a limit. Raises like ``list_ledger``."""
     some = _choose(**chosen)
     with engine.connect() as connection:
-        return ledger_reader.count_changes(connection, get_project(connection, slug).id, chosen=some)[1]
+        return ledger_reader.count_changes(connection, get_project(connection, slug).id, where=some)[1]
 
 
-def list_groups(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> list[dict[str, Any]]:
+def list_change_groups(
+    engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any
+) -> list[dict[str, Any]]:
     """The project's groups of changes, newest first. ``chosen`` and what it raises: as for ``list_ledger``."""
     some = _choose(**chosen)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = ledger_reader.list_groups(connection, project.id, limit=limit, offset=offset, chosen=some)
+        rows = ledger_reader.list_groups(connection, project.id, limit=limit, offset=offset, where=some)
     return [dict(row._mapping) for row in rows]
 
 
-def _choose(**chosen: Any) -> Chosen:
-    some = Chosen(**chosen)
+def _choose(**chosen: Any) -> LedgerFilter:
+    some = LedgerFilter(**chosen)
     if some.operation is not None and some.operation not in OPERATIONS:
         raise UsageError(f"operation {some.operation!r} does not exist; the operations are {', '.join(OPERATIONS)}")
     return some

@@ -13,16 +13,16 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.ledger_retention import list_deleted_projects, remove_changes
 from consolidation_pipeline.store.projects import list_projects
 
 # The ledger is never kept for less (data-model.md); the database refuses to remove younger changes too.
-LEAST_DAYS = 90
+MIN_LEDGER_DAYS = 90
 
 
 @dataclass(frozen=True)
-class Removal:
+class LedgerRemoval:
     """What went from the ledger of one project; ``record`` is the change that says so, ``summary`` what it says."""
 
     project: str
@@ -31,10 +31,10 @@ class Removal:
 
 
 @dataclass(frozen=True)
-class Retention:
+class RetentionResult:
     """What was removed, and the projects that were skipped because a run or a rollback held them."""
 
-    removals: Sequence[Removal]
+    removals: Sequence[LedgerRemoval]
     busy: Sequence[str]
 
     @property
@@ -45,24 +45,24 @@ class Retention:
 
 def remove_expired_changes(
     engine: Engine, *, settings: Settings, now: datetime, changed_by: str = "system"
-) -> Retention:
+) -> RetentionResult:
     """Remove from each project's ledger what is older, as of ``now``, than its audit_days, rollback_days and 90 days.
 
     One transaction per project; its removal is recorded there as a change of operation retention, which stays. Deleted
     projects expire by the defaults. Nothing to remove: nothing is written.
     """
-    removals, busy = list[Removal](), list[str]()
+    removals, busy = list[LedgerRemoval](), list[str]()
     for name, project_id, days in list(_terms(engine, settings)):
         try:
-            with jobs.project_lock(engine, project_id, name, wait_seconds=0), engine.begin() as connection:
+            with project_lock(engine, project_id, name, wait_seconds=0), engine.begin() as connection:
                 before = now - timedelta(days=days)
                 record = remove_changes(connection, project_id, before=before, days=days, changed_by=changed_by)
         except ProjectBusyError:
             busy.append(name)
             continue
         if record is not None:
-            removals.append(Removal(name, record.id, record.previous_state))
-    return Retention(removals, busy)
+            removals.append(LedgerRemoval(name, record.id, record.previous_state))
+    return RetentionResult(removals, busy)
 
 
 def _terms(engine: Engine, settings: Settings) -> Iterator[tuple[str, UUID, int]]:
@@ -76,4 +76,4 @@ def _terms(engine: Engine, settings: Settings) -> Iterator[tuple[str, UUID, int]
 
 
 def _days(options: ConsolidationOptions) -> int:
-    return max(options.audit_days, options.rollback_days, LEAST_DAYS)
+    return max(options.audit_days, options.rollback_days, MIN_LEDGER_DAYS)

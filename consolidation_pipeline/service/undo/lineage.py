@@ -9,7 +9,7 @@ from uuid import UUID
 
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.ledger.lineage import Found, find_memories, load_derived, load_lineage
+from consolidation_pipeline.store.ledger.lineage import TracedMemory, find_memories, load_derived, load_lineage
 
 SHORTEST_PREFIX = 8
 
@@ -44,7 +44,7 @@ def trace_memory(engine: Engine, reference: str, *, depth: int) -> dict[str, Any
     }
 
 
-def _find_one(connection: Connection, reference: str) -> Found:
+def _find_one(connection: Connection, reference: str) -> TracedMemory:
     digits = reference.lower().replace("-", "")
     if not _ID.fullmatch(digits):
         raise UsageError(

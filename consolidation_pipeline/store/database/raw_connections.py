@@ -1,4 +1,4 @@
-"""What runs for every search or request: connections without a transaction, and statements past SQLAlchemy."""
+"""Fast paths of searches and requests: autocommit connections, and statements without SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -8,24 +8,28 @@ from typing import Any
 from sqlalchemy import Connection, Engine
 
 
-def connect_briefly(engine: Engine) -> Connection:
-    """A connection on which each statement is a transaction of its own.
+def autocommit_connection(engine: Engine) -> Connection:
+    """Return a connection on which each statement is a transaction of its own.
 
-    Not only for the round trips: a transaction that is only read in ends with a rollback, upon which the driver forgets
-    all statements that it has prepared on this connection, and the next searches are planned anew.
+    This saves round trips. It also keeps prepared statements: after the rollback that ends a read-only transaction the
+    driver forgets them, and the next searches are planned again.
     """
     return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
 
-def fetch(
+def fetch_rows(
     connection: Connection, query: str, bound: Mapping[str, Any], *, prepare: bool | None = None
 ) -> list[tuple[Any, ...]]:
-    """The rows of a query with ``%(name)s`` for what is bound, past SQLAlchemy, which would take as long again.
+    """Return the rows of a query by the driver alone: SQLAlchemy would double the time.
 
-    ``prepare`` False: planned for just these values. None: prepared when it has come a few times.
+    Args:
+        connection: Open connection.
+        query: SQL with ``%(name)s`` for each value.
+        bound: The values by name.
+        prepare: False = plan for these values; None = prepare after a few executions.
 
     Raises:
-        psycopg.Error: as the driver raises it.
+        psycopg.Error: Any error of the driver.
     """
     driver: Any = connection.connection.driver_connection
     rows: list[tuple[Any, ...]] = driver.execute(query, bound, prepare=prepare).fetchall()

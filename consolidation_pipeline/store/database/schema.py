@@ -1,4 +1,4 @@
-"""The tables, each column with a comment that says what it is for. Migrations create them; code queries these."""
+"""Tables of the schema ``consolidation``, with a comment on each column. Migrations create them."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _text_search(*columns: str) -> Column[Any]:
 
 
 def describe_columns(table: str) -> list[tuple[str, str, str]]:
-    """Name, Postgres type and comment of the columns of a table."""
+    """Return name, Postgres type and comment of each column of a table."""
     columns = metadata.tables[f"{SCHEMA}.{table}"].columns
     return [(c.name, c.type.compile(postgresql.dialect()).lower(), c.comment or "") for c in columns]  # type: ignore[no-untyped-call]
 

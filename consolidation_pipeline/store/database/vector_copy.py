@@ -1,7 +1,7 @@
-"""Vectors and id pairs between Postgres and NumPy by binary COPY: one strided view, no Python object per row.
+"""Binary COPY of vectors and columns between Postgres and NumPy: one strided view, no Python object per row.
 
-Ids travel as ``S16``: the 16 bytes of a UUID, which sort as Postgres sorts them. (NumPy drops trailing NULs when an
-element becomes ``bytes``; ``to_uuids`` puts them back.)
+Ids are ``S16``: the 16 bytes of a UUID, which sort as in Postgres. (NumPy drops trailing NULs when an element becomes
+``bytes``; ``to_uuids`` restores them.)
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ _CHUNK_ROWS = 65_536
 
 
 def to_ids(uuids: Sequence[UUID]) -> Ids:
-    """UUIDs as an ``S16`` array of shape (n,)."""
+    """Return UUIDs as an ``S16`` array of shape (n,)."""
     return np.frombuffer(b"".join(u.bytes for u in uuids), dtype="S16")
 
 
 def to_uuids(ids: Ids) -> list[UUID]:
-    """An ``S16`` array back as UUIDs."""
+    """Return the UUIDs of an ``S16`` array of shape (n,)."""
     raw = np.ascontiguousarray(ids).tobytes()
     return [UUID(bytes=raw[at : at + 16]) for at in range(0, len(raw), 16)]
 
 
-def vector_text(vector: Vectors) -> str:
-    """One vector of shape (d,) as Postgres writes it; exact, as float32 survives the way through decimal text."""
+def format_vector(vector: Vectors) -> str:
+    """Return a vector of shape (d,) as Postgres text; exact, as float32 survives the conversion to decimals."""
     return f"[{','.join(map(repr, vector.tolist()))}]"
 
 
 def load_vectors(
     connection: Connection, query: str, parameters: Mapping[str, Any], *, dimension: int
 ) -> tuple[Ids, Vectors]:
-    """Ids ``S16`` (n,) and vectors float32 (n, dimension) of a query that selects ``id, embedding``.
+    """Return ids ``S16`` (n,) and vectors float32 (n, dimension) of a query that selects ``id, embedding``.
 
     Raises:
-        EmbeddingError: a vector has another length than ``dimension``.
+        EmbeddingError: A vector has another length than ``dimension``.
     """
-    (ids,), vectors = load_rows(connection, query, parameters, {"id": "S16"}, dimension=dimension)
+    (ids,), vectors = load_columns_and_vectors(connection, query, parameters, {"id": "S16"}, dimension=dimension)
     return ids, vectors
 
 
-def load_rows(
+def load_columns_and_vectors(
     connection: Connection,
     query: str,
     parameters: Mapping[str, Any],
@@ -62,34 +62,43 @@ def load_rows(
     dimension: int,
     by_id: bool = False,
 ) -> tuple[tuple[npt.NDArray[Any], ...], Vectors]:
-    """Columns (n,) as by ``load_columns``, ``id`` among them, and vectors float32 (n, dimension), selected last.
+    """Return columns as ``load_columns`` does, and the vectors, which the query selects last.
 
-    ``by_id``: sorted by id, here and not by Postgres, which would write the vectors to disk for that.
+    Args:
+        connection: Open connection.
+        query: SQL with ``%(name)s`` for each parameter, without nulls.
+        parameters: Values by name.
+        kinds: Name -> dtype of each column before the vector, ``id`` among them; see ``load_columns``.
+        dimension: Length of the vectors.
+        by_id: Sort by id. It is done here, as Postgres would write the vectors to disk for it.
+
+    Returns:
+        Columns of shape (n,) and vectors float32 (n, dimension).
 
     Raises:
-        EmbeddingError: a vector has another length than ``dimension``.
+        EmbeddingError: A vector has another length than ``dimension``.
     """
     record = _vector_record(dimension, kinds)
     rows = _copy_out(connection, query, parameters, record, f"vectors of {dimension} dimensions")
-    # Rows of other sizes may add up to whole records by chance; up to the first of them the view is right.
+    # Rows of other sizes may add up to whole records by chance; the view is right up to the first of them.
     wrong = np.flatnonzero((rows["size"] != 4 + 4 * dimension) | (rows["dimension"] != dimension))
     if wrong.size:
         raise EmbeddingError(
             f"memory {to_uuids(rows['id'][wrong[:1]])[0]} has no vector of {dimension} dimensions: "
-            "its model changed their length; name another embedding_model, which embeds everything anew"
+            "its model changed their length; set another embedding_model, which embeds all memories again"
         )
     order = np.argsort(rows["id"]) if by_id else np.arange(len(rows))
-    # Copied once, and the bytes swapped in place.
+    # One copy, and the bytes are swapped in place.
     vectors = rows["vector"][order].byteswap(inplace=True)
     columns = tuple(column[order] for column in _columns(rows, kinds))
     return columns, vectors.view(vectors.dtype.newbyteorder()).astype(np.float32, copy=False)
 
 
 def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors) -> None:
-    """Load ids ``S16`` (n,) and vectors float32 (n, d) into ``target``, written as ``table (id, embedding)``.
+    """Copy ids ``S16`` (n,) and vectors float32 (n, d) into ``target``, written as ``table (id, embedding)``.
 
     Raises:
-        EmbeddingError: a vector holds NaN or infinity, or is zero; nothing is written then.
+        EmbeddingError: A vector holds NaN or infinity, or is zero; nothing is written.
     """
     bad = find_unusable(vectors)
     if bad.size:
@@ -105,23 +114,28 @@ def copy_vectors(connection: Connection, target: str, ids: Ids, vectors: Vectors
 def load_columns(
     connection: Connection, query: str, parameters: Mapping[str, Any], kinds: Mapping[str, str]
 ) -> tuple[npt.NDArray[Any], ...]:
-    """The columns of a query as arrays (n,), one for each name in ``kinds``, in the machine's byte order.
+    """Return the columns of a query as arrays of shape (n,), in the machine's byte order.
 
-    ``kinds``: S16 for uuid, >f4 real, >f8 double precision, >i2 smallint, >i4 integer, >i8 bigint. Nulls have
-    no fixed width: the query must replace them.
+    Args:
+        connection: Open connection.
+        query: SQL with ``%(name)s`` for each parameter. It must replace nulls, which have no fixed width.
+        parameters: Values by name.
+        kinds: Name -> dtype of each column: S16 for uuid, >f4 real, >f8 double precision, >i2 smallint, >i4 integer,
+            >i8 bigint.
 
     Raises:
-        EmbeddingError: a row does not have these widths.
+        EmbeddingError: A row does not have these widths.
     """
     return _columns(_copy_out(connection, query, parameters, _record(kinds), f"rows of {', '.join(kinds)}"), kinds)
 
 
-def load_packed(
+def load_packed_columns(
     connection: Connection, query: str, parameters: Mapping[str, Any], kinds: Mapping[str, str]
 ) -> tuple[npt.NDArray[Any], ...]:
-    """As ``load_columns``, of a query that packs many rows into each ``bytea`` by the types' send functions.
+    """Return columns as ``load_columns`` does, of a query that packs many rows into each ``bytea``.
 
-    For millions of rows: the driver takes as long for a row of COPY as for such a packet of a thousand.
+    For millions of rows: the driver takes as long for one row of COPY as for a packet of a thousand. The query packs
+    by the send functions of the types.
     """
     with _cursor(connection) as cursor:
         cursor.execute(query, parameters, binary=True)
@@ -130,7 +144,7 @@ def load_packed(
 
 
 def copy_columns(connection: Connection, target: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Load columns of shape (n,) into ``target``, written as ``table (name, ..)``; kinds as in ``load_columns``."""
+    """Copy columns of shape (n,) into ``target``, written as ``table (name, ..)``; dtypes as in ``load_columns``."""
     kinds = {name: column.dtype.newbyteorder(">").str for name, column in columns.items()}
     rows = np.zeros(len(next(iter(columns.values()))), dtype=_record(kinds))
     rows["fields"] = len(columns)
@@ -144,7 +158,7 @@ def _columns(rows: npt.NDArray[np.void], kinds: Mapping[str, str]) -> tuple[npt.
 
 
 def _record(kinds: Mapping[str, str]) -> np.dtype[np.void]:
-    """A row of fixed width as ``COPY .. (FORMAT binary)`` writes it: field count, then each size and its bytes."""
+    """Return the dtype of a row as binary COPY writes it: number of fields, then size and bytes of each field."""
     return np.dtype([("fields", ">i2"), *_sized(kinds)])
 
 
@@ -174,7 +188,9 @@ def _copy_out(
             buffer += block
     body = memoryview(buffer)[len(_HEADER) : -len(_TRAILER)]
     if len(body) % record.itemsize:
-        raise EmbeddingError(f"the stored rows are not all {what}: name another embedding_model, which embeds anew")
+        raise EmbeddingError(
+            f"the stored rows are not all {what}: set another embedding_model, which embeds all memories again"
+        )
     return np.frombuffer(body, dtype=record)
 
 

@@ -1,7 +1,8 @@
-"""The outbox from its other end: which event is to be delivered next, what came of it, and who wakes up for it."""
+"""Outbox of events: written in the transaction that they describe, claimed one by one, and sent to the webhook."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,22 +12,37 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Engine, Row, text
 
-# Older events are not news any more: they are not tried again, nor sent when a webhook is configured later.
-_FRESH = "{e}.created_at > now() - interval '7 days'"
-# With this answer a receiver says that it never wants the event (https://www.standardwebhooks.com).
-_REFUSED = "coalesce({e}.last_error LIKE '410 %', false)"
-_OPEN = f"{{e}}.delivered_at IS NULL AND {_FRESH} AND NOT {_REFUSED}"
-# After the first try at once: when it is 5 s old, 20 s, 80 s, 5 min, 21 min, 85 min, 6 h, 23 h and 4 days. The age
-# needs no note of when the last try was, and after a standstill of deliveries all tries that were due are made up for.
-_DUE = "(e.attempts = 0 OR e.created_at + interval '5 seconds' * power(4, e.attempts - 1) <= now())"
-# Later events of a project wait for the earlier ones, but only so long: three tries fail within 20 seconds or in a
-# standstill, and one event that the receiver cannot take must not stop all.
-_PATIENCE = 3
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.sql import compose, conditions
+
+# Events older than a week are not sent any more, also not when a webhook is configured later. With status 410 a
+# receiver says that it never wants the event (https://www.standardwebhooks.com).
+_STILL_SENT = conditions("created_at > now() - interval '7 days'", "NOT coalesce(last_error LIKE '410 %', false)")
+# An event waits for earlier events of its project until these were tried so often: three attempts fail within 20
+# seconds, or deliveries stand still; an event that the receiver cannot take must not block all later ones.
+_ATTEMPTS_THAT_BLOCK = 3
+
+
+_APPEND_EVENT = """
+    WITH event AS (
+        INSERT INTO consolidation.consolidation_events (project_id, type, payload)
+        VALUES (:project, :type, CAST(:payload AS jsonb)) RETURNING id)
+    SELECT pg_notify('consolidation', id::text) FROM event
+"""
+
+
+def append_event(connection: Connection, project_id: UUID, kind: str, payload: Mapping[str, Any]) -> None:
+    """Put an event into the outbox, in the transaction that it describes, and wake listeners at commit."""
+    parameters = {"project": project_id, "type": kind, "payload": json.dumps(dict(payload))}
+    connection.execute(text(_APPEND_EVENT), parameters)
 
 
 @dataclass(frozen=True)
 class OpenEvent:
-    """An event that this transaction holds. ``project``: its slug; None = deleted since. ``attempts``: so far."""
+    """An event to be delivered, locked by this transaction.
+
+    ``project``: slug of the project; None if it was deleted. ``attempts``: number of attempts so far.
+    """
 
     id: UUID
     project: str | None
@@ -36,52 +52,73 @@ class OpenEvent:
     attempts: int
 
 
-def claim_event(connection: Connection, tried: Collection[UUID] = ()) -> OpenEvent | None:
-    """The oldest event that is due, but for those in ``tried``, locked until this transaction ends; None = none is.
+# Due at once, then at the age of 5 s, 20 s, 80 s, 5 min, 21 min, 85 min, 6 h, 23 h and 4 days. The age of the event
+# decides, so no time of the last attempt is stored, and after a standstill the attempts that were missed follow.
+_CLAIM_EVENT = compose(
+    """
+    SELECT e.id, (SELECT slug FROM consolidation.projects p WHERE p.id = e.project_id) AS project,
+        e.type, e.payload, e.created_at, e.attempts
+    FROM consolidation.consolidation_events e
+    WHERE delivered_at IS NULL /* still_sent */ AND e.id <> ALL(:tried)
+        AND (e.attempts = 0 OR e.created_at + interval '5 seconds' * power(4, e.attempts - 1) <= now())
+        AND NOT EXISTS (
+            SELECT FROM consolidation.consolidation_events
+            WHERE project_id = e.project_id AND delivered_at IS NULL /* still_sent */
+                AND attempts < :blocking_attempts AND (created_at, id) < (e.created_at, e.id))
+    ORDER BY e.created_at, e.id LIMIT 1 FOR UPDATE OF e SKIP LOCKED
+    """,
+    still_sent=_STILL_SENT,
+)
 
-    What another transaction holds is passed over, and with it what comes after it in its project.
+
+def claim_event(connection: Connection, tried: Collection[UUID] = ()) -> OpenEvent | None:
+    """Lock the oldest event that is due and not in ``tried`` until this transaction ends; None if there is none.
+
+    Events that another transaction holds are skipped, and so are later events of the same project.
     """
-    query = f"""
-        SELECT e.id, p.slug, e.type, e.payload, e.created_at, e.attempts
-        FROM consolidation.consolidation_events e LEFT JOIN consolidation.projects p ON p.id = e.project_id
-        WHERE {_OPEN.format(e="e")} AND {_DUE} AND e.id <> ALL(:tried) AND NOT EXISTS (
-            SELECT FROM consolidation.consolidation_events o WHERE o.project_id = e.project_id AND {_OPEN.format(e="o")}
-                AND o.attempts < :patience AND (o.created_at, o.id) < (e.created_at, e.id))
-        ORDER BY e.created_at, e.id LIMIT 1 FOR UPDATE OF e SKIP LOCKED
-    """
-    row = connection.execute(text(query), {"tried": list(tried), "patience": _PATIENCE}).one_or_none()
+    parameters = {"tried": list(tried), "blocking_attempts": _ATTEMPTS_THAT_BLOCK}
+    row = connection.execute(text(_CLAIM_EVENT), parameters).one_or_none()
     return None if row is None else OpenEvent(*row)
 
 
+_RECORD_ATTEMPT = """
+    UPDATE consolidation.consolidation_events
+    SET attempts = attempts + 1, last_error = :error,
+        delivered_at = CASE WHEN CAST(:error AS text) IS NULL THEN clock_timestamp() END
+    WHERE id = :id
+"""
+
+
 def record_attempt(connection: Connection, event_id: UUID, error: str | None) -> None:
-    """Note a try to deliver an event: why it failed, or that it did not."""
-    connection.execute(
-        text(
-            "UPDATE consolidation.consolidation_events SET attempts = attempts + 1, last_error = :error, "
-            "delivered_at = CASE WHEN CAST(:error AS text) IS NULL THEN clock_timestamp() END WHERE id = :id"
-        ),
-        {"id": event_id, "error": error},
-    )
+    """Record an attempt to deliver an event. ``error``: why it failed; None = delivered."""
+    connection.execute(text(_RECORD_ATTEMPT), {"id": event_id, "error": error})
+
+
+_REMOVE_EVENTS = "DELETE FROM consolidation.consolidation_events WHERE created_at < :before"
 
 
 def remove_events(connection: Connection, *, before: datetime) -> int:
-    """Remove events that were written before an instant, delivered or not; returns how many there were."""
-    query = "DELETE FROM consolidation.consolidation_events WHERE created_at < :before"
-    return connection.execute(text(query), {"before": before}).rowcount
+    """Delete the events written before an instant, delivered or not; return how many there were."""
+    return connection.execute(text(_REMOVE_EVENTS), {"before": before}).rowcount
 
 
-def count_waiting(connection: Connection) -> int:
-    """How many events of all projects are still to be delivered."""
-    query = f"SELECT count(*) FROM consolidation.consolidation_events e WHERE {_OPEN.format(e='e')}"
-    return int(connection.execute(text(query)).scalar_one())
+_COUNT_WAITING_EVENTS = compose(
+    "SELECT count(*) FROM consolidation.consolidation_events WHERE delivered_at IS NULL /* still_sent */",
+    still_sent=_STILL_SENT,
+)
+
+
+def count_waiting_events(connection: Connection) -> int:
+    """Count the events of all projects that are still to be delivered."""
+    return int(connection.execute(text(_COUNT_WAITING_EVENTS)).scalar_one())
 
 
 @dataclass(frozen=True)
 class EventCounts:
-    """Events by what became of them.
+    """Numbers of events by status.
 
-    ``given_up``: failed for a week, or refused for ever. ``unsent``: a week old and never tried. ``last_error``: of the
-    newest event that was tried; None when that was delivered.
+    ``given_up``: failed for a week, or refused for good. ``unsent``: older than a week and never tried.
+    ``last_error``: error of the newest event that was tried; None if it was delivered.
     """
 
     delivered: int
@@ -91,43 +128,63 @@ class EventCounts:
     last_error: str | None
 
 
-_STATUSES = ("delivered", "waiting", "given_up", "unsent")
-_STATUS = f"""CASE WHEN e.delivered_at IS NOT NULL THEN 'delivered' WHEN {_OPEN.format(e="e")} THEN 'waiting'
-    WHEN e.attempts > 0 THEN 'given_up' ELSE 'unsent' END"""
-_ALL_EVENTS = f"""SELECT e.id, e.type, e.payload, e.created_at, {_STATUS} AS status, e.delivered_at, e.attempts,
-    e.last_error FROM consolidation.consolidation_events e WHERE (CAST(:project AS uuid) IS NULL OR e.project_id = :project)"""
+# All events of a project, or of all projects if `:project` is null, with their status.
+_EVENTS = compose(
+    """
+    SELECT id, type, payload, created_at, CASE
+            WHEN delivered_at IS NOT NULL THEN 'delivered'
+            WHEN delivered_at IS NULL /* still_sent */ THEN 'waiting'
+            WHEN attempts > 0 THEN 'given_up'
+            ELSE 'unsent' END AS status,
+        delivered_at, attempts, last_error
+    FROM consolidation.consolidation_events
+    WHERE (CAST(:project AS uuid) IS NULL OR project_id = :project)
+    """,
+    still_sent=_STILL_SENT,
+)
+
+_COUNT_EVENTS = compose(
+    """
+    SELECT count(*) FILTER (WHERE status = 'delivered') AS delivered,
+        count(*) FILTER (WHERE status = 'waiting') AS waiting,
+        count(*) FILTER (WHERE status = 'given_up') AS given_up,
+        count(*) FILTER (WHERE status = 'unsent') AS unsent,
+        (array_agg(last_error ORDER BY created_at DESC) FILTER (WHERE attempts > 0))[1] AS last_error
+    FROM (/* events */) events
+    """,
+    events=_EVENTS,
+)
 
 
 def count_events(connection: Connection, project_id: UUID | None = None) -> EventCounts:
-    """Events of a project or, without one, of all, by what became of them."""
-    each = ", ".join(f"count(*) FILTER (WHERE status = '{status}')" for status in _STATUSES)
-    newest = "(array_agg(last_error ORDER BY created_at DESC) FILTER (WHERE attempts > 0))[1]"
-    query = f"SELECT {each}, {newest} FROM ({_ALL_EVENTS}) events"
-    return EventCounts(*connection.execute(text(query), {"project": project_id}).one())
+    """Count events by status, of one project or of all."""
+    return EventCounts(*connection.execute(text(_COUNT_EVENTS), {"project": project_id}).one())
+
+
+_LIST_EVENTS = compose("SELECT * FROM (/* events */) events ORDER BY created_at DESC, id LIMIT :limit", events=_EVENTS)
 
 
 def list_events(connection: Connection, project_id: UUID, *, limit: int) -> Sequence[Row[Any]]:
-    """Events of a project, newest first, with their ``status``: delivered, waiting, given_up or unsent."""
-    query = f"{_ALL_EVENTS} ORDER BY e.created_at DESC, e.id LIMIT :limit"
-    return connection.execute(text(query), {"project": project_id, "limit": limit}).all()
+    """Return the events of a project, newest first, with their ``status``: see ``EventCounts``."""
+    return connection.execute(text(_LIST_EVENTS), {"project": project_id, "limit": limit}).all()
 
 
 @contextmanager
 def listen(engine: Engine) -> Iterator[Callable[[float], None]]:
-    """Listen for new events; hands over a function that waits for the next one, at most so many seconds.
+    """Listen for new events; yield a function that waits for the next one, at most the given number of seconds.
 
-    What was written since ``listen`` began, or since the function returned, ends the wait at once.
+    The wait ends at once if an event was written since ``listen`` began or since the last wait ended.
     """
-    connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    connection = autocommit_connection(engine)
     driver: Any = connection.connection.driver_connection
     try:
         connection.execute(text("LISTEN consolidation"))
-        yield lambda seconds: _drain(driver.notifies(timeout=seconds, stop_after=1))
+        yield lambda seconds: _wait_for_event(driver, seconds)
     finally:
-        connection.invalidate()  # it listens: nobody else is to have it
+        connection.invalidate()  # It still listens, so the pool must not hand it out again.
         connection.close()
 
 
-def _drain(notes: Iterator[Any]) -> None:
-    for _ in notes:
+def _wait_for_event(driver: Any, seconds: float) -> None:
+    for _ in driver.notifies(timeout=seconds, stop_after=1):
         pass

@@ -1,84 +1,29 @@
-"""Job rows, the project lock that says whether a run is alive, and the outbox."""
+"""Rows of jobs: pending, running, and what became of them."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Row, select, text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.errors import ConflictError, ProjectBusyError
-from consolidation_pipeline.store.database.schema import LIVE_JOB_STATUSES, consolidation_jobs, projects
+from consolidation_pipeline.errors import ConflictError
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.jobs.event_outbox import append_event
+from consolidation_pipeline.store.jobs.project_lock import HELD_LOCKS
 
-# Of a row of jobs: the job that it names, and whether it is all of that job and not some phases of it or a plan.
+# Of a row of jobs: the name of the job, and whether it is the whole job, not some of its phases or a plan.
 JOB_NAME = "coalesce({}.scope ->> 'job', 'consolidate')"
 WHOLE_JOB = "NOT {}.scope ?| ARRAY['phases', 'plan']"
-# What a job spent by now; who ends it may not be who ran it.
-_SPENT = """(SELECT jsonb_build_object('cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
-    'tokens', coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint,
-    'calls', count(*) FILTER (WHERE llm_calls.status <> 'cached')) FROM consolidation.llm_calls WHERE job_id = :job)"""
-_LOCK = "hashtextextended('consolidation:project:' || CAST({} AS text), 0)"
-_LOCK_OF_PROJECT = _LOCK.format(":project")
-_HELD = """SELECT (l.classid::bigint << 32) | l.objid::bigint AS key FROM pg_locks l
-    WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())"""
-
-
-@contextmanager
-def project_lock(engine: Engine, project_id: UUID, slug: str, *, wait_seconds: float) -> Iterator[None]:
-    """Hold the project: one run or rollback at a time. The server drops the lock when this process dies.
-
-    Raises:
-        ProjectBusyError: another process still holds the project after ``wait_seconds``.
-    """
-    connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-    try:
-        if not _acquire(connection, project_id, wait_seconds):
-            raise ProjectBusyError(
-                f"project {slug} is busy: another run or rollback holds it; try again when it is done"
-            )
-        yield
-    finally:
-        _release(connection, project_id)
-
-
-def _acquire(connection: Connection, project_id: UUID, wait_seconds: float) -> bool:
-    deadline = time.monotonic() + wait_seconds
-    while True:
-        got = connection.execute(
-            text(f"SELECT pg_try_advisory_lock({_LOCK_OF_PROJECT})"), {"project": project_id}
-        ).scalar()
-        if got or time.monotonic() >= deadline:
-            return bool(got)
-        time.sleep(0.1)
-
-
-def _release(connection: Connection, project_id: UUID) -> None:
-    try:
-        if not connection.invalidated:  # else it was cut, and the lock is gone with it
-            connection.execute(text(f"SELECT pg_advisory_unlock({_LOCK_OF_PROJECT})"), {"project": project_id})
-    except OperationalError:
-        connection.invalidate()
-    finally:
-        connection.close()
-
-
-def is_project_busy(connection: Connection, project_id: UUID) -> bool:
-    """Whether a live process holds the project."""
-    query = f"SELECT {_LOCK_OF_PROJECT} IN ({_HELD})"
-    return bool(connection.execute(text(query), {"project": project_id}).scalar())
 
 
 @dataclass(frozen=True)
 class NewJob:
-    """A job to make. ``phases``: those of the whole job that its ``scope`` names, by which a success is known."""
+    """A job to make. ``phases``: all phases of the job that ``scope`` names; a job that completed them is a success."""
 
     project_id: UUID
     trigger_type: str
@@ -88,22 +33,42 @@ class NewJob:
     phases: Sequence[str] = ()
 
 
-def append_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
-    """New pending jobs: project -> job. A project that has a pending or running job gets none and is left out.
+# For a row `w` of project_id, job and phases: the newest failure of this job, unless a later job completed the phases.
+_NEWEST_FAILURE = """
+    SELECT * FROM (
+        SELECT * FROM consolidation.consolidation_jobs j
+        WHERE j.project_id = w.project_id AND j.status = 'failed' AND j.retry_count > 0
+            AND NOT j.scope ?| ARRAY['phases', 'plan'] AND coalesce(j.scope ->> 'job', 'consolidate') = w.job
+        ORDER BY j.created_at DESC LIMIT 1) newest
+    WHERE NOT EXISTS (
+        SELECT FROM consolidation.consolidation_jobs done
+        WHERE done.project_id = w.project_id AND done.created_at > newest.created_at
+            AND done.phases_completed @> ARRAY(SELECT jsonb_array_elements_text(w.phases)))
+"""
 
-    Each takes over how often the same job has failed in a row.
+_APPEND_JOBS = compose(
     """
-    query = f"""
-        INSERT INTO consolidation.consolidation_jobs (project_id, trigger_type, triggered_by, options, scope, retry_count)
-        SELECT w.project_id, w.trigger_type, w.triggered_by, w.options, w.scope, coalesce(f.retry_count, 0)
-        FROM jsonb_to_recordset(CAST(:wanted AS jsonb))
-            AS w(project_id uuid, trigger_type text, triggered_by text, options jsonb, scope jsonb, phases jsonb)
-            LEFT JOIN LATERAL ({_newest_failure("w.project_id", JOB_NAME.format("w"), "w.phases")}) f
-            ON {WHOLE_JOB.format("w")} AND jsonb_array_length(w.phases) > 0
-        ON CONFLICT (project_id) WHERE status IN ('pending', 'running') DO NOTHING RETURNING project_id, id
+    INSERT INTO consolidation.consolidation_jobs (project_id, trigger_type, triggered_by, options, scope, retry_count)
+    SELECT w.project_id, w.trigger_type, w.triggered_by, w.options, w.scope, coalesce(f.retry_count, 0)
+    FROM (
+        SELECT *, coalesce(scope ->> 'job', 'consolidate') AS job FROM jsonb_to_recordset(CAST(:wanted AS jsonb)) AS r(
+            project_id uuid, trigger_type text, triggered_by text, options jsonb, scope jsonb, phases jsonb)) w
+        LEFT JOIN LATERAL (/* newest_failure */) f
+            ON NOT w.scope ?| ARRAY['phases', 'plan'] AND jsonb_array_length(w.phases) > 0
+    ON CONFLICT (project_id) WHERE status IN ('pending', 'running') DO NOTHING RETURNING project_id, id
+    """,
+    newest_failure=_NEWEST_FAILURE,
+)
+
+
+def append_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
+    """Append pending jobs; return project id -> job id.
+
+    A project that has a pending or running job gets none and is left out. A new job continues the count of failures
+    in a row of the same job.
     """
     values = json.dumps([vars(job) for job in wanted], default=str)
-    return {row.project_id: row.id for row in connection.execute(text(query), {"wanted": values})}
+    return {row.project_id: row.id for row in connection.execute(text(_APPEND_JOBS), {"wanted": values})}
 
 
 def append_job(
@@ -116,154 +81,197 @@ def append_job(
     scope: Mapping[str, Any] | None = None,
     phases: Sequence[str] = (),
 ) -> UUID:
-    """A new pending job; see ``NewJob``.
+    """Append a pending job, see ``NewJob``; return its id.
 
     Raises:
-        ConflictError: the project has a pending or running job; ``conflicts`` holds its id.
+        ConflictError: The project has a pending or running job; ``conflicts`` holds its id.
     """
     wanted = NewJob(project_id, trigger_type, triggered_by, options, scope or {}, phases)
-    # Where the job that was in the way has ended by the time it is looked for, there is room for a new one.
+    # If the job in the way has ended by the time it is read, try again.
     while (job_id := append_jobs(connection, [wanted]).get(project_id)) is None:
         if (live := find_live_job(connection, project_id)) is not None:
             raise ConflictError(f"the project has a live job already: {live.id}", (str(live.id),))
     return job_id
 
 
+_LIST_FAILING_JOBS = compose(
+    """
+    SELECT f.*, w.slug, w.config, w.consolidation_enabled, w.job, EXISTS (
+        SELECT FROM consolidation.consolidation_jobs n
+        WHERE n.project_id = w.project_id AND n.created_at > f.created_at
+            AND NOT n.scope ?| ARRAY['phases', 'plan'] AND coalesce(n.scope ->> 'job', 'consolidate') = w.job
+        ) AS asked_since
+    FROM (
+        SELECT p.id AS project_id, p.slug, p.config, p.consolidation_enabled, j.job, j.phases
+        FROM consolidation.projects p, jsonb_each(CAST(:phases AS jsonb)) AS j(job, phases)
+        WHERE (CAST(:project AS uuid) IS NULL OR p.id = :project) AND p.id IN (
+            SELECT project_id FROM consolidation.consolidation_jobs WHERE status = 'failed' AND retry_count > 0)) w,
+        LATERAL (/* newest_failure */) f
+    ORDER BY w.slug, w.job
+    """,
+    newest_failure=_NEWEST_FAILURE,
+)
+
+
 def list_failing_jobs(
     connection: Connection, phases: Mapping[str, Sequence[str]], project_id: UUID | None = None
 ) -> Sequence[Row[Any]]:
-    """Of each project and job the newest failure, where nothing did the job since, with ``slug`` and ``job``.
+    """Return the newest failure of each project and job that nothing has completed since, by project and job.
 
-    ``phases``: what each job consists of; whatever completed all of them did the job. ``asked_since``: a newer job of
-    this name is there, whatever became of it. A run of some phases or of a plan is no attempt at the job.
-    """
-    query = f"""
-        SELECT f.*, p.slug, p.config, p.consolidation_enabled, w.job,
-            EXISTS (SELECT FROM consolidation.consolidation_jobs n WHERE n.project_id = p.id AND n.created_at > f.created_at
-                AND {WHOLE_JOB.format("n")} AND {JOB_NAME.format("n")} = w.job) AS asked_since
-        FROM consolidation.projects p, jsonb_each(CAST(:phases AS jsonb)) AS w(job, phases),
-            LATERAL ({_newest_failure("p.id", "w.job", "w.phases")}) f
-        WHERE p.id IN (SELECT project_id FROM consolidation.consolidation_jobs WHERE status = 'failed' AND retry_count > 0)
-            AND (CAST(:project AS uuid) IS NULL OR p.id = :project)
-        ORDER BY p.slug, w.job
+    A run of some phases or of a plan is no attempt at the job.
+
+    Args:
+        connection: Open connection.
+        phases: All phases of each job, by its name. A job that completed them all is a success.
+        project_id: Only this project; None = all.
+
+    Returns:
+        Rows of jobs with ``slug``, ``config`` and ``consolidation_enabled`` of the project, the name ``job``, and
+        ``asked_since``: True if a newer job of this name exists, whatever became of it.
     """
     given = {job: list(names) for job, names in phases.items()}
-    return connection.execute(text(query), {"phases": json.dumps(given), "project": project_id}).all()
+    return connection.execute(text(_LIST_FAILING_JOBS), {"phases": json.dumps(given), "project": project_id}).all()
 
 
-def _newest_failure(project: str, job: str, phases: str) -> str:
-    return f"""
-        SELECT * FROM (
-            SELECT * FROM consolidation.consolidation_jobs j WHERE j.project_id = {project} AND j.status = 'failed' AND j.retry_count > 0
-                AND {WHOLE_JOB.format("j")} AND {JOB_NAME.format("j")} = {job}
-            ORDER BY j.created_at DESC LIMIT 1) newest
-        WHERE NOT EXISTS (SELECT FROM consolidation.consolidation_jobs done WHERE done.project_id = {project}
-            AND done.created_at > newest.created_at
-            AND done.phases_completed @> ARRAY(SELECT jsonb_array_elements_text({phases})))
-    """
+_FIND_LIVE_JOB = """
+    SELECT * FROM consolidation.consolidation_jobs WHERE project_id = :project AND status IN ('pending', 'running')
+"""
 
 
 def find_live_job(connection: Connection, project_id: UUID) -> Row[Any] | None:
-    """The project's pending or running job."""
-    jobs = consolidation_jobs.c
-    return connection.execute(
-        select(consolidation_jobs).where(jobs.project_id == project_id, jobs.status.in_(LIVE_JOB_STATUSES))
-    ).one_or_none()
+    """Return the pending or running job of a project; None if there is none."""
+    return connection.execute(text(_FIND_LIVE_JOB), {"project": project_id}).one_or_none()
+
+
+_LIST_LIVE_JOBS = compose(
+    """
+    WITH held AS (/* held_locks */)
+    SELECT j.*, p.slug, p.consolidation_enabled,
+        hashtextextended('consolidation:project:' || CAST(j.project_id AS text), 0) IN (SELECT key FROM held) AS busy
+    FROM consolidation.consolidation_jobs j JOIN consolidation.projects p ON p.id = j.project_id
+    WHERE j.status IN ('pending', 'running') ORDER BY j.created_at, j.id
+    """,
+    held_locks=HELD_LOCKS,
+)
 
 
 def list_live_jobs(connection: Connection) -> Sequence[Row[Any]]:
-    """Pending and running jobs of all projects, oldest first, with ``slug``, ``consolidation_enabled`` and ``busy``:
-    whether the project is held.
+    """Return the pending and running jobs of all projects, oldest first.
+
+    Beside the columns of jobs: ``slug``, ``consolidation_enabled``, and ``busy``: True if a process holds the project.
     """
-    query = f"""
-        WITH held AS ({_HELD})
-        SELECT j.*, p.slug, p.consolidation_enabled, {_LOCK.format("j.project_id")} IN (SELECT key FROM held) AS busy
-        FROM consolidation.consolidation_jobs j JOIN consolidation.projects p ON p.id = j.project_id
-        WHERE j.status IN ('pending', 'running') ORDER BY j.created_at, j.id
-    """
-    return connection.execute(text(query)).all()
+    return connection.execute(text(_LIST_LIVE_JOBS)).all()
 
 
 def list_pending_jobs(connection: Connection) -> Sequence[Row[Any]]:
-    """The pending ones of enabled projects among ``list_live_jobs``."""
+    """Return the rows of ``list_live_jobs`` that are pending in an enabled project."""
     return [job for job in list_live_jobs(connection) if job.status == "pending" and job.consolidation_enabled]
 
 
-def list_unopened(connection: Connection, since: datetime) -> Sequence[UUID]:
-    """Jobs that were cancelled ``since`` then before anybody began them."""
-    jobs = consolidation_jobs.c
-    query = select(jobs.id).where(jobs.status == "cancelled", jobs.started_at.is_(None), jobs.completed_at >= since)
-    return connection.execute(query).scalars().all()
+_LIST_CANCELLED_BEFORE_START = """
+    SELECT id FROM consolidation.consolidation_jobs
+    WHERE status = 'cancelled' AND started_at IS NULL AND completed_at >= :since
+"""
+
+
+def list_cancelled_before_start(connection: Connection, since: datetime) -> Sequence[UUID]:
+    """Return the ids of jobs that were cancelled at ``since`` or later and before any run began them."""
+    return connection.scalars(text(_LIST_CANCELLED_BEFORE_START), {"since": since}).all()
+
+
+_LIST_ENDED_RUNS = compose(
+    """
+    WITH held AS (/* held_locks */)
+    SELECT j.dagster_run_id FROM consolidation.consolidation_jobs j
+    WHERE j.dagster_run_id = ANY(:runs) AND j.status NOT IN ('pending', 'running')
+        AND (j.error_message = :died OR j.completed_at < now() - interval '1 minute')
+        AND hashtextextended('consolidation:project:' || CAST(j.project_id AS text), 0)
+            NOT IN (SELECT key FROM held)
+    ORDER BY 1
+    """,
+    held_locks=HELD_LOCKS,
+)
 
 
 def list_ended_runs(connection: Connection, runs: Sequence[str], *, died: str) -> Sequence[str]:
-    """Of the Dagster runs with these ids those whose job has ended, and whose project nobody holds.
+    """Return those of the Dagster runs ``runs`` whose job has ended and whose project no process holds.
 
-    A job that ended just now may have done so by its own run, which has to say so yet: it counts after a minute, or if
-    its error is ``died``, as nobody writes of himself.
+    A job that ended within the last minute may have been ended by its own run, which is about to end too. It is left
+    out unless its error is ``died``, which only other processes write.
     """
-    query = f"""
-        WITH held AS ({_HELD})
-        SELECT j.dagster_run_id FROM consolidation.consolidation_jobs j
-        WHERE j.dagster_run_id = ANY(:runs) AND j.status NOT IN ('pending', 'running')
-            AND (j.error_message = :died OR j.completed_at < now() - interval '1 minute')
-            AND {_LOCK.format("j.project_id")} NOT IN (SELECT key FROM held)
-        ORDER BY 1
-    """
-    return connection.execute(text(query), {"runs": list(runs), "died": died}).scalars().all()
+    return connection.scalars(text(_LIST_ENDED_RUNS), {"runs": list(runs), "died": died}).all()
+
+
+_GET_JOB = """
+    SELECT j.*, p.slug FROM consolidation.consolidation_jobs j JOIN consolidation.projects p ON p.id = j.project_id
+    WHERE j.id = :job
+"""
 
 
 def get_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
-    """A job with its project's slug."""
-    return connection.execute(
-        select(consolidation_jobs, projects.c.slug)
-        .join(projects, projects.c.id == consolidation_jobs.c.project_id)
-        .where(consolidation_jobs.c.id == job_id)
-    ).one_or_none()
+    """Return a job with the ``slug`` of its project; None if it does not exist."""
+    return connection.execute(text(_GET_JOB), {"job": job_id}).one_or_none()
 
 
-def hold_job(connection: Connection, job_id: UUID) -> Row[Any] | None:
-    """``id``, ``status`` and ``metrics`` of a job, which stays as it is until the transaction ends."""
-    query = "SELECT id, status, metrics FROM consolidation.consolidation_jobs WHERE id = :job FOR SHARE"
-    return connection.execute(text(query), {"job": job_id}).one_or_none()
+_LOCK_JOB_STATUS = "SELECT id, status, metrics FROM consolidation.consolidation_jobs WHERE id = :job FOR SHARE"
 
 
-def find_job_of_run(connection: Connection, run_id: str) -> Row[Any] | None:
-    """The job that a Dagster run executed."""
-    jobs = consolidation_jobs
-    return connection.execute(select(jobs).where(jobs.c.dagster_run_id == run_id)).one_or_none()
+def lock_job_status(connection: Connection, job_id: UUID) -> Row[Any] | None:
+    """Return ``id``, ``status`` and ``metrics`` of a job, which cannot change until the transaction ends."""
+    return connection.execute(text(_LOCK_JOB_STATUS), {"job": job_id}).one_or_none()
+
+
+_FIND_JOB_BY_RUN = "SELECT * FROM consolidation.consolidation_jobs WHERE dagster_run_id = :run"
+
+
+def find_job_by_run(connection: Connection, run_id: str) -> Row[Any] | None:
+    """Return the job that a Dagster run executed; None if it executed none."""
+    return connection.execute(text(_FIND_JOB_BY_RUN), {"run": run_id}).one_or_none()
+
+
+_LIST_JOBS = """
+    SELECT * FROM consolidation.consolidation_jobs WHERE project_id = :project
+    ORDER BY created_at DESC, id LIMIT :limit OFFSET :offset
+"""
 
 
 def list_jobs(connection: Connection, project_id: UUID, *, limit: int, offset: int = 0) -> Sequence[Row[Any]]:
-    """Jobs of a project, newest first."""
-    jobs = consolidation_jobs.c
-    return connection.execute(
-        select(consolidation_jobs)
-        .where(jobs.project_id == project_id)
-        .order_by(jobs.created_at.desc(), jobs.id)
-        .limit(limit)
-        .offset(offset)
-    ).all()
+    """Return the jobs of a project, newest first."""
+    return connection.execute(text(_LIST_JOBS), {"project": project_id, "limit": limit, "offset": offset}).all()
 
 
-def find_job_with_state(connection: Connection, project_id: UUID) -> Row[Any] | None:
-    """The newest job that noted the state which it left behind."""
-    jobs = consolidation_jobs.c
-    query = select(consolidation_jobs).where(jobs.project_id == project_id, jobs.metrics.has_key("state"))
-    return connection.execute(query.order_by(jobs.created_at.desc()).limit(1)).one_or_none()
+_FIND_JOB_WITH_FINGERPRINT = """
+    SELECT * FROM consolidation.consolidation_jobs WHERE project_id = :project AND metrics ? 'state'
+    ORDER BY created_at DESC LIMIT 1
+"""
+
+
+def find_job_with_fingerprint(connection: Connection, project_id: UUID) -> Row[Any] | None:
+    """Return the newest job that recorded a fingerprint of the project (``state`` in its metrics)."""
+    return connection.execute(text(_FIND_JOB_WITH_FINGERPRINT), {"project": project_id}).one_or_none()
+
+
+_START_JOB = """
+    UPDATE consolidation.consolidation_jobs
+    SET status = 'running', started_at = now(), dagster_run_id = :run, options = CAST(:options AS jsonb)
+    WHERE id = :job AND status = 'pending'
+"""
 
 
 def start_job(connection: Connection, job_id: UUID, *, run_id: str | None, options: Mapping[str, Any]) -> bool:
-    """pending -> running. False when the job is not pending any more."""
-    return bool(
-        connection.execute(
-            text(
-                "UPDATE consolidation.consolidation_jobs SET status = 'running', started_at = now(), dagster_run_id = :run, "
-                "options = CAST(:options AS jsonb) WHERE id = :job AND status = 'pending'"
-            ),
-            {"job": job_id, "run": run_id, "options": json.dumps(dict(options))},
-        ).rowcount
-    )
+    """Mark a pending job running. Return False if it is no longer pending."""
+    parameters = {"job": job_id, "run": run_id, "options": json.dumps(dict(options))}
+    return bool(connection.execute(text(_START_JOB), parameters).rowcount)
+
+
+_RECORD_PHASE = """
+    UPDATE consolidation.consolidation_jobs
+    SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase),
+        phases_failed = array_remove(phases_failed, :phase),
+        progress = least(1.0, (cardinality(array_remove(phases_completed, :phase)) + 1)::float8 / :planned),
+        metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)) /* counters */
+    WHERE id = :job
+"""
 
 
 def record_phase(
@@ -275,29 +283,52 @@ def record_phase(
     metrics: Mapping[str, Any],
     counters: Mapping[str, int],
 ) -> None:
-    """Note a finished phase, its numbers and the share of the planned phases that is done."""
+    """Record a completed phase on the job.
+
+    Args:
+        connection: Open connection.
+        job_id: The job.
+        phase: Name of the phase.
+        planned: Number of planned phases, by which the progress of the job is computed.
+        metrics: Numbers of the phase, stored under its name.
+        counters: Column of jobs -> number to add to it.
+    """
     added = "".join(f", {name} = {name} + :{name}" for name in counters)
-    connection.execute(
-        text(
-            "UPDATE consolidation.consolidation_jobs SET phases_completed = array_append(array_remove(phases_completed, :phase), :phase), "
-            "phases_failed = array_remove(phases_failed, :phase), "
-            "progress = least(1.0, (cardinality(array_remove(phases_completed, :phase)) + 1)::float8 / :planned), "
-            f"metrics = metrics || jsonb_build_object(CAST(:phase AS text), CAST(:metrics AS jsonb)){added} "
-            "WHERE id = :job"
-        ),
-        {"job": job_id, "phase": phase, "planned": max(planned, 1), "metrics": json.dumps(dict(metrics)), **counters},
-    )
+    parameters = {"job": job_id, "phase": phase, "planned": max(planned, 1), "metrics": json.dumps(dict(metrics))}
+    connection.execute(text(compose(_RECORD_PHASE, counters=added)), {**parameters, **counters})
+
+
+_RECORD_FAILED_PHASE = r"""
+    UPDATE consolidation.consolidation_jobs
+    SET phases_failed = array_append(array_remove(phases_failed, :phase), :phase),
+        error_message = coalesce(error_message || E'\n', '') || :error
+    WHERE id = :job
+"""
 
 
 def record_failed_phase(connection: Connection, job_id: UUID, phase: str, error: str) -> None:
-    """Note a failed phase; the others may go on."""
-    connection.execute(
-        text(
-            "UPDATE consolidation.consolidation_jobs SET phases_failed = array_append(array_remove(phases_failed, :phase), :phase), "
-            "error_message = coalesce(error_message || E'\\n', '') || :error WHERE id = :job"
-        ),
-        {"job": job_id, "phase": phase, "error": f"{phase}: {error}".replace("\0", "")},
-    )
+    """Record a failed phase on the job, which goes on with phases that do not need it."""
+    parameters = {"job": job_id, "phase": phase, "error": f"{phase}: {error}".replace("\0", "")}
+    connection.execute(text(_RECORD_FAILED_PHASE), parameters)
+
+
+# The costs are summed here, as the process that ends a job may not be the one that ran it. A run of some phases or of
+# a plan is no attempt at the job, so its failure is not counted.
+_FINISH_JOB = """
+    UPDATE consolidation.consolidation_jobs
+    SET status = :status, completed_at = now(),
+        duration_seconds = extract(epoch FROM now() - coalesce(started_at, now())),
+        progress = CASE WHEN :status = 'completed' THEN 1 ELSE progress END,
+        error_message = coalesce(error_message, :error),
+        retry_count = retry_count + CAST(:status = 'failed' AND NOT scope ?| ARRAY['phases', 'plan'] AS integer),
+        metrics = metrics || CAST(:metrics AS jsonb) || (
+            SELECT jsonb_build_object(
+                'cost_usd', coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8,
+                'tokens', coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint,
+                'calls', count(*) FILTER (WHERE llm_calls.status <> 'cached'))
+            FROM consolidation.llm_calls WHERE job_id = :job)
+    WHERE id = :job AND status IN ('pending', 'running') RETURNING project_id
+"""
 
 
 def finish_job(
@@ -308,32 +339,17 @@ def finish_job(
     error: str | None = None,
     metrics: Mapping[str, Any] | None = None,
 ) -> bool:
-    """pending or running -> ``status``, with what it spent; writes the event too. False when it had ended before."""
-    counts = WHOLE_JOB.format("consolidation_jobs")  # a run of some phases or of a plan is no attempt at the job
-    row = connection.execute(
-        text(
-            "UPDATE consolidation.consolidation_jobs SET status = :status, completed_at = now(), "
-            "duration_seconds = extract(epoch FROM now() - coalesce(started_at, now())), "
-            "progress = CASE WHEN :status = 'completed' THEN 1 ELSE progress END, "
-            "error_message = coalesce(error_message, :error), "
-            f"retry_count = retry_count + CAST(:status = 'failed' AND {counts} AS integer), "
-            f"metrics = metrics || CAST(:metrics AS jsonb) || {_SPENT} "
-            "WHERE id = :job AND status IN ('pending', 'running') RETURNING project_id, metrics"
-        ),
-        {"job": job_id, "status": status, "error": error, "metrics": json.dumps(dict(metrics or {}))},
-    ).one_or_none()
+    """End a pending or running job with ``status``, what it spent, and an event. Return False if it had ended before.
+
+    Args:
+        connection: Open connection.
+        job_id: The job.
+        status: completed, failed or cancelled.
+        error: Error message, stored if the job has none yet.
+        metrics: Numbers to add to those of the job.
+    """
+    parameters = {"job": job_id, "status": status, "error": error, "metrics": json.dumps(dict(metrics or {}))}
+    row = connection.execute(text(_FINISH_JOB), parameters).one_or_none()
     if row is not None:
         append_event(connection, row.project_id, f"consolidation.{status}", {"job_id": str(job_id), "error": error})
     return row is not None
-
-
-def append_event(connection: Connection, project_id: UUID, kind: str, payload: Mapping[str, Any]) -> None:
-    """Put an event into the outbox, in the transaction that it describes, and wake listeners at commit."""
-    connection.execute(
-        text(
-            "WITH event AS (INSERT INTO consolidation.consolidation_events (project_id, type, payload) "
-            "VALUES (:project, :type, CAST(:payload AS jsonb)) RETURNING id) "
-            "SELECT pg_notify('consolidation', id::text) FROM event"
-        ),
-        {"project": project_id, "type": kind, "payload": json.dumps(dict(payload))},
-    )

@@ -1,4 +1,8 @@
-"""Places: what only one consolidated memory at a time can be active for, and who may move them."""
+"""Active keys: the key by which only one consolidated memory of a project may be active at a time.
+
+The key of a merged memory is its type and normalized text; of a pattern or principle, its group; of a profile, the
+person. Summaries have none: any number may be active.
+"""
 
 from __future__ import annotations
 
@@ -7,81 +11,105 @@ from uuid import UUID
 
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.engine import hold_until_commit
-from consolidation_pipeline.store.ledger.ledger_writer import refuse_rows
+from consolidation_pipeline.store.database.engine import lock_until_commit
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.ledger.ledger_writer import reject_rows
 
-_DERIVED = "consolidation.consolidated_memories"
 
+def lock_active_keys(connection: Connection, project_ids: Iterable[UUID]) -> None:
+    """Hold the right to change which rows are active in the projects until the transaction ends.
 
-def hold_places(connection: Connection, project_ids: Iterable[UUID]) -> None:
-    """Be the only one who moves what is active in the projects, until the transaction ends; waits for whoever does.
-
-    To be called before any row is locked, or those who wait for each other would. Whoever looks for a free place after
-    this sees what all before did, and places change hands in the ledger in the order of commits: what is undone newest
-    first finds each place as it was.
+    Call it before any row is locked, to avoid deadlocks. Whoever looks for a duplicate after this sees all earlier
+    changes. Keys change hands in the ledger in the order of commits, so an undo of the newest changes first finds each
+    key as it was.
     """
     for project_id in sorted(set(project_ids)):
-        hold_until_commit(connection, f"places:{project_id}")
+        lock_until_commit(connection, f"places:{project_id}")
 
 
-def hold_places_of(connection: Connection, ids: Sequence[UUID]) -> None:
-    """As ``hold_places``, of the projects in which these consolidated memories and suggestions are."""
-    tables = (_DERIVED, "consolidation.consolidation_suggestions")
-    query = " UNION ".join(f"SELECT project_id FROM {table} WHERE id = ANY(:ids)" for table in tables)
-    hold_places(connection, connection.scalars(text(query), {"ids": list(ids)}).all())
+_LIST_PROJECT_IDS = """
+    SELECT project_id FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+    UNION
+    SELECT project_id FROM consolidation.consolidation_suggestions WHERE id = ANY(:ids)
+"""
 
 
-def is_twin(row: str) -> str:
-    """SQL: the consolidated memory ``twin`` has the place of ``row``, of which only one may be active."""
-    return f"twin.id <> {row}.id AND twin.project_id = {row}.project_id AND {_place('twin')} = {_place(row)}"
+def lock_active_keys_of(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Lock the active keys of the projects of these consolidated memories and suggestions."""
+    lock_active_keys(connection, connection.scalars(text(_LIST_PROJECT_IDS), {"ids": list(ids)}).all())
 
 
-def _place(row: str) -> str:
-    """SQL of what ``row`` is active for; null: any number may be.
+def _active_key(row: str) -> str:
+    """Return SQL of the active key of ``row``, a consolidated memory; null if it has none."""
+    return f"""{row}.kind || CASE {row}.kind
+        WHEN 'merged' THEN {row}.memory_type || {row}.normalized_hash
+        WHEN 'pattern' THEN {row}.cluster_key
+        WHEN 'principle' THEN {row}.cluster_key
+        WHEN 'procedural' THEN coalesce({row}.user_id, '') END"""
 
-    Merged memories: one for each text and type; patterns and principles: one for each group; one profile a person.
+
+def duplicate_of(row: str) -> str:
+    """Return SQL that is true if the row ``duplicate`` is another memory with the active key of ``row``."""
+    return f"""duplicate.id <> {row}.id AND duplicate.project_id = {row}.project_id
+        AND {_active_key("duplicate")} = {_active_key(row)}"""
+
+
+_FIND_BY_TEXT = """
+    SELECT memory_type, normalized_hash, id FROM consolidation.consolidated_memories
+    WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND normalized_hash = ANY(:hashes)
+"""
+
+
+def find_by_text(connection: Connection, project_id: UUID, hashes: Collection[str]) -> dict[tuple[str, str], UUID]:
+    """Return the active merged memories with one of these texts.
+
+    Args:
+        connection: Open connection.
+        project_id: The project.
+        hashes: Hashes of normalized texts.
+
+    Returns:
+        (memory type, hash) -> id.
     """
-    kinds = {
-        "merged": f"{row}.memory_type || {row}.normalized_hash",
-        "pattern": f"{row}.cluster_key",
-        "principle": f"{row}.cluster_key",
-        "procedural": f"coalesce({row}.user_id, '')",
-    }
-    cases = " ".join(f"WHEN '{kind}' THEN {key}" for kind, key in kinds.items())
-    return f"{row}.kind || CASE {row}.kind {cases} END"
-
-
-def load_speakers(connection: Connection, project_id: UUID, hashes: Collection[str]) -> dict[tuple[str, str], UUID]:
-    """The active merged memories that say one of these texts, by memory type and hash of the normalised text."""
-    rows = connection.execute(
-        text(
-            "SELECT memory_type, normalized_hash, id FROM consolidation.consolidated_memories "
-            "WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL AND normalized_hash = ANY(:hashes)"
-        ),
-        {"project": project_id, "hashes": list(hashes)},
-    )
+    rows = connection.execute(text(_FIND_BY_TEXT), {"project": project_id, "hashes": list(hashes)})
     return {(memory_type, hash_): id_ for memory_type, hash_, id_ in rows}
 
 
-def refuse_twins(connection: Connection, project_id: UUID, group_ids: Sequence[UUID]) -> None:
-    """Nothing that groups of changes made or brought back, or its words, may be active beside another in its place.
+_LIST_ACTIVATED_KEYS = compose(
+    """
+    SELECT /* active_key */ AS key, m.id
+    FROM consolidation.consolidation_changes c JOIN consolidation.consolidated_memories m ON m.id = c.entity_id
+    WHERE c.group_id = ANY(:groups) AND c.new_state ?| ARRAY['retired_at', 'normalized_hash'] AND m.retired_at IS NULL
+    """,
+    active_key=_active_key("m"),
+)
+
+# One scan of the active rows, whatever the number of keys: a join would be planned as if there were a row or two.
+_LIST_ACTIVE_KEYS = compose(
+    """
+    SELECT key, id FROM (
+        SELECT /* active_key */ AS key, m.id FROM consolidation.consolidated_memories m
+        WHERE m.project_id = :project AND m.retired_at IS NULL) active
+    WHERE key = ANY(:keys) ORDER BY id
+    """,
+    active_key=_active_key("m"),
+)
+
+
+def reject_duplicates(connection: Connection, project_id: UUID, group_ids: Sequence[UUID]) -> None:
+    """Raise ConflictError if a row that these groups of changes activated shares its key with another active row.
+
+    Rows count as activated if a change created or restored them, or changed their text.
 
     Raises:
-        ConflictError: one would; ``conflicts`` are those that were there.
+        ConflictError: There is a duplicate; ``conflicts`` are the rows that were active before.
     """
-    moved = (
-        f"SELECT {_place('m')}, m.id FROM consolidation.consolidation_changes c JOIN consolidation.consolidated_memories m ON m.id = c.entity_id "
-        "WHERE c.group_id = ANY(:groups) AND c.new_state ?| ARRAY['retired_at', 'normalized_hash'] "
-        "AND m.retired_at IS NULL"
-    )
-    places = dict(connection.execute(text(moved), {"groups": list(group_ids)}).tuples().all())
-    if not places:
+    activated = dict(connection.execute(text(_LIST_ACTIVATED_KEYS), {"groups": list(group_ids)}).tuples().all())
+    if not activated:
         return
-    # One look at what is active, whatever its number: a join of the two is planned as if there were a row or two.
-    standing = f"SELECT {_place('m')}, m.id FROM consolidation.consolidated_memories m WHERE m.project_id = :project AND m.retired_at IS NULL"
-    taken = f"SELECT place, id FROM ({standing}) AS standing (place, id) WHERE place = ANY(:places) ORDER BY id"
-    found = connection.execute(text(taken), {"project": project_id, "places": list(places)}).tuples()
-    refuse_rows(
-        [id_ for place, id_ in found if places[place] != id_],
-        "says the same, or stands for the same group, as one that would be active: archive it, or roll it back first",
+    parameters = {"project": project_id, "keys": list(activated)}
+    active = connection.execute(text(_LIST_ACTIVE_KEYS), parameters).tuples()
+    reject_rows(
+        [id_ for key, id_ in active if activated[key] != id_],
+        "has the same text, or is of the same group, as one that would be active: archive it, or roll it back first",
     )

@@ -1,4 +1,4 @@
-"""Merges and patterns that a person undid one by one: what later runs keep apart, and do not say again."""
+"""Memories that must not be merged again, and groups that must not be derived again, after a person undid them."""
 
 from __future__ import annotations
 
@@ -7,55 +7,76 @@ from uuid import UUID
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.grouping.cannot_link import CannotLink
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import load_columns
 
-# Common table expressions, for WITH RECURSIVE: the changes of merged memories that were undone as groups, not with a
-# whole job, and not redone since. ``groups``: the groups between, the newest rollback first, the merge's own last.
+# Common table expressions for WITH RECURSIVE, after one `project (id)`: changes of consolidated memories that were
+# undone as groups, not with a whole job, and not redone since. `undone`: one row for each change and each change that
+# it undoes in turn; it is in effect if `turns` is odd. `groups`: the groups in between, newest rollback first, the
+# group of the change itself last.
 UNDONE_MERGES = """
-    undoing AS (
-        SELECT r.reverts_change_id AS id, 1 AS turns, ARRAY[r.group_id] AS groups FROM consolidation.consolidation_changes r
-        WHERE r.project_id = {project} AND r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
+    undone AS (
+        SELECT r.reverts_change_id AS id, 1 AS turns, ARRAY[r.group_id] AS groups
+        FROM project p JOIN consolidation.consolidation_changes r ON r.project_id = p.id
+        WHERE r.reverts_change_id IS NOT NULL AND r.reverts_scope = 'group'
             AND r.entity_type = 'consolidated_memories'
             AND NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes n WHERE n.reverts_change_id = r.id)
         UNION ALL
         SELECT c.reverts_change_id, u.turns + 1, u.groups || c.group_id
-        FROM undoing u JOIN consolidation.consolidation_changes c ON c.id = u.id WHERE c.reverts_change_id IS NOT NULL),
+        FROM undone u JOIN consolidation.consolidation_changes c ON c.id = u.id
+        WHERE c.reverts_change_id IS NOT NULL),
     undone_merges AS (
         SELECT c.seq, c.previous_state, c.new_state, u.groups || c.group_id AS groups
-        FROM undoing u JOIN consolidation.consolidation_changes c ON c.id = u.id
+        FROM undone u JOIN consolidation.consolidation_changes c ON c.id = u.id
         WHERE c.reverts_change_id IS NULL AND mod(u.turns, 2) = 1 AND c.new_state ->> 'kind' = 'merged')
 """
 
-# Sources of a new merged memory are a part each; of one that grew, those it had are one part and the rest another.
-_KEPT_APART = f"""
-    WITH RECURSIVE {UNDONE_MERGES.format(project="%(project)s")}
+# If the undone change created a merged memory, each source is a part of its own. If it extended one, the sources that
+# it had before are part 0 and the added ones part 1.
+_LOAD_CANNOT_LINKS = compose(
+    """
+    WITH RECURSIVE project AS (SELECT CAST(%(project)s AS uuid) AS id), /* undone_merges */
     SELECT s.id::uuid, dense_rank() OVER (ORDER BY u.seq)::integer - 1, CASE
         WHEN u.previous_state IS NULL THEN (row_number() OVER (PARTITION BY u.seq ORDER BY s.id))::integer - 1
         ELSE 1 - (u.previous_state -> 'source_memory_ids' ? s.id)::integer END
     FROM undone_merges u, jsonb_array_elements_text(u.new_state -> 'source_memory_ids') AS s(id) ORDER BY u.seq, s.id
-"""
+    """,
+    undone_merges=UNDONE_MERGES,
+)
 
 
 def load_cannot_links(connection: Connection, project_id: UUID) -> CannotLink:
-    """What the undone merges of a project keep apart; of merges that were undone with their job, nothing."""
+    """Return the memories of merges that were undone as groups. Merges undone with their whole job do not count."""
     kinds = {"id": "S16", "merge": ">i4", "part": ">i4"}
-    return CannotLink(*load_columns(connection, _KEPT_APART, {"project": project_id}, kinds))
+    return CannotLink(*load_columns(connection, _LOAD_CANNOT_LINKS, {"project": project_id}, kinds))
+
+
+_COUNT_CANNOT_LINKS = compose(
+    """
+    WITH RECURSIVE project AS (SELECT CAST(:project AS uuid) AS id), /* undone_merges */
+    SELECT count(*) FROM undone_merges WHERE groups[1] = :rollback
+    """,
+    undone_merges=UNDONE_MERGES,
+)
 
 
 def count_cannot_links(connection: Connection, project_id: UUID, rollback_id: UUID) -> int:
-    """How many merges later runs do not make again because of one rollback."""
-    query = f"""
-        WITH RECURSIVE {UNDONE_MERGES.format(project=":project")}
-        SELECT count(*) FROM undone_merges WHERE groups[1] = :rollback
+    """Count the merges that later runs do not repeat because of one rollback."""
+    parameters = {"project": project_id, "rollback": rollback_id}
+    return int(connection.execute(text(_COUNT_CANNOT_LINKS), parameters).scalar_one())
+
+
+_LOAD_UNDONE_CLUSTER_KEYS = compose(
     """
-    return int(connection.execute(text(query), {"project": project_id, "rollback": rollback_id}).scalar_one())
+    WITH RECURSIVE project AS (SELECT CAST(:project AS uuid) AS id), /* undone_merges */
+    SELECT DISTINCT c.new_state ->> 'cluster_key'
+    FROM undone u JOIN consolidation.consolidation_changes c ON c.id = u.id
+    WHERE c.reverts_change_id IS NULL AND mod(u.turns, 2) = 1 AND c.new_state ->> 'kind' = :kind
+    """,
+    undone_merges=UNDONE_MERGES,
+)
 
 
 def load_undone_cluster_keys(connection: Connection, project_id: UUID, kind: str) -> set[str]:
-    """Cluster keys of the patterns or principles, by ``kind``, that were undone as groups and not redone since."""
-    query = f"""
-        WITH RECURSIVE {UNDONE_MERGES.format(project=":project")}
-        SELECT DISTINCT c.new_state ->> 'cluster_key' FROM undoing u JOIN consolidation.consolidation_changes c ON c.id = u.id
-        WHERE c.reverts_change_id IS NULL AND mod(u.turns, 2) = 1 AND c.new_state ->> 'kind' = :kind
-    """
-    return set(connection.scalars(text(query), {"project": project_id, "kind": kind}))
+    """Return the cluster keys of rows of ``kind``, such as pattern, that were undone as groups and not redone."""
+    return set(connection.scalars(text(_LOAD_UNDONE_CLUSTER_KEYS), {"project": project_id, "kind": kind}))

@@ -1,4 +1,4 @@
-"""Reading the ledger: what belongs to a change, a group or a job, and what has happened since."""
+"""Ledger reader: changes, groups and jobs, what was undone, and later changes that depend on them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.ledger.row_references import REFERENCES
+from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.ledger.row_references import ROW_REFERENCES
 from consolidation_pipeline.store.projects import Project
 
 
 @dataclass(frozen=True)
-class Scope:
-    """What an id names: the ``changes`` under it that are in force, by seq, and the ``age`` of the newest.
+class RollbackTarget:
+    """Changes of a group or job that a rollback would undo.
 
-    ``kind``: group or job; that of a rollback is the kind of what it undid. ``operations``: what was done. Where
-    nothing is in force any more, ``undone_by`` are the rollbacks that undid it.
+    ``kind``: group or job; a rollback has the kind of what it undid. ``operations``: operations of the changes.
+    ``changes``: ``seq`` of each change in effect. ``undone_by``: groups of the rollbacks that undid the changes, if
+    none is in effect any more. ``age``: of the newest change.
     """
 
     kind: str
@@ -30,123 +32,161 @@ class Scope:
     age: timedelta
 
 
-# A change alone would leave half a merge behind, so it stands for its group.
-_NAMED = {
-    "group": "c.group_id IN (SELECT group_id FROM consolidation.consolidation_changes WHERE id = :target UNION ALL SELECT :target)",
-    "job": "c.job_id = :target",
-}
+# Each change of the target with its newest undoing or redoing: after an even number of turns it is in effect.
+_FIND_TARGET = """
+    WITH RECURSIVE fate AS (
+        SELECT c.seq AS origin, c.id, c.seq, c.group_id, 0 AS turns
+        FROM consolidation.consolidation_changes c WHERE /* condition */
+        UNION ALL
+        SELECT f.origin, r.id, r.seq, r.group_id, f.turns + 1
+        FROM fate f JOIN consolidation.consolidation_changes r ON r.reverts_change_id = f.id),
+    newest AS (SELECT DISTINCT ON (origin) origin, seq, group_id, turns FROM fate ORDER BY origin, turns DESC)
+    SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age,
+        min(c.reverts_scope) AS reverts_scope, array_agg(DISTINCT c.operation) AS operations,
+        array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS in_effect,
+        array_agg(DISTINCT n.group_id) FILTER (WHERE n.turns % 2 = 1) AS undone_by
+    FROM newest n
+        JOIN consolidation.consolidation_changes c ON c.seq = n.origin
+        JOIN consolidation.projects p ON p.id = c.project_id
+    GROUP BY p.id
+"""
+# The id of a change stands for its group: one change alone would leave half a merge behind.
+_FIND_GROUP = compose(
+    _FIND_TARGET,
+    condition="""c.group_id IN (
+            SELECT group_id FROM consolidation.consolidation_changes WHERE id = :target UNION ALL SELECT :target)""",
+)
+_FIND_JOB = compose(_FIND_TARGET, condition="c.job_id = :target")
 
 
-def find_scope(connection: Connection, target: UUID) -> Scope | None:
-    """The changes that ``target`` names and that are in force: as a change's group, as a group, or as a job.
+def find_rollback_target(connection: Connection, target: UUID) -> RollbackTarget | None:
+    """Return the changes under the id of a change, a group or a job; None if there are none.
 
-    For a change that was rolled back and redone, the redoing one is given: undoing that undoes it again.
+    For a change that was rolled back and redone, the redoing change is returned: to undo that undoes it again.
     """
-    for kind, named in _NAMED.items():
-        query = f"""
-            WITH RECURSIVE fate AS (
-                SELECT c.seq AS origin, c.id, c.seq, c.group_id, 0 AS turns FROM consolidation.consolidation_changes c WHERE {named}
-                UNION ALL
-                SELECT f.origin, r.id, r.seq, r.group_id, f.turns + 1
-                FROM fate f JOIN consolidation.consolidation_changes r ON r.reverts_change_id = f.id),
-            newest AS (SELECT DISTINCT ON (origin) origin, seq, group_id, turns FROM fate ORDER BY origin, turns DESC)
-            SELECT p.id, p.slug, p.consolidation_enabled, p.config, now() - max(c.changed_at) AS age,
-                min(c.reverts_scope) AS reverts_scope, array_agg(DISTINCT c.operation) AS operations,
-                array_agg(n.seq ORDER BY n.seq) FILTER (WHERE n.turns % 2 = 0) AS open,
-                array_agg(DISTINCT n.group_id) FILTER (WHERE n.turns % 2 = 1) AS undone_by
-            FROM newest n JOIN consolidation.consolidation_changes c ON c.seq = n.origin JOIN consolidation.projects p ON p.id = c.project_id
-            GROUP BY p.id
-        """
-        row = connection.execute(text(query), {"target": target}).one_or_none()
+    for kind, statement in (("group", _FIND_GROUP), ("job", _FIND_JOB)):
+        row = connection.execute(text(statement), {"target": target}).one_or_none()
         if row is not None:
-            undone_by = [] if row.open else row.undone_by
+            undone_by = [] if row.in_effect else row.undone_by
             kind = row.reverts_scope or kind
-            return Scope(kind, Project(*row[:4]), row.operations, row.open or [], undone_by, row.age)
+            return RollbackTarget(kind, Project(*row[:4]), row.operations, row.in_effect or [], undone_by, row.age)
     return None
 
 
-def is_undoing(connection: Connection, seq: int) -> bool:
-    """Whether a change is a rollback of what was in force, so that undoing it redoes something."""
-    query = """
-        WITH RECURSIVE undone AS (
-            SELECT reverts_change_id AS id FROM consolidation.consolidation_changes WHERE seq = :seq
-            UNION ALL
-            SELECT c.reverts_change_id FROM consolidation.consolidation_changes c JOIN undone ON c.id = undone.id)
-        SELECT count(id) % 2 = 1 FROM undone
-    """
-    return bool(connection.execute(text(query), {"seq": seq}).scalar_one())
+_IS_UNDO = """
+    WITH RECURSIVE undone AS (
+        SELECT reverts_change_id AS id FROM consolidation.consolidation_changes WHERE seq = :seq
+        UNION ALL
+        SELECT c.reverts_change_id FROM consolidation.consolidation_changes c JOIN undone ON c.id = undone.id)
+    SELECT count(id) % 2 = 1 FROM undone
+"""
 
 
-# Undoing an undoing redoes: a change is undone when the chain of changes that undo it is of odd length.
-UNDONE = """(
+def is_undo(connection: Connection, seq: int) -> bool:
+    """Return True if the change undid one that was in effect, so that to undo it redoes something."""
+    return bool(connection.execute(text(_IS_UNDO), {"seq": seq}).scalar_one())
+
+
+# SQL that is true if the change `c` was undone: the chain of changes that undo and redo it is of odd length.
+IS_UNDONE = """(
     WITH RECURSIVE fate AS (
         SELECT r.id FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id
         UNION ALL
         SELECT r.id FROM consolidation.consolidation_changes r JOIN fate f ON r.reverts_change_id = f.id)
     SELECT count(*) % 2 = 1 FROM fate)"""
-# A change stands when nothing undid it and it does something, itself or as the redoing of another.
-_STANDS = """
-    NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id) AND (c.operation <> 'rollback' OR (
+# The change `c` is in effect if nothing undid it and it is not an undo itself; a redo is in effect.
+_IN_EFFECT = conditions(
+    "NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes r WHERE r.reverts_change_id = c.id)",
+    """c.operation <> 'rollback' OR (
         WITH RECURSIVE undone AS (
             SELECT c.reverts_change_id AS id
             UNION ALL
             SELECT u.reverts_change_id FROM consolidation.consolidation_changes u JOIN undone ON u.id = undone.id)
-        SELECT count(id) % 2 = 0 FROM undone))"""
+        SELECT count(id) % 2 = 0 FROM undone)""",
+)
 
-
-# Rows whose later changes matter, each with the seq after which they do: rows that are, by their version, no longer in
-# the state the changes left them in, and rows that name a memory which the changes made or reworded, unless they are in
-# the state they were in when it was, at first or when that was redone: what was undone and redone since is no news.
-_REACHED = f"""
-    WITH RECURSIVE chosen AS (
+# Rows whose later changes depend on the changes `:known`, each with the seq after which they do:
+# - rows whose version is not the one that the known changes left;
+# - rows that reference a memory whose text the known changes wrote. Left out are rows in the state that they had when
+#   the memory was written first, or when that was redone: they were undone and redone since.
+_LIST_AFFECTED = compose(
+    """
+    WITH RECURSIVE known AS (
         SELECT seq, entity_id, version_after, lead(seq) OVER w IS NULL AS is_last,
             lead(version_before) OVER w AS next_before,
             entity_type = 'consolidated_memories' AND new_state ? 'content' AS has_text
-        FROM consolidation.consolidation_changes WHERE seq = ANY(:known) WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
-    moved AS (
-        SELECT c.entity_id, min(c.seq) FROM chosen c, LATERAL (SELECT version_after FROM consolidation.consolidation_changes
-            WHERE entity_id = c.entity_id ORDER BY seq DESC LIMIT 1) n
-        GROUP BY c.entity_id HAVING bool_or(
-            c.version_after IS DISTINCT FROM CASE WHEN c.is_last THEN n.version_after ELSE c.next_before END)),
-    told AS MATERIALIZED (SELECT entity_id AS id, min(seq) AS seq FROM chosen WHERE has_text GROUP BY 1),
+        FROM consolidation.consolidation_changes WHERE seq = ANY(:known)
+        WINDOW w AS (PARTITION BY entity_id ORDER BY seq)),
+    changed AS (
+        SELECT k.entity_id, min(k.seq)
+        FROM known k, LATERAL (
+            SELECT version_after FROM consolidation.consolidation_changes
+            WHERE entity_id = k.entity_id ORDER BY seq DESC LIMIT 1) n
+        GROUP BY k.entity_id HAVING bool_or(
+            k.version_after IS DISTINCT FROM CASE WHEN k.is_last THEN n.version_after ELSE k.next_before END)),
+    written AS MATERIALIZED (SELECT entity_id AS id, min(seq) AS seq FROM known WHERE has_text GROUP BY 1),
     times AS (
-        SELECT told.id, c.seq, c.reverts_change_id FROM told JOIN consolidation.consolidation_changes c ON c.seq = told.seq
+        SELECT w.id, c.seq, c.reverts_change_id
+        FROM written w JOIN consolidation.consolidation_changes c ON c.seq = w.seq
         UNION ALL
-        SELECT t.id, c.seq, c.reverts_change_id FROM times t JOIN consolidation.consolidation_changes undone ON undone.id = t.reverts_change_id
+        SELECT t.id, c.seq, c.reverts_change_id
+        FROM times t
+            JOIN consolidation.consolidation_changes undone ON undone.id = t.reverts_change_id
             JOIN consolidation.consolidation_changes c ON c.id = undone.reverts_change_id),
-    naming AS MATERIALIZED (SELECT r.id, r.named, told.seq FROM ({REFERENCES}) r JOIN told ON told.id = r.named)
-    SELECT * FROM moved UNION SELECT id, seq FROM naming n WHERE NOT EXISTS (
-        SELECT 1 FROM times WHERE times.id = n.named AND
-            (SELECT version_after FROM consolidation.consolidation_changes WHERE entity_id = n.id AND seq < times.seq ORDER BY seq DESC LIMIT 1)
-            IS NOT DISTINCT FROM
-            (SELECT version_after FROM consolidation.consolidation_changes WHERE entity_id = n.id ORDER BY seq DESC LIMIT 1))
-"""
-_LATER = f"""
-    SELECT DISTINCT c.group_id FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS reached(id, seq)
-        JOIN consolidation.consolidation_changes c ON c.entity_id = reached.id AND c.seq > reached.seq
-    WHERE c.seq <> ALL(CAST(:known AS bigint[])) AND {_STANDS}
-"""
-_STANDING = f"""
+    referencing AS MATERIALIZED (
+        SELECT r.id, r.referenced, w.seq FROM (/* references */) r JOIN written w ON w.id = r.referenced)
+    SELECT * FROM changed
+    UNION
+    SELECT id, seq FROM referencing r WHERE NOT EXISTS (
+        SELECT 1 FROM times WHERE times.id = r.referenced AND (
+            SELECT version_after FROM consolidation.consolidation_changes
+            WHERE entity_id = r.id AND seq < times.seq ORDER BY seq DESC LIMIT 1
+        ) IS NOT DISTINCT FROM (
+            SELECT version_after FROM consolidation.consolidation_changes
+            WHERE entity_id = r.id ORDER BY seq DESC LIMIT 1))
+    """,
+    references=ROW_REFERENCES,
+)
+_LIST_LATER_GROUPS = compose(
+    """
+    SELECT DISTINCT c.group_id
+    FROM unnest(CAST(:ids AS uuid[]), CAST(:seqs AS bigint[])) AS affected(id, seq)
+        JOIN consolidation.consolidation_changes c ON c.entity_id = affected.id AND c.seq > affected.seq
+    WHERE c.seq <> ALL(CAST(:known AS bigint[])) /* in_effect */
+    """,
+    in_effect=_IN_EFFECT,
+)
+_LIST_CHANGES_OF_GROUPS = compose(
+    """
     SELECT c.id, c.seq, c.group_id, c.operation, c.changed_at FROM consolidation.consolidation_changes c
-    WHERE c.group_id = ANY(CAST(:groups AS uuid[])) AND c.seq <> ALL(CAST(:known AS bigint[])) AND {_STANDS}
-"""
+    WHERE c.group_id = ANY(CAST(:groups AS uuid[])) AND c.seq <> ALL(CAST(:known AS bigint[])) /* in_effect */
+    """,
+    in_effect=_IN_EFFECT,
+)
 
 
 def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[Any]]:
-    """Later changes that stand on what ``changes`` did, by seq: to the same rows, or to rows that name them.
+    """Return later changes that depend on ``changes``, by seq: of the same rows, or of rows that reference them.
 
-    Rows name a merged memory, pattern or the like by lineage, as a relation, as the source or evidence of a playbook
-    entry, as original or result of a suggestion, or as their successor. Whole groups, and what stands on those in turn,
-    so that undoing all of it is consistent. Nothing stands on a row that is, by its version, in the state the changes
-    left it in, and no row stands on them that is in the state they found it in, whatever was done and undone since.
+    Rows reference a merged memory, pattern or the like by lineage, as a relation, as source or evidence of a playbook
+    entry, as original or result of a suggestion, or as their successor. Whole groups are returned, and what depends on
+    those in turn, so that the undo of all of it is consistent. Nothing depends on a row whose version is the one that
+    the changes left. A row does not depend on them if it is in the state in which they found it.
+
+    Args:
+        connection: Open connection.
+        changes: ``seq`` of each change.
+
+    Returns:
+        Rows of ``id``, ``seq``, ``group_id``, ``operation``, ``changed_at``.
     """
     known, found = list(changes), list[Row[Any]]()
     while True:
-        reached = connection.execute(text(_REACHED), {"known": known}).tuples().all()
-        ids, seqs = zip(*reached, strict=True) if reached else ((), ())
+        affected = connection.execute(text(_LIST_AFFECTED), {"known": known}).tuples().all()
+        ids, seqs = zip(*affected, strict=True) if affected else ((), ())
         parameters = {"ids": list(ids), "seqs": list(seqs), "known": known}
-        groups = connection.scalars(text(_LATER), parameters).all()
-        new = connection.execute(text(_STANDING), {"groups": groups, "known": known}).all()
+        groups = connection.scalars(text(_LIST_LATER_GROUPS), parameters).all()
+        new = connection.execute(text(_LIST_CHANGES_OF_GROUPS), {"groups": groups, "known": known}).all()
         if not new:
             return sorted(found, key=lambda row: row.seq)
         found += new
@@ -154,10 +194,11 @@ def list_dependents(connection: Connection, changes: Sequence[int]) -> list[Row[
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """What a reader narrows the ledger down to; None = everything. ``since`` is included, ``until`` is not.
+class LedgerFilter:
+    """Filter of the ledger; None = no limit.
 
-    ``before``: changes older than the one with this seq. ``ids``: just these changes.
+    ``since`` is included, ``until`` is not. ``before``: only changes older than the one with this seq. ``ids``: only
+    these changes.
     """
 
     operation: str | None = None
@@ -169,67 +210,91 @@ class Chosen:
     ids: Sequence[UUID] | None = None
 
 
-_EVERYTHING = Chosen()
-_CHOSEN = (
-    "c.project_id = :project AND (CAST(:operation AS text) IS NULL OR c.operation = :operation) "
-    "AND (CAST(:job_id AS uuid) IS NULL OR c.job_id = :job_id) "
-    "AND (CAST(:since AS timestamptz) IS NULL OR c.changed_at >= :since) "
-    "AND (CAST(:until AS timestamptz) IS NULL OR c.changed_at < :until) "
-    "AND (CAST(:before AS bigint) IS NULL OR c.seq < :before) "
-    "AND (CAST(:group_id AS uuid) IS NULL OR c.group_id = :group_id) "
-    "AND (CAST(:ids AS uuid[]) IS NULL OR c.id = ANY(CAST(:ids AS uuid[])))"
-)
+_NO_FILTER = LedgerFilter()
+_FILTERS = {
+    "operation": "c.operation = :operation",
+    "job_id": "c.job_id = :job_id",
+    "since": "c.changed_at >= :since",
+    "until": "c.changed_at < :until",
+    "before": "c.seq < :before",
+    "group_id": "c.group_id = :group_id",
+    "ids": "c.id = ANY(CAST(:ids AS uuid[]))",
+}
+
+
+def _filtered(statement: str, where: LedgerFilter) -> str:
+    """Return ``statement`` with the conditions of the filter."""
+    given = [condition for name, condition in _FILTERS.items() if getattr(where, name) is not None]
+    return compose(statement, filters=conditions(*given))
+
+
+_LIST_CHANGES = """
+    SELECT c.seq, c.id, c.job_id, c.group_id, c.operation, c.entity_type, c.entity_id, c.previous_state, c.new_state,
+        c.version_before, c.version_after, c.reason, c.confidence, c.changed_by, c.changed_at, c.reverts_change_id,
+        c.reverts_scope
+    FROM consolidation.consolidation_changes c WHERE c.project_id = :project /* filters */
+    ORDER BY c.seq DESC LIMIT :limit OFFSET :offset
+"""
 
 
 def list_changes(
-    connection: Connection, project_id: UUID, *, limit: int, offset: int = 0, chosen: Chosen = _EVERYTHING
+    connection: Connection, project_id: UUID, *, limit: int, offset: int = 0, where: LedgerFilter = _NO_FILTER
 ) -> Sequence[Row[Any]]:
-    """The ledger of a project, newest first, images included."""
-    return connection.execute(
-        text(
-            "SELECT c.seq, c.id, c.job_id, c.group_id, c.operation, c.entity_type, c.entity_id, c.previous_state, "
-            "c.new_state, c.version_before, c.version_after, c.reason, c.confidence, c.changed_by, c.changed_at, "
-            f"c.reverts_change_id, c.reverts_scope FROM consolidation.consolidation_changes c WHERE {_CHOSEN} "
-            "ORDER BY seq DESC LIMIT :limit OFFSET :offset"
-        ),
-        {"project": project_id, "limit": limit, "offset": offset, **asdict(chosen)},
-    ).all()
+    """Return the changes of a project, newest first, images included."""
+    parameters = {"project": project_id, "limit": limit, "offset": offset, **asdict(where)}
+    return connection.execute(text(_filtered(_LIST_CHANGES, where)), parameters).all()
 
 
-def count_changes(connection: Connection, project_id: UUID, *, chosen: Chosen = _EVERYTHING) -> tuple[int, int]:
-    """How many rows ``list_changes`` and ``list_groups`` have without a limit."""
-    query = f"SELECT count(*), count(DISTINCT group_id) FROM consolidation.consolidation_changes c WHERE {_CHOSEN}"
-    changes, groups = connection.execute(text(query), {"project": project_id, **asdict(chosen)}).one()
+_COUNT_CHANGES = """
+    SELECT count(*), count(DISTINCT c.group_id)
+    FROM consolidation.consolidation_changes c WHERE c.project_id = :project /* filters */
+"""
+
+
+def count_changes(connection: Connection, project_id: UUID, *, where: LedgerFilter = _NO_FILTER) -> tuple[int, int]:
+    """Count the rows of ``list_changes`` and of ``list_groups``."""
+    parameters = {"project": project_id, **asdict(where)}
+    changes, groups = connection.execute(text(_filtered(_COUNT_CHANGES, where)), parameters).one()
     return int(changes), int(groups)
 
 
+_COUNT_ENTITIES = """
+    SELECT count(DISTINCT entity_id) FROM consolidation.consolidation_changes
+    WHERE group_id = :group AND entity_type = :type
+"""
+
+
 def count_entities(connection: Connection, group_id: UUID, entity_type: str) -> int:
-    """How many rows of one table a group changed."""
-    query = "SELECT count(DISTINCT entity_id) FROM consolidation.consolidation_changes WHERE group_id = :group AND entity_type = :type"
-    return int(connection.execute(text(query), {"group": group_id, "type": entity_type}).scalar_one())
+    """Count the rows of the table ``entity_type`` that a group changed."""
+    return int(connection.execute(text(_COUNT_ENTITIES), {"group": group_id, "type": entity_type}).scalar_one())
+
+
+_COUNT_JOB_CHANGES = "SELECT count(*) FROM consolidation.consolidation_changes WHERE job_id = :job"
+_LIST_JOB_CHANGES = """
+    SELECT id FROM consolidation.consolidation_changes WHERE job_id = :job ORDER BY seq LIMIT :limit
+"""
 
 
 def list_job_changes(connection: Connection, job_id: UUID, *, limit: int) -> tuple[list[UUID], int]:
-    """Ids of the oldest ``limit`` changes of a job, in order, and how many there are in all."""
-    parameters = {"job": job_id, "limit": limit}
-    total = connection.execute(
-        text("SELECT count(*) FROM consolidation.consolidation_changes WHERE job_id = :job"), parameters
-    ).scalar_one()
-    query = "SELECT id FROM consolidation.consolidation_changes WHERE job_id = :job ORDER BY seq LIMIT :limit"
-    return list(connection.execute(text(query), parameters).scalars()), int(total)
+    """Return the ids of the oldest ``limit`` changes of a job, in order, and the number of all its changes."""
+    total = connection.execute(text(_COUNT_JOB_CHANGES), {"job": job_id}).scalar_one()
+    ids = connection.scalars(text(_LIST_JOB_CHANGES), {"job": job_id, "limit": limit})
+    return list(ids), int(total)
+
+
+_LIST_GROUPS = """
+    SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, count(*) AS changes,
+        max(c.changed_at) AS changed_at, min(c.reason) AS reason, max(c.confidence) AS confidence,
+        min(c.changed_by) AS changed_by, bool_and(/* is_undone */) AS rolled_back
+    FROM consolidation.consolidation_changes c WHERE c.project_id = :project /* filters */
+    GROUP BY c.group_id ORDER BY max(c.seq) DESC LIMIT :limit OFFSET :offset
+"""
 
 
 def list_groups(
-    connection: Connection, project_id: UUID, *, limit: int, offset: int = 0, chosen: Chosen = _EVERYTHING
+    connection: Connection, project_id: UUID, *, limit: int, offset: int = 0, where: LedgerFilter = _NO_FILTER
 ) -> Sequence[Row[Any]]:
-    """Groups of changes, newest first: what was done, to how many rows, and whether it was undone since."""
-    return connection.execute(
-        text(
-            "SELECT c.group_id, (array_agg(c.job_id))[1] AS job_id, min(c.operation) AS operation, "
-            "count(*) AS changes, max(c.changed_at) AS changed_at, min(c.reason) AS reason, "
-            f"max(c.confidence) AS confidence, min(c.changed_by) AS changed_by, bool_and({UNDONE}) AS rolled_back "
-            f"FROM consolidation.consolidation_changes c WHERE {_CHOSEN} GROUP BY c.group_id ORDER BY max(c.seq) DESC "
-            "LIMIT :limit OFFSET :offset"
-        ),
-        {"project": project_id, "limit": limit, "offset": offset, **asdict(chosen)},
-    ).all()
+    """Return the change groups of a project, newest first: operation, number of changes, and if it was undone."""
+    statement = compose(_filtered(_LIST_GROUPS, where), is_undone=IS_UNDONE)
+    parameters = {"project": project_id, "limit": limit, "offset": offset, **asdict(where)}
+    return connection.execute(text(statement), parameters).all()

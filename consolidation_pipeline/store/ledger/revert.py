@@ -1,4 +1,4 @@
-"""Undoing: changes of the ledger taken back, newest first, and recorded as changes of their own."""
+"""Revert of changes in the ledger: newest first, recorded as changes of their own."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from uuid import UUID
 from sqlalchemy import Connection, Table, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.ledger.ledger_writer import (
-    CACHES,
+    CACHE_COLUMNS,
+    GRAPH_COLUMNS,
     LEDGERED,
-    MOVES_IN_GRAPH,
     Author,
-    checked_at_once,
-    forget_comparisons,
-    lineage_insert,
-    mark_summarized,
-    refuse,
+    check_constraints_at_end,
+    reject_selected,
+    reset_graph_versions,
+    update_summary_links,
 )
-from consolidation_pipeline.store.ledger.row_references import refuse_dangling
+from consolidation_pipeline.store.ledger.row_references import reject_dangling
+
+# Temporary tables: `reverting` holds the changes to revert, each with its turn; `wave` those of one turn and table.
+# The name and columns of a ledgered table, from the schema, replace comments like `/* table */`.
 
 
 def revert_changes(
@@ -31,20 +34,37 @@ def revert_changes(
     reason: str | None,
     scope: str = "group",
 ) -> dict[str, int]:
-    """Undo the changes with these ``seq`` numbers, newest first, and record that as changes of operation rollback.
+    """Revert changes, newest first, and record that as changes of operation rollback.
 
-    ``scope`` is what was to be undone, a group or a job. Returns rows per effect: ``restored``, ``deleted``,
-    ``recreated``.
+    Args:
+        connection: Open connection.
+        author: Author of the rollback.
+        changes: ``seq`` of each change.
+        group_id: Group of the recorded changes.
+        reason: Reason of the recorded changes.
+        scope: group or job, whichever is undone.
+
+    Returns:
+        Number of rows by effect: ``restored``, ``deleted``, ``recreated``.
 
     Raises:
-        ConflictError: a change was undone before, its row has changed since, or what it was made from is gone; nothing
-        is written then.
+        ConflictError: A change was undone before, its row has changed since, or a row that it references is gone.
+            Nothing is written.
     """
     recorded = {"group_id": group_id, "reason": reason, "scope": scope}
     done = {"restored": 0, "deleted": 0, "recreated": 0}
-    with checked_at_once(connection, "row"):
+    with check_constraints_at_end(connection, "row"):
         _revert_waves(connection, author, changes, recorded, done=done)
     return done
+
+
+_FIND_UNDONE = """
+    SELECT c.id FROM consolidation.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id
+"""
+
+_CREATE_WAVE = """
+    CREATE TEMP TABLE wave ON COMMIT DROP AS SELECT * FROM reverting WHERE turn = :turn AND entity_type = :name
+"""
 
 
 def _revert_waves(
@@ -55,93 +75,103 @@ def _revert_waves(
     *,
     done: dict[str, int],
 ) -> None:
-    """Newest first, in as few turns as there can be when a turn holds no row twice."""
+    """Revert the changes in the fewest turns in which no row occurs twice, newest first."""
     turns = _stage_changes(connection, changes)
-    refuse(
-        connection,
-        "SELECT c.id FROM consolidation.consolidation_changes c JOIN reverting r ON c.reverts_change_id = r.id",
-        "undoes a change that was to be rolled back: it was rolled back before",
-    )
+    reject_selected(connection, _FIND_UNDONE, "undoes a change that was to be rolled back: it was rolled back before")
     for turn in range(1, turns + 1):
         for name, table in LEDGERED.items():
-            connection.execute(
-                text(
-                    "CREATE TEMP TABLE wave ON COMMIT DROP AS "
-                    "SELECT * FROM reverting WHERE turn = :turn AND entity_type = :name"
-                ),
-                {"turn": turn, "name": name},
-            )
+            connection.execute(text(_CREATE_WAVE), {"turn": turn, "name": name})
             _revert_wave(connection, table, done)
             connection.execute(text("DROP TABLE wave"))
         _append_rollback(connection, author, turn, recorded)
-    refuse_dangling(connection, "reverting")
+    reject_dangling(connection, "reverting")
     connection.execute(text("DROP TABLE reverting"))
 
 
+_DELETE_ROWS = "DELETE FROM /* table */ t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL"
+
+_RESTORE_ROWS = """
+    UPDATE /* table */ t SET version = w.version_before /* graph_version */, (/* columns */) = (
+        SELECT /* values */ FROM jsonb_populate_record(t, w.previous_state) r)
+    FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL
+"""
+
+_RECREATE_ROWS = """
+    INSERT INTO /* table */ (/* columns */)
+    SELECT /* values */ FROM wave w, LATERAL jsonb_populate_record(NULL::/* table */, w.previous_state) r
+    WHERE w.new_state IS NULL
+"""
+
+
 def _revert_wave(connection: Connection, table: Table, done: dict[str, int]) -> None:
-    """Put the rows of ``wave`` back: rows that came go first and rows that went come last, so unique keys stay free."""
-    _refuse_changed(connection, table)
-    columns = [column.name for column in table.c if column.computed is None]
-    for effect, statement in (
-        ("deleted", f"DELETE FROM {table} t USING wave w WHERE t.id = w.entity_id AND w.previous_state IS NULL"),
-        ("restored", _restore(table, columns)),
-        ("recreated", _recreate(table, columns)),
-    ):
-        done[effect] += connection.execute(text(statement)).rowcount
+    """Revert the rows of ``wave``: created rows are deleted first and deleted ones come last, to keep unique keys."""
+    _reject_changed(connection, table)
+    done["deleted"] += connection.execute(text(compose(_DELETE_ROWS, table=str(table)))).rowcount
+    done["restored"] += connection.execute(text(_restore_rows(table))).rowcount
+    done["recreated"] += connection.execute(text(_recreate_rows(table))).rowcount
     _revert_parts(connection, table)
 
 
-def _restore(table: Table, columns: Sequence[str]) -> str:
-    restored = [name for name in columns if name not in {"id", "project_id", "version", *CACHES}]
-    moved = f"w.previous_state ?| ARRAY{list(MOVES_IN_GRAPH)}"
+def _restore_rows(table: Table) -> str:
+    """Return the statement that restores the rows of ``table``; those that moved in the graph are compared again."""
+    kept = {"id", "project_id", "version", *CACHE_COLUMNS}
+    columns = [column.name for column in table.c if column.computed is None and column.name not in kept]
+    moved = f"w.previous_state ?| ARRAY{list(GRAPH_COLUMNS)}"
     reset = f", graph_version = CASE WHEN {moved} THEN NULL ELSE t.graph_version END"
-    return (
-        f"UPDATE {table} t SET version = w.version_before{reset if 'graph_version' in table.c else ''}, "
-        f"({', '.join(restored)}) = (SELECT {', '.join('r.' + name for name in restored)} "
-        "FROM jsonb_populate_record(t, w.previous_state) r) "
-        "FROM wave w WHERE t.id = w.entity_id AND w.previous_state IS NOT NULL AND w.new_state IS NOT NULL"
+    return compose(
+        _RESTORE_ROWS,
+        table=str(table),
+        graph_version=reset if "graph_version" in table.c else "",
+        columns=", ".join(columns),
+        values=", ".join(f"r.{name}" for name in columns),
     )
 
 
-def _recreate(table: Table, columns: Sequence[str]) -> str:
-    return (
-        f"INSERT INTO {table} ({', '.join(columns)}) SELECT {', '.join('r.' + name for name in columns)} "
-        f"FROM wave w, LATERAL jsonb_populate_record(NULL::{table}, w.previous_state) r WHERE w.new_state IS NULL"
-    )
+def _recreate_rows(table: Table) -> str:
+    """Return the statement that inserts the deleted rows of ``table`` again."""
+    columns = [column.name for column in table.c if column.computed is None]
+    values = ", ".join(f"r.{name}" for name in columns)
+    return compose(_RECREATE_ROWS, table=str(table), columns=", ".join(columns), values=values)
+
+
+_APPEND_ROLLBACK = """
+    INSERT INTO consolidation.consolidation_changes (
+        job_id, project_id, group_id, operation, entity_type, entity_id, previous_state, new_state,
+        version_before, version_after, reason, confidence, changed_by, reverts_change_id, reverts_scope)
+    SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state,
+        version_after, version_before, :reason, confidence, :changed_by, id, :scope
+    FROM reverting WHERE turn = :turn ORDER BY seq DESC
+"""
 
 
 def _append_rollback(connection: Connection, author: Author, turn: int, recorded: Mapping[str, object]) -> None:
-    connection.execute(
-        text(
-            "INSERT INTO consolidation.consolidation_changes (job_id, project_id, group_id, operation, entity_type, "
-            "entity_id, previous_state, new_state, version_before, version_after, reason, confidence, changed_by, "
-            "reverts_change_id, reverts_scope) "
-            "SELECT :job_id, project_id, :group_id, 'rollback', entity_type, entity_id, new_state, previous_state, "
-            "version_after, version_before, :reason, confidence, :changed_by, id, :scope "
-            "FROM reverting WHERE turn = :turn ORDER BY seq DESC"
-        ),
-        {"job_id": author.job_id, "changed_by": author.changed_by, "turn": turn, **recorded},
-    )
+    parameters = {"job_id": author.job_id, "changed_by": author.changed_by, "turn": turn, **recorded}
+    connection.execute(text(_APPEND_ROLLBACK), parameters)
+
+
+_LIST_REVERTED = """
+    SELECT seq, entity_id FROM consolidation.consolidation_changes WHERE seq = ANY(:changes) ORDER BY seq DESC
+"""
+
+_CREATE_REVERTING = """
+    CREATE TEMP TABLE reverting ON COMMIT DROP AS
+    SELECT c.*, t.turn
+    FROM consolidation.consolidation_changes c
+        JOIN unnest(CAST(:seqs AS bigint[]), CAST(:turns AS integer[])) AS t(seq, turn) USING (seq)
+"""
 
 
 def _stage_changes(connection: Connection, changes: Sequence[int]) -> int:
-    """Stage the changes as ``reverting``, each with its turn; returns the number of turns."""
-    query = "SELECT seq, entity_id FROM consolidation.consolidation_changes WHERE seq = ANY(:changes) ORDER BY seq DESC"
-    rows = connection.execute(text(query), {"changes": list(changes)}).all()
-    turns = list(_turns([row.entity_id for row in rows]))
-    connection.execute(
-        text(
-            "CREATE TEMP TABLE reverting ON COMMIT DROP AS "
-            "SELECT c.*, t.turn FROM consolidation.consolidation_changes c "
-            "JOIN unnest(CAST(:seqs AS bigint[]), CAST(:turns AS integer[])) AS t(seq, turn) USING (seq)"
-        ),
-        {"seqs": [row.seq for row in rows], "turns": turns},
-    )
+    """Stage the changes as ``reverting``, each with its turn; return the number of turns."""
+    rows = connection.execute(text(_LIST_REVERTED), {"changes": list(changes)}).all()
+    turns = list(_number_turns([row.entity_id for row in rows]))
+    connection.execute(text(_CREATE_REVERTING), {"seqs": [row.seq for row in rows], "turns": turns})
     connection.execute(text("ANALYZE reverting (entity_id, turn)"))
     return max(turns, default=0)
 
 
-def _turns(entities: Iterable[UUID]) -> Iterator[int]:
+def _number_turns(entities: Iterable[UUID]) -> Iterator[int]:
+    """Yield the turn of each entity, from 1: a new turn begins with an entity that the turn has already."""
     turn, seen = 1, set[UUID]()
     for entity in entities:
         if entity in seen:
@@ -150,48 +180,55 @@ def _turns(entities: Iterable[UUID]) -> Iterator[int]:
         yield turn
 
 
-def _refuse_changed(connection: Connection, table: Table) -> None:
-    """Every row must be in the state its newest change left it in."""
-    connection.execute(text(f"SELECT 1 FROM {table} t JOIN wave w ON t.id = w.entity_id ORDER BY t.id FOR UPDATE OF t"))
-    refuse(
-        connection,
-        f"SELECT w.entity_id FROM wave w LEFT JOIN {table} t ON t.id = w.entity_id "
-        "WHERE t.version IS DISTINCT FROM w.version_after",
-        f"of {table.name} changed since",
-    )
+_LOCK_ROWS = "SELECT 1 FROM /* table */ t JOIN wave w ON t.id = w.entity_id ORDER BY t.id FOR UPDATE OF t"
+
+_FIND_CHANGED = """
+    SELECT w.entity_id FROM wave w LEFT JOIN /* table */ t ON t.id = w.entity_id
+    WHERE t.version IS DISTINCT FROM w.version_after
+"""
+
+
+def _reject_changed(connection: Connection, table: Table) -> None:
+    """Raise ConflictError unless every row is in the state in which its newest change left it."""
+    connection.execute(text(compose(_LOCK_ROWS, table=str(table))))
+    reject_selected(connection, compose(_FIND_CHANGED, table=str(table)), f"of {table.name} changed since")
+
+
+_DELETE_FILES = """
+    DELETE FROM consolidation.memory_files f USING wave w
+    WHERE f.owner_id = w.entity_id AND (w.previous_state IS NULL OR w.previous_state ? 'files')
+"""
+_INSERT_FILES = """
+    INSERT INTO consolidation.memory_files (project_id, owner_id, path)
+    SELECT w.project_id, w.entity_id, path
+    FROM wave w, jsonb_array_elements_text(w.previous_state -> 'files') AS path
+"""
+_LIST_ARCHIVED_OR_RESTORED = """
+    SELECT entity_id FROM wave WHERE previous_state ? 'archive_reason' AND new_state IS NOT NULL
+"""
+_DELETE_LINEAGE = """
+    DELETE FROM consolidation.memory_lineage l USING wave w
+    WHERE l.child_id = w.entity_id AND (w.previous_state IS NULL OR w.previous_state ? 'lineage')
+"""
+_INSERT_LINEAGE = """
+    INSERT INTO consolidation.memory_lineage (project_id, child_id, parent_id, parent_kind, similarity, job_id)
+    SELECT w.project_id, w.entity_id, e.parent_id, e.parent_kind, e.similarity, e.job_id
+    FROM wave w, jsonb_to_recordset(w.previous_state -> 'lineage')
+        AS e(parent_id uuid, parent_kind text, similarity real, job_id uuid)
+"""
+_LIST_SUMMARIES = """
+    SELECT w.entity_id FROM wave w LEFT JOIN consolidation.consolidated_memories t ON t.id = w.entity_id
+    WHERE coalesce(t.kind, w.new_state ->> 'kind') = 'summary'
+"""
 
 
 def _revert_parts(connection: Connection, table: Table) -> None:
-    """Files and lineage of the wave as their before-images have them, and with these what is in which summary."""
-    connection.execute(
-        text(
-            f"DELETE FROM consolidation.memory_files f USING wave w WHERE f.owner_id = w.entity_id AND {_touches('files')}"
-        )
-    )
-    connection.execute(
-        text(
-            "INSERT INTO consolidation.memory_files (project_id, owner_id, path) SELECT w.project_id, w.entity_id, path "
-            "FROM wave w, jsonb_array_elements_text(w.previous_state -> 'files') AS path"
-        )
-    )
+    """Restore files and lineage of the wave from the images before, and the summaries of raw memories with them."""
+    connection.execute(text(_DELETE_FILES))
+    connection.execute(text(_INSERT_FILES))
     if table is not consolidated_memories:
         return
-    forget_comparisons(
-        connection, "SELECT entity_id FROM wave WHERE previous_state ? 'archive_reason' AND new_state IS NOT NULL"
-    )
-    connection.execute(
-        text(
-            "DELETE FROM consolidation.memory_lineage l USING wave w "
-            f"WHERE l.child_id = w.entity_id AND {_touches('lineage')}"
-        )
-    )
-    connection.execute(text(lineage_insert("w.project_id, w.entity_id", "wave w", "w.previous_state -> 'lineage'")))
-    mark_summarized(
-        connection,
-        f"SELECT w.entity_id FROM wave w LEFT JOIN {table} t ON t.id = w.entity_id "
-        "WHERE coalesce(t.kind, w.new_state ->> 'kind') = 'summary'",
-    )
-
-
-def _touches(part: str) -> str:
-    return f"(w.previous_state IS NULL OR w.previous_state ? '{part}')"
+    reset_graph_versions(connection, connection.scalars(text(_LIST_ARCHIVED_OR_RESTORED)).all())
+    connection.execute(text(_DELETE_LINEAGE))
+    connection.execute(text(_INSERT_LINEAGE))
+    update_summary_links(connection, connection.scalars(text(_LIST_SUMMARIES)).all())

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.lifecycle.archive_policies import Units
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.store.database.vector_copy import Ids, load_columns, to_uuids
-from consolidation_pipeline.store.ledger.active_keys import is_twin
+from consolidation_pipeline.store.ledger.active_keys import duplicate_of
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Author, Change, update_rows
 from consolidation_pipeline.store.memories.memories import lock_rows
 
@@ -175,8 +175,10 @@ def find_twins(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Twin]:
     table = "consolidation.consolidated_memories"
     rows = connection.execute(
         text(
-            f"SELECT DISTINCT ON (m.id) m.id, twin.id, twin.kind FROM {table} m JOIN {table} twin ON {is_twin('m')} "
-            "WHERE m.id = ANY(:ids) AND (twin.retired_at IS NULL OR twin.id = ANY(:ids)) ORDER BY m.id, twin.id"
+            f"SELECT DISTINCT ON (m.id) m.id, duplicate.id, duplicate.kind "
+            f"FROM {table} m JOIN {table} duplicate ON {duplicate_of('m')} "
+            "WHERE m.id = ANY(:ids) AND (duplicate.retired_at IS NULL OR duplicate.id = ANY(:ids)) "
+            "ORDER BY m.id, duplicate.id"
         ),
         {"ids": list(ids)},
     )

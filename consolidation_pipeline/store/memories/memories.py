@@ -27,11 +27,11 @@ from consolidation_pipeline.store.database.vector_copy import (
     Vectors,
     copy_columns,
     copy_vectors,
+    format_vector,
     load_columns,
     load_vectors,
     to_ids,
     to_uuids,
-    vector_text,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 from consolidation_pipeline.store.memories.linked_units import ACTIVE, links
@@ -135,7 +135,7 @@ def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:
         "id": memory_id(slug, memory.source, memory.external_id),
         "content_hash": content_hash(body),
         "normalized_hash": normalized_hash(body),
-        "embedding": None if memory.embedding is None else vector_text(_unit_vector(memory)),
+        "embedding": None if memory.embedding is None else format_vector(_unit_vector(memory)),
         "embedding_dim": None if memory.embedding is None else len(memory.embedding),
         "tags": list(memory.tags),
         "metadata": json.dumps(memory.metadata),

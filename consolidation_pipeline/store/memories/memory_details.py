@@ -9,7 +9,7 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, select, text
 
 from consolidation_pipeline.store.database.schema import consolidated_memories, memory_files, task_memories
-from consolidation_pipeline.store.ledger.ledger_reader import UNDONE
+from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
 from consolidation_pipeline.store.ledger.lineage import find_memories
 
 # How the reason of a change begins that feedback made.
@@ -46,7 +46,7 @@ def list_feedback(connection: Connection, memory_id: UUID) -> Sequence[Row[Any]]
             c.changed_by, c.changed_at, c.group_id
         FROM consolidation.consolidation_changes c
         WHERE c.entity_id = :id AND c.operation = 'edit' AND starts_with(c.reason, '{FEEDBACK}')
-            AND NOT {UNDONE}
+            AND NOT {IS_UNDONE}
         ORDER BY c.seq DESC
     """
     return connection.execute(text(query), {"id": memory_id}).all()

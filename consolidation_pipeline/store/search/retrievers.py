@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
-from consolidation_pipeline.store.database.raw_connections import connect_briefly, fetch
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import KINDS, consolidated_memories, task_memories
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
@@ -103,7 +103,7 @@ def open_snapshot(engine: Engine) -> Iterator[Connection]:
 
     Nothing can be written on it. Statements that were prepared are not planned again for other values.
     """
-    with connect_briefly(engine) as connection:
+    with autocommit_connection(engine) as connection:
         driver: Any = connection.connection.driver_connection
         driver.execute(_BEGIN)
         yield connection
@@ -124,7 +124,7 @@ def load_vector_length(connection: Connection, project_id: UUID, model: str) -> 
         query = (
             f"SELECT embedding_dim FROM {table} WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1"
         )
-        for (length,) in fetch(connection, query, {"project": project_id, "model": model}):
+        for (length,) in fetch_rows(connection, query, {"project": project_id, "model": model}):
             return int(length)
     return 0
 
@@ -177,9 +177,9 @@ def find_nearest(
     if used:
         _prepare_scan(connection, limit)
     # Through an index the best plan depends on the project; to compare every row, the same is good for all.
-    rows = fetch(connection, nearest_query(filters, used), bound, prepare=False if used else None)
+    rows = fetch_rows(connection, nearest_query(filters, used), bound, prepare=False if used else None)
     if any(sum(held_in == table for _, _, held_in, _ in rows) < limit for table in used):
-        rows = fetch(connection, nearest_query(filters, {}), bound)
+        rows = fetch_rows(connection, nearest_query(filters, {}), bound)
     return [Near(id_, min(1.0, cosine), kind) for id_, kind, _, cosine in rows if cosine >= floor][:limit]
 
 
@@ -187,7 +187,9 @@ def _prepare_scan(connection: Connection, limit: int) -> None:
     """For this transaction: plans go by what is bound, and the index goes on where filters took its first rows."""
     size = str(max(40, min(1000, limit)))
     strict = "set_config('hnsw.iterative_scan', 'strict_order', true)"
-    fetch(connection, f"SELECT {_BY_VALUES}, {strict}, set_config('hnsw.ef_search', %(size)s, true)", {"size": size})
+    fetch_rows(
+        connection, f"SELECT {_BY_VALUES}, {strict}, set_config('hnsw.ef_search', %(size)s, true)", {"size": size}
+    )
 
 
 _BY_VALUES = "set_config('plan_cache_mode', 'auto', true)"
@@ -202,9 +204,9 @@ def load_words(connection: Connection, project_id: UUID, query: str) -> dict[str
     A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
     """
     bound = {"project": project_id, "query": query}
-    rows = fetch(connection, _LEXEMES.format(_ENDS), bound)
+    rows = fetch_rows(connection, _LEXEMES.format(_ENDS), bound)
     if len(rows) > 1:  # there may be more between the first language and the last
-        rows = fetch(connection, _LEXEMES.format(_STEPS), bound)
+        rows = fetch_rows(connection, _LEXEMES.format(_STEPS), bound)
     return {language: lexemes for language, lexemes in rows if lexemes}
 
 
@@ -274,8 +276,8 @@ def find_matching(
     for at, (language, listed) in enumerate(words.items()):
         bound |= {f"language{at}": language, f"words{at}": _any_of(listed)}
     if indexed:  # the best plan depends on how rare the words are
-        fetch(connection, f"SELECT {_BY_VALUES}", {})
-    rows = fetch(
+        fetch_rows(connection, f"SELECT {_BY_VALUES}", {})
+    rows = fetch_rows(
         connection, matching_query(filters, len(words), indexed=indexed), bound, prepare=False if indexed else None
     )
     ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(asked))

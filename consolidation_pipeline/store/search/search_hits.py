@@ -12,7 +12,7 @@ from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import Connection, Engine, text
 
 from consolidation_pipeline.core.memories.memories import LEVELS, embedding_text
-from consolidation_pipeline.store.database.raw_connections import connect_briefly, fetch
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.schema import consolidated_memories, memory_lineage, task_memories
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.search.retrievers import TABLES
@@ -52,7 +52,7 @@ _HITS = f"""
 
 def load_hits(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Found]:
     """Raw and consolidated memories by id, with the whole text that is searched."""
-    return {row[0]: _found(row) for row in fetch(connection, _HITS, {"ids": list(ids)})}
+    return {row[0]: _found(row) for row in fetch_rows(connection, _HITS, {"ids": list(ids)})}
 
 
 def _found(row: Sequence[Any]) -> Found:
@@ -89,11 +89,11 @@ def count_reuse(engine: Engine, table: str, uses: Mapping[UUID, int]) -> int:
     not waited for: the rows it holds go uncounted then, the others are counted.
     """
     bound = {"ids": list(uses), "times": list(uses.values())}
-    with connect_briefly(engine) as connection:
+    with autocommit_connection(engine) as connection:
         try:
-            return len(fetch(connection, _reuse(table), bound))
+            return len(fetch_rows(connection, _reuse(table), bound))
         except (DeadlockDetected, LockNotAvailable):
-            return len(fetch(connection, _reuse(table, skip=" SKIP LOCKED"), bound))
+            return len(fetch_rows(connection, _reuse(table, skip=" SKIP LOCKED"), bound))
 
 
 def _reuse(table: str, skip: str = "") -> str:

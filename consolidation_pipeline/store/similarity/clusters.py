@@ -1,4 +1,4 @@
-"""The groups formed from the similarity graph: a cache that can be rebuilt from the memories at any time."""
+"""Groups of the merge, suggest and pattern tiers: a cache that can be rebuilt from the memories at any time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import copy_rows
 
 @dataclass(frozen=True)
 class ClusterMember:
-    """One row of ``memory_clusters``."""
+    """One row of ``memory_clusters``; the representative's row has the details of the group."""
 
     tier: str
     cluster_key: str
@@ -34,9 +34,11 @@ class ClusterMember:
 
 @dataclass(frozen=True)
 class TierGroups:
-    """The groups of one tier as they were formed: ``keys`` and ``details`` by group (g,), and by member (m,), group by
-    group: ``groups`` = its number, ``ids`` ``S16``, which are merged memories, cosine with the representative, and
-    which is that.
+    """The groups of one tier.
+
+    By group (g,): ``keys`` and ``details``. By member (m,), group by group: ``groups``, the number of its group;
+    ``ids`` S16; ``merged``, True for a merged memory; ``similarity``, its cosine with the representative; and
+    ``is_representative``.
     """
 
     tier: str
@@ -49,7 +51,7 @@ class TierGroups:
     is_representative: npt.NDArray[np.bool_]
 
     def members(self, keys: Collection[str] | None = None) -> Iterator[ClusterMember]:
-        """The rows of the groups with one of these keys; None: of all."""
+        """Yield the rows of the groups with these cluster keys; None = of all groups."""
         wanted = np.array([keys is None or key in keys for key in self.keys], dtype=bool)
         rows = np.flatnonzero(wanted[self.groups])
         columns = (self.groups[rows], self.merged[rows], self.similarity[rows], self.is_representative[rows])
@@ -59,42 +61,51 @@ class TierGroups:
             yield ClusterMember(self.tier, self.keys[group], id_, kind, similarity, first, details)
 
 
-_PLACE = np.dtype([("group", "V16"), ("member", "S16"), ("similarity", ">f4"), ("kind", ">i2")])
-
-
-def _places(formed: TierGroups) -> npt.NDArray[np.void]:
-    """The rows (m,) of a tier, but for their details, as ``_load_places`` gives them."""
-    rows = np.zeros(len(formed.ids), dtype=_PLACE)
-    names = b"".join(md5(f"{formed.tier}{key}".encode()).digest() for key in formed.keys)
-    rows["group"], rows["member"] = np.frombuffer(names, dtype="V16")[formed.groups], formed.ids
-    rows["similarity"], rows["kind"] = formed.similarity, 2 * formed.merged + formed.is_representative
-    return rows.view(f"V{_PLACE.itemsize}")
-
-
-def _load_places(connection: Connection, project_id: UUID) -> npt.NDArray[np.void]:
-    query = """
-        SELECT string_agg(decode(md5(tier || cluster_key), 'hex') || uuid_send(member_id)
-            || float4send(coalesce(similarity_to_representative, 'NaN'))
-            || int2send((2 * (member_kind = 'merged')::integer + is_representative::integer)::smallint), '')
-        FROM consolidation.memory_clusters WHERE project_id = %(project)s GROUP BY get_byte(uuid_send(member_id), 15)
-    """
-    columns = load_packed_columns(connection, query, {"project": project_id}, {"place": f"V{_PLACE.itemsize}"})
-    return columns[0]
+# A row without its details, as bytes that compare equal if the rows are equal. ``group``: MD5 of tier and cluster key.
+_PACKED_ROW = np.dtype([("group", "V16"), ("member", "S16"), ("similarity", ">f4"), ("kind", ">i2")])
+_LOAD_PACKED_ROWS = """
+    SELECT string_agg(decode(md5(tier || cluster_key), 'hex') || uuid_send(member_id)
+        || float4send(coalesce(similarity_to_representative, 'NaN'))
+        || int2send((2 * (member_kind = 'merged')::integer + is_representative::integer)::smallint), '')
+    FROM consolidation.memory_clusters WHERE project_id = %(project)s GROUP BY get_byte(uuid_send(member_id), 15)
+"""
+_LIST_KEYS = """
+    SELECT tier, cluster_key FROM consolidation.memory_clusters WHERE project_id = %(project)s AND is_representative
+"""
 
 
 def find_changed_groups(connection: Connection, project_id: UUID, tiers: Sequence[TierGroups]) -> set[str]:
-    """Cluster keys of the groups whose rows, but for their details, are not stored as they are in ``tiers``, and of
-    those stored that are no more.
+    """Return the cluster keys of the groups that differ between ``tiers`` and the stored rows; details do not count.
+
+    Stored groups that are in none of ``tiers`` are among them.
     """
-    places = np.concatenate([_places(one) for one in tiers])
-    differ = np.unique(np.setxor1d(places, _load_places(connection, project_id)).view(_PLACE)["group"])
+    bound = {"project": project_id}
+    packed = f"V{_PACKED_ROW.itemsize}"
+    (stored,) = load_packed_columns(connection, _LOAD_PACKED_ROWS, bound, {"row": packed})
+    rows = np.concatenate([_pack_rows(one).view(packed) for one in tiers])
+    differ = np.unique(np.setxor1d(rows, stored).view(_PACKED_ROW)["group"])
     if not len(differ):
         return set()
-    query = "SELECT tier, cluster_key FROM consolidation.memory_clusters WHERE project_id = %(project)s"
-    held = fetch_rows(connection, f"{query} AND is_representative", {"project": project_id})
     digests = {digest.tobytes() for digest in differ}
-    names = chain(held, ((one.tier, key) for one in tiers for key in one.keys))
+    names = chain(fetch_rows(connection, _LIST_KEYS, bound), ((one.tier, key) for one in tiers for key in one.keys))
     return {key for tier, key in names if md5(f"{tier}{key}".encode()).digest() in digests}
+
+
+def _pack_rows(groups: TierGroups) -> npt.NDArray[np.void]:
+    """Return the rows (m,) of a tier as ``_LOAD_PACKED_ROWS`` selects them."""
+    rows = np.zeros(len(groups.ids), dtype=_PACKED_ROW)
+    names = b"".join(md5(f"{groups.tier}{key}".encode()).digest() for key in groups.keys)
+    rows["group"], rows["member"] = np.frombuffer(names, dtype="V16")[groups.groups], groups.ids
+    rows["similarity"], rows["kind"] = groups.similarity, 2 * groups.merged + groups.is_representative
+    return rows
+
+
+_DELETE_GROUPS = """
+    DELETE FROM consolidation.memory_clusters WHERE project_id = :project
+        AND (CAST(:changed AS text[]) IS NULL OR cluster_key = ANY(:changed))
+"""
+_COPY_MEMBERS = """consolidation.memory_clusters (project_id, tier, cluster_key, member_id, member_kind,
+    similarity_to_representative, is_representative, details, job_id)"""
 
 
 def replace_clusters(
@@ -105,79 +116,78 @@ def replace_clusters(
     *,
     changed: Collection[str] | None = None,
 ) -> None:
-    """Put the groups of this run in place of the last ones.
+    """Replace the stored groups by ``members``.
 
-    ``changed``: the cluster keys that ``members`` have, and those that go; the groups of others stay. None: none stay.
+    Args:
+        changed: cluster keys of the groups to replace, with those that are deleted; ``members`` has no others. None =
+            replace all groups.
     """
-    connection.execute(
-        text(
-            "DELETE FROM consolidation.memory_clusters WHERE project_id = :project "
-            "AND (CAST(:changed AS text[]) IS NULL OR cluster_key = ANY(:changed))"
-        ),
-        {"project": project_id, "changed": None if changed is None else list(changed)},
-    )
-    names = (
-        "project_id, tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, "
-        "details, job_id"
-    )
+    keys = None if changed is None else list(changed)
+    connection.execute(text(_DELETE_GROUPS), {"project": project_id, "changed": keys})
     rows = (
         (project_id, m.tier, m.cluster_key, m.member_id, m.member_kind, m.similarity, m.is_representative,
          json.dumps(m.details), job_id)
         for m in members
     )  # fmt: skip
-    copy_rows(connection, f"consolidation.memory_clusters ({names})", rows)
+    copy_rows(connection, _COPY_MEMBERS, rows)
+
+
+_CREATE_NEW_DETAILS = "CREATE TEMP TABLE new_details (tier text, cluster_key text, details jsonb) ON COMMIT DROP"
+_ANALYZE_NEW_DETAILS = "ANALYZE new_details"
+_UPDATE_DETAILS = """
+    UPDATE consolidation.memory_clusters c SET details = n.details, job_id = :job FROM new_details n
+    WHERE c.project_id = :project AND c.tier = n.tier AND c.cluster_key = n.cluster_key AND c.is_representative
+        AND c.details <> n.details
+"""
+_DROP_NEW_DETAILS = "DROP TABLE new_details"
 
 
 def replace_details(connection: Connection, project_id: UUID, job_id: UUID | None, tiers: Iterable[TierGroups]) -> int:
-    """Put what is told of the groups in place of what was told last, where that differs: nearly everywhere after they
-    were merged, else nearly nowhere. Returns of how many.
+    """Replace the details of the groups where they differ; return the number of groups that changed.
+
+    After groups were merged nearly all of them differ, else nearly none.
     """
-    connection.execute(text("CREATE TEMP TABLE told (tier text, cluster_key text, details jsonb) ON COMMIT DROP"))
-    rows = ((t.tier, key, json.dumps(told)) for t in tiers for key, told in zip(t.keys, t.details, strict=True))
-    copy_rows(connection, "told", rows)
-    connection.execute(text("ANALYZE told"))
-    written = connection.execute(
-        text(
-            "UPDATE consolidation.memory_clusters c SET details = t.details, job_id = :job FROM told t "
-            "WHERE c.project_id = :project AND c.tier = t.tier AND c.cluster_key = t.cluster_key "
-            "AND c.is_representative AND c.details <> t.details"
-        ),
-        {"project": project_id, "job": job_id},
-    ).rowcount
-    connection.execute(text("DROP TABLE told"))
-    return written
+    connection.execute(text(_CREATE_NEW_DETAILS))
+    rows = ((t.tier, key, json.dumps(details)) for t in tiers for key, details in zip(t.keys, t.details, strict=True))
+    copy_rows(connection, "new_details", rows)
+    connection.execute(text(_ANALYZE_NEW_DETAILS))
+    changed = connection.execute(text(_UPDATE_DETAILS), {"project": project_id, "job": job_id}).rowcount
+    connection.execute(text(_DROP_NEW_DETAILS))
+    return changed
+
+
+_LOAD_DETAILS = """
+    SELECT cluster_key, details FROM consolidation.memory_clusters
+    WHERE project_id = %(project)s AND tier = %(tier)s AND is_representative
+"""
 
 
 def load_group_details(connection: Connection, project_id: UUID, tier: str) -> dict[str, Mapping[str, Any]]:
-    """What is told about each group of a tier, by its cluster key."""
-    query = "SELECT cluster_key, details FROM consolidation.memory_clusters WHERE project_id = %(project)s"
-    return dict(
-        fetch_rows(
-            connection, f"{query} AND tier = %(tier)s AND is_representative", {"project": project_id, "tier": tier}
-        )
-    )
+    """Return the details of each group of a tier by cluster key."""
+    return dict(fetch_rows(connection, _LOAD_DETAILS, {"project": project_id, "tier": tier}))
+
+
+_COUNT_GROUPS = """
+    SELECT count(*) FROM consolidation.memory_clusters
+    WHERE project_id = :project AND tier = :tier AND is_representative
+"""
 
 
 def count_groups(connection: Connection, project_id: UUID, tier: str) -> int:
-    """How many groups of a tier there are."""
-    query = (
-        "SELECT count(*) FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier "
-        "AND is_representative"
-    )
-    return int(connection.execute(text(query), {"project": project_id, "tier": tier}).scalar_one())
+    """Return the number of groups of a tier."""
+    return int(connection.execute(text(_COUNT_GROUPS), {"project": project_id, "tier": tier}).scalar_one())
+
+
+_LOAD_CLUSTERS = """
+    SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, details
+    FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier
+    ORDER BY cluster_key, is_representative DESC, member_id
+"""
 
 
 def load_clusters(connection: Connection, project_id: UUID, tier: str) -> dict[str, list[ClusterMember]]:
-    """The groups of a tier: cluster key -> members, the representative first, then by id."""
-    rows = connection.execute(
-        text(
-            "SELECT tier, cluster_key, member_id, member_kind, similarity_to_representative, is_representative, "
-            "details FROM consolidation.memory_clusters WHERE project_id = :project AND tier = :tier "
-            "ORDER BY cluster_key, is_representative DESC, member_id"
-        ),
-        {"project": project_id, "tier": tier},
-    )
+    """Return the members of each group of a tier by cluster key: the representative first, then by id."""
     groups: dict[str, list[ClusterMember]] = {}
-    for row in rows:
+    for row in connection.execute(text(_LOAD_CLUSTERS), {"project": project_id, "tier": tier}):
         groups.setdefault(row.cluster_key, []).append(ClusterMember(*row))
     return groups

@@ -12,7 +12,7 @@ import pytest
 from consolidation_pipeline.core.jobs.spending import NOTHING, Bill, Call
 from consolidation_pipeline.errors import BudgetExhaustedError, NotFoundError
 from consolidation_pipeline.service.admin.costs import SHOWN_JOBS, describe_costs
-from consolidation_pipeline.service.runs.model_access import open_ledger
+from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.similarity.calibration import calibrate_project
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Reply, Request, chatting, embedding
@@ -123,7 +123,7 @@ def spend(pipeline: Pipeline, purpose: str, usd: str, *, end: str = "settle", mo
     options = {"budget_usd_per_run": 100.0, "budget_usd_per_day": 100.0}
     job = uuid4()
     with pipeline.open() as run:
-        ledger = open_ledger(run.engine, run.project, run.options.model_copy(update=options), job)
+        ledger = open_spend_ledger(run.engine, run.project, run.options.model_copy(update=options), job)
     for at in range(times):
         most = Bill(100, 100, 2 * Decimal(usd))
         call = ledger.reserve(Call(purpose, model, f"{job}-{at}", most), max_attempts=9)

@@ -19,9 +19,9 @@ from consolidation_pipeline.service.jobs.job_requests import (
     CancelledJob,
     RequestedJob,
     cancel_job,
-    find_unlaunched,
     is_pending,
-    list_pending,
+    list_pending_jobs,
+    list_unlaunched_jobs,
     request_job,
 )
 from consolidation_pipeline.service.jobs.triggers import is_due_tonight, request_jobs
@@ -41,7 +41,7 @@ def ask(pipeline: Pipeline, slug: str = SLUG, **what: object) -> RequestedJob:
 
 
 def unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
-    return [found.job_id for found in find_unlaunched(pipeline.engine, lambda _: launched)]
+    return [found.job_id for found in list_unlaunched_jobs(pipeline.engine, lambda _: launched)]
 
 
 def test_a_job_is_asked_for_and_the_run_that_comes_does_it(pipeline: Pipeline) -> None:
@@ -129,7 +129,7 @@ def test_pending_jobs_are_listed_the_oldest_first_and_those_of_disabled_projects
         pipeline.add(alone(), slug=slug)
     asked = [ask(pipeline, slug, job="decay") for slug in ("b", "a", "off")]
     pipeline.configure("off", enabled=False)
-    assert [(one.project, one.job_id, one.job) for one in list_pending(pipeline.engine)] == [
+    assert [(one.project, one.job_id, one.job) for one in list_pending_jobs(pipeline.engine)] == [
         (one.project, one.job_id, "decay") for one in asked[:2]
     ]
     assert is_pending(pipeline.engine, asked[2].job_id)

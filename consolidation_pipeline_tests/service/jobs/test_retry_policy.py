@@ -15,8 +15,8 @@ from consolidation_pipeline.service.admin.findings import Finding
 from consolidation_pipeline.service.admin.health import Watch
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job, request_retries
 from consolidation_pipeline.service.jobs.job_status import describe_job, describe_project, list_jobs
-from consolidation_pipeline.service.jobs.retry_policy import list_failing, tell_failing
-from consolidation_pipeline.service.jobs.triggers import Decision, is_due_tonight, is_threshold_due, request_jobs
+from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
+from consolidation_pipeline.service.jobs.triggers import TriggerDecision, is_due_tonight, is_threshold_due, request_jobs
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline_tests.service.jobs.test_triggers import notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
@@ -32,13 +32,13 @@ def project(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def threshold(pipeline: Pipeline, now: datetime | None = None) -> Decision:
+def threshold(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
     return request_jobs(
         pipeline.engine, is_threshold_due, job="consolidate", trigger_type="threshold", triggered_by="sensor", now=now
     )
 
 
-def night(pipeline: Pipeline, now: datetime | None = None) -> Decision:
+def night(pipeline: Pipeline, now: datetime | None = None) -> TriggerDecision:
     return request_jobs(
         pipeline.engine,
         is_due_tonight,
@@ -99,7 +99,7 @@ def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None
     with project.open(planned=("decay_scores",)) as run:  # that is not what failed
         run_phases(run, ["decay_scores"])
     with project.engine.connect() as connection:
-        assert [tell_failing(one) for one in list_failing(connection)] == [
+        assert [describe_failing_job(one) for one in list_failing_jobs(connection)] == [
             "consolidate is dead after 3 failures in a row"
         ]
     by_hand = request_job(project.engine, SLUG, triggered_by="ann")
@@ -147,7 +147,7 @@ def test_a_killed_process_is_a_failure_and_runs_of_some_phases_or_cancelled_ones
     end(project, partial.job_id)
     assert newest(project)["retry_count"] == 0
     with project.engine.connect() as connection:
-        assert [one.job_id for one in list_failing(connection)] == [asked]
+        assert [one.job_id for one in list_failing_jobs(connection)] == [asked]
 
 
 def test_a_cancelled_job_is_not_back_a_minute_later(project: Pipeline) -> None:
@@ -161,10 +161,10 @@ def test_each_job_fails_for_itself_and_whatever_does_all_of_it_ends_that(project
     end(project, asked.job_id)
     assert len(threshold(project).requests) == 1
     with project.engine.connect() as connection:
-        assert [one.job for one in list_failing(connection)] == ["decay"]
+        assert [one.job for one in list_failing_jobs(connection)] == ["decay"]
     project.run()
     with project.engine.connect() as connection:
-        assert list_failing(connection) == []
+        assert list_failing_jobs(connection) == []
 
 
 def test_a_project_is_asked_when_its_own_schedule_has_come_for_what_was_there_then(pipeline: Pipeline) -> None:

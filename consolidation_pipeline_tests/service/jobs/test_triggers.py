@@ -7,11 +7,11 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from consolidation_pipeline.service.jobs.triggers import (
-    Decision,
     IsDue,
+    TriggerDecision,
+    can_summarize,
     has_memories,
     is_due_tonight,
-    is_ripe_for_summary,
     is_threshold_due,
     request_jobs,
 )
@@ -20,11 +20,11 @@ from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 
-def ask(pipeline: Pipeline, due: IsDue = is_threshold_due, job: str = "consolidate") -> Decision:
+def ask(pipeline: Pipeline, due: IsDue = is_threshold_due, job: str = "consolidate") -> TriggerDecision:
     return request_jobs(pipeline.engine, due, job=job, trigger_type="threshold", triggered_by="sensor")
 
 
-def asked(decision: Decision) -> dict[str, UUID]:
+def asked(decision: TriggerDecision) -> dict[str, UUID]:
     return {request.slug: request.job_id for request in decision.requests}
 
 
@@ -173,8 +173,8 @@ def test_consolidating_and_scoring_do_not_take_each_others_pending_job(pipeline:
     assert refused.skipped == {slug: f"job {job_id} is pending" for slug, job_id in scoring.items()}
 
 
-def ask_for_summary(pipeline: Pipeline) -> Decision:
-    return ask(pipeline, is_ripe_for_summary, "summarize")
+def ask_for_summary(pipeline: Pipeline) -> TriggerDecision:
+    return ask(pipeline, can_summarize, "summarize")
 
 
 def summarize(pipeline: Pipeline) -> None:

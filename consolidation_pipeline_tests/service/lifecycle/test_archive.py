@@ -19,7 +19,7 @@ from consolidation_pipeline.service.lifecycle import archive
 from consolidation_pipeline.service.lifecycle.archive import Archived, archive_memories, describe_archived, load_units
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories, restore_memories
 from consolidation_pipeline.service.plan.planner import make_plan
-from consolidation_pipeline.service.runs.project_run import Decisions
+from consolidation_pipeline.service.runs.project_run import PlanDecisions
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline.store.admin.project_counts import count_raw
 from consolidation_pipeline.store.database.vector_copy import to_uuids
@@ -63,7 +63,7 @@ def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[Ar
     with pipeline.open(**how) as run:
         run.now = now
         if planned is not None:
-            run.plan = Decisions(now, {}, {str(id_of(name)): "staleness" for name in planned}, {})
+            run.plan = PlanDecisions(now, {}, {str(id_of(name)): "staleness" for name in planned}, {})
         if run.job == "forget":
             run_phases(run, ("decay_scores",))
         before = raw_counts(pipeline)
@@ -246,7 +246,7 @@ def test_a_run_that_carries_out_a_plan_archives_what_stands_in_it_and_nothing_el
 def test_a_plan_is_carried_out_as_of_the_instant_it_was_made(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", "One.", 89)])
     with pipeline.open() as run:
-        run.plan = Decisions(NOW, {}, {str(id_of("a")): "staleness"}, {})
+        run.plan = PlanDecisions(NOW, {}, {str(id_of("a")): "staleness"}, {})
         run.now = NOW + timedelta(days=2)
         assert archive_memories(run).units == 0
         run.plan = None

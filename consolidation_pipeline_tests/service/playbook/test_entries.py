@@ -10,7 +10,7 @@ import pytest
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.playbook.entries import read_playbook
-from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
 from consolidation_pipeline.service.undo.lineage import trace_memory
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
@@ -275,9 +275,9 @@ def test_a_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenA
     del provider
     topics.run()
     hooks, _ = entries(topics)
-    assert find_unchanged(topics.engine, topics.project(), topics.settings) is not None
+    assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is not None
     by_hand(topics, hooks, "review", status="retired")
-    assert find_unchanged(topics.engine, topics.project(), topics.settings) is None
+    assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is None
     topics.add([note("fifth", FIFTH)])
     done = topics.run().playbook
     assert (done.promoted, done.updated, done.active) == (0, 0, 1)

@@ -272,7 +272,7 @@ def test_an_undo_is_refused_where_the_memories_wait_in_another_suggestion_by_now
     done = desk.reject(desk.ids[0])
     desk.reject(desk.ids[1])
     desk.suggest([desk.raw[1], desk.raw[2]])
-    with pytest.raises(ConflictError, match="another row stands in the way"):
+    with pytest.raises(ConflictError, match="another row is in the way"):
         desk.pipeline.roll_back(done.group_id)
 
 

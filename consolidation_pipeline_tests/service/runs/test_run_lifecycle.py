@@ -26,9 +26,10 @@ from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs import run_lifecycle, stale_jobs
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged
-from consolidation_pipeline.service.runs.stale_jobs import finish_dead_jobs, settle_dead_jobs
+from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
+from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, fail_dead_job
 from consolidation_pipeline.store.jobs import jobs
+from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
@@ -178,7 +179,7 @@ def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
     with pipeline.open() as run:
         with pytest.raises(ProjectBusyError, match=SLUG):
             pipeline.run()
-        assert not settle_dead_jobs(pipeline.engine, pipeline.project())
+        assert not fail_dead_job(pipeline.engine, pipeline.project())
         assert job(pipeline, run.job_id).status == "running"
         pipeline.run("other")
         run_phases(run)
@@ -206,9 +207,9 @@ def test_the_next_run_marks_the_job_of_a_killed_one_failed_and_goes_on(pipeline:
 
 def test_the_job_of_a_killed_run_is_settled_without_a_new_run(pipeline: Pipeline, dead_job: UUID) -> None:
     project = pipeline.project()
-    assert settle_dead_jobs(pipeline.engine, project)
+    assert fail_dead_job(pipeline.engine, project)
     assert job(pipeline, dead_job).status == "failed"
-    assert not settle_dead_jobs(pipeline.engine, project)
+    assert not fail_dead_job(pipeline.engine, project)
 
 
 def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dead_job: UUID) -> None:
@@ -221,7 +222,7 @@ def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dea
                 connection, pipeline.project(slug).id, trigger_type="manual", triggered_by="x", options={}
             )
     status_of = {waiting[slug]: status for slug, status in statuses.items() if status is not None}
-    marked = finish_dead_jobs(pipeline.engine, lambda _: status_of)
+    marked = end_dead_jobs(pipeline.engine, lambda _: status_of)
     assert set(marked) == {str(dead_job), str(waiting["a"]), str(waiting["c"])}
     assert [job(pipeline, waiting[slug]).status for slug in statuses] == ["cancelled", "pending", "failed"]
     assert job(pipeline, dead_job).status == "failed"
@@ -230,7 +231,7 @@ def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dea
 def test_a_live_run_is_not_taken_for_dead(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
-        assert finish_dead_jobs(pipeline.engine, lambda jobs: dict.fromkeys(jobs, "failed")) == []
+        assert end_dead_jobs(pipeline.engine, lambda jobs: dict.fromkeys(jobs, "failed")) == []
         assert job(pipeline, run.job_id).status == "running"
         run_phases(run)
 
@@ -277,17 +278,17 @@ def test_a_run_given_twice_adds_no_row_anywhere_and_leaves_the_ledger_alone(pipe
 def test_nothing_to_do_is_known_before_a_run(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     project = pipeline.project()
-    assert find_unchanged(pipeline.engine, project, pipeline.settings) is None
+    assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
     done = pipeline.run()
-    found = find_unchanged(pipeline.engine, project, pipeline.settings)
+    found = find_unchanged_job(pipeline.engine, project, pipeline.settings)
     assert found is not None
     assert found.id == done.job_id
     pipeline.configure(t_pattern=0.7)
-    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is None
     pipeline.configure()
-    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
     pipeline.roll_back(done.job_id)
-    assert find_unchanged(pipeline.engine, project, pipeline.settings) is None
+    assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
 
 
 @pytest.mark.parametrize("phase", PHASES)
@@ -299,9 +300,9 @@ def test_a_memory_that_came_during_a_run_is_not_taken_for_seen(pipeline: Pipelin
             if name == phase:
                 pipeline.add([note("meanwhile", "It arrived while the run went on.")])
     assert job(pipeline, run.job_id).status == "completed"
-    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is None
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is None
     pipeline.run()
-    assert find_unchanged(pipeline.engine, pipeline.project(), pipeline.settings) is not None
+    assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
 
 
 def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline: Pipeline) -> None:
@@ -400,7 +401,7 @@ def test_a_run_that_lost_its_lock_begins_no_phase_after_another_took_over(pipeli
 def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
     """Write an event in a transaction of the run in which ``something`` happens."""
     with run.writing() as connection:
-        jobs.append_event(connection, run.project.id, "test", {})
+        append_event(connection, run.project.id, "test", {})
         something()
 
 

@@ -19,7 +19,7 @@ from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.search.context import Context, build_context, to_document
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
-from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -44,7 +44,7 @@ RAW = (
 def columns(kind: str, content: str, sources: Sequence[UUID]) -> dict[str, Any]:
     """All columns of a consolidated memory, with the vector of the local model."""
     (vector,) = load_embedder("local").embed([content])
-    embedded = {"embedding": vector_text(vector), "embedding_model": LOCAL_MODEL, "embedding_dim": len(vector)}
+    embedded = {"embedding": format_vector(vector), "embedding_model": LOCAL_MODEL, "embedding_dim": len(vector)}
     return merged_values(content, sources, kind=kind, abstraction_level=LEVELS[kind], **embedded)
 
 

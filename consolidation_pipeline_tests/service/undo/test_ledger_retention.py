@@ -10,12 +10,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError
-from consolidation_pipeline.service.undo.history import list_groups, list_ledger
-from consolidation_pipeline.service.undo.ledger_retention import Retention, remove_expired_changes
+from consolidation_pipeline.service.undo.history import list_change_groups, list_ledger
+from consolidation_pipeline.service.undo.ledger_retention import RetentionResult, remove_expired_changes
 from consolidation_pipeline.store.admin.invariants import find_unbalanced_ledger
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
-from consolidation_pipeline.store.jobs.jobs import project_lock
-from consolidation_pipeline.store.ledger.cannot_link import load_kept_apart
+from consolidation_pipeline.store.jobs.project_lock import project_lock
+from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline.store.projects import delete_project
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
@@ -74,7 +74,7 @@ def audit(pipeline: Pipeline) -> Audit:
     return Audit(pipeline)
 
 
-def expire(pipeline: Pipeline) -> Retention:
+def expire(pipeline: Pipeline) -> RetentionResult:
     return remove_expired_changes(pipeline.engine, settings=pipeline.settings, now=datetime.now(UTC), changed_by="me")
 
 
@@ -183,7 +183,7 @@ def test_nothing_goes_while_what_undoes_or_redoes_it_is_young(pipeline: Pipeline
     # Of the first job all is held by the redo; the second and the edit by hand are old, whatever undid them is too.
     assert expire(pipeline).changes == 3
     assert audit.kept() == 4
-    groups = list_groups(pipeline.engine, SLUG, limit=9)
+    groups = list_change_groups(pipeline.engine, SLUG, limit=9)
     assert {row["group_id"]: row["rolled_back"] for row in groups}[first] is False
     audit.age(30)
     assert expire(pipeline).changes == 4
@@ -199,11 +199,11 @@ def test_an_undone_merge_stays_for_it_keeps_its_sources_apart(pipeline: Pipeline
     pipeline.roll_back(forgotten)
     audit.age(400)
     with pipeline.engine.connect() as connection:
-        before = load_kept_apart(connection, audit.project.id)
+        before = load_cannot_links(connection, audit.project.id)
     assert len(before) == 2
     assert expire(pipeline).changes == 3
     with pipeline.engine.connect() as connection:
-        after = load_kept_apart(connection, audit.project.id)
+        after = load_cannot_links(connection, audit.project.id)
     assert after.ids.tolist() == before.ids.tolist()
 
 
@@ -251,7 +251,7 @@ def test_history_tells_a_removal(pipeline: Pipeline, audit: Audit) -> None:
     audit.edit(0, 1)
     audit.age(100)
     expire(pipeline)
-    (group,) = list_groups(pipeline.engine, SLUG, limit=9)
+    (group,) = list_change_groups(pipeline.engine, SLUG, limit=9)
     assert (group["operation"], group["changes"], group["rolled_back"]) == ("retention", 1, False)
     assert group["reason"].startswith("removed 2 changes of ")
     told = list_ledger(pipeline.engine, SLUG, limit=9, operation="retention")

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.ledger.cannot_link import load_kept_apart
+from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
@@ -117,7 +117,7 @@ def test_nobody_sees_a_fact_twice_or_not_at_all_while_it_is_undone(
 def forbidden(pipeline: Pipeline, *names: str) -> bool:
     a, b = (to_ids([memory_id(SLUG, "test", name)]) for name in names)
     with pipeline.engine.connect() as connection:
-        return bool(np.any(load_kept_apart(connection, pipeline.project().id).forbids(a, b)))
+        return bool(np.any(load_cannot_links(connection, pipeline.project().id).forbids(a, b)))
 
 
 def test_an_undone_group_is_remembered_and_an_undone_job_is_not(pipeline: Pipeline) -> None:

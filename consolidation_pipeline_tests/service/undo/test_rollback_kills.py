@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event
 
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.store.jobs.jobs import is_project_busy
+from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 from consolidation_pipeline_tests.service.corpus import corpus
 from consolidation_pipeline_tests.service.crash_helpers import kill, roll_back_and_die
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules

@@ -14,17 +14,17 @@ from pgvector import Vector
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.database.raw_connections import fetch
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
     Vectors,
     copy_columns,
     copy_vectors,
+    format_vector,
     load_columns,
     load_vectors,
     to_ids,
     to_uuids,
-    vector_text,
 )
 
 TRAILING_ZEROS = [UUID(int=0), UUID(int=1 << 64), UUID("ffffffff-ffff-4fff-bfff-ffffffffff00"), UUID(int=1)]
@@ -87,9 +87,9 @@ finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 def test_every_float32_survives_copying_text_and_binding(tables: Connection, vector: Vectors) -> None:
     tables.execute(text("TRUNCATE v"))
     copy_vectors(tables, "v (id, embedding)", to_ids(TRAILING_ZEROS[:1]), vector[None, :])
-    written = tables.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": vector_text(vector)})
+    written = tables.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": format_vector(vector)})
     assert written.scalar_one() is True
-    bound = fetch(tables, "SELECT CAST(%(v)s AS vector) = embedding FROM v", {"v": Vector(vector)})
+    bound = fetch_rows(tables, "SELECT CAST(%(v)s AS vector) = embedding FROM v", {"v": Vector(vector)})
     assert bound == [(True,)]
     assert _load(tables, 5)[1].tobytes() == vector.tobytes()
 
@@ -97,7 +97,7 @@ def test_every_float32_survives_copying_text_and_binding(tables: Connection, vec
 @pytest.mark.parametrize("lengths", [[3], [4, 3], [3, 4, 4], [3, 5], [1] * 38, [None, 4], [4, None], [2, 6, 4]])
 def test_vectors_of_other_lengths_are_refused(tables: Connection, lengths: list[int | None]) -> None:
     for length in lengths:
-        vector = None if length is None else vector_text(np.ones(length, np.float32))
+        vector = None if length is None else format_vector(np.ones(length, np.float32))
         tables.execute(
             text("INSERT INTO v (id, embedding) VALUES (gen_random_uuid(), CAST(:v AS vector))"), {"v": vector}
         )

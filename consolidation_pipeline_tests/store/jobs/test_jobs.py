@@ -18,21 +18,20 @@ from sqlalchemy.exc import OperationalError
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA
+from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.jobs import (
-    append_event,
     append_job,
-    find_job_of_run,
+    find_job_by_run,
     find_live_job,
     finish_job,
     get_job,
-    is_project_busy,
     list_jobs,
     list_live_jobs,
-    project_lock,
     record_failed_phase,
     record_phase,
     start_job,
 )
+from consolidation_pipeline.store.jobs.project_lock import is_project_busy, project_lock
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import plant_project
 
@@ -40,7 +39,7 @@ HOLD = """
 import sys
 from uuid import UUID
 from consolidation_pipeline.store.database.engine import connect_engine, with_driver
-from consolidation_pipeline.store.jobs.jobs import project_lock
+from consolidation_pipeline.store.jobs.project_lock import project_lock
 with project_lock(connect_engine(with_driver(sys.argv[1], "psycopg")), UUID(sys.argv[2]), "garden", wait_seconds=0):
     print("held", flush=True)
     sys.stdin.read()
@@ -132,10 +131,10 @@ def test_a_job_runs_once(connection: Connection, project: Project) -> None:
     job = _append(connection, project, scope={"phases": ["clusters"]})
     assert start_job(connection, job, run_id="run-1", options={"merge": True})
     assert not start_job(connection, job, run_id="run-2", options={})
-    row = find_job_of_run(connection, "run-1")
+    row = find_job_by_run(connection, "run-1")
     assert row is not None
     assert (row.id, row.status, row.options, row.scope) == (job, "running", {"merge": True}, {"phases": ["clusters"]})
-    assert find_job_of_run(connection, "run-2") is None
+    assert find_job_by_run(connection, "run-2") is None
 
 
 def test_progress_is_the_share_of_the_planned_phases(connection: Connection, project: Project) -> None:

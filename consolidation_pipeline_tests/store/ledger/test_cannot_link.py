@@ -11,8 +11,8 @@ from sqlalchemy import Connection
 
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.ledger.cannot_link import count_kept_apart, load_kept_apart
-from consolidation_pipeline.store.ledger.ledger_reader import find_scope, list_dependents
+from consolidation_pipeline.store.ledger.cannot_link import count_cannot_links, load_cannot_links
+from consolidation_pipeline.store.ledger.ledger_reader import find_rollback_target, list_dependents
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.projects import Project
@@ -46,7 +46,7 @@ class Merges:
         return change
 
     def roll_back(self, target: UUID) -> UUID:
-        scope = find_scope(self.connection, target)
+        scope = find_rollback_target(self.connection, target)
         assert scope is not None
         changes = [*scope.changes, *(row.seq for row in list_dependents(self.connection, scope.changes))]
         group = uuid4()
@@ -57,7 +57,7 @@ class Merges:
         """The pairs that must not be merged, by number."""
         pairs = list(combinations(range(len(self.raw)), 2))
         a, b = (to_ids([self.raw[pair[side]] for pair in pairs]) for side in (0, 1))
-        forbidden = load_kept_apart(self.connection, self.project.id).forbids(a, b)
+        forbidden = load_cannot_links(self.connection, self.project.id).forbids(a, b)
         return [pairs[at] for at in np.flatnonzero(forbidden)]
 
 
@@ -72,8 +72,8 @@ def test_an_undone_merge_keeps_all_of_its_sources_apart(merges: Merges) -> None:
     assert merges.apart() == []
     rollback = merges.roll_back(undone.group_id)
     assert merges.apart() == [(0, 1), (0, 2), (1, 2)]
-    assert count_kept_apart(merges.connection, merges.project.id, rollback) == 1
-    assert len(load_kept_apart(merges.connection, plant_project(merges.connection, "other").id)) == 0
+    assert count_cannot_links(merges.connection, merges.project.id, rollback) == 1
+    assert len(load_cannot_links(merges.connection, plant_project(merges.connection, "other").id)) == 0
 
 
 def test_an_undone_extension_keeps_what_was_added_from_what_was_there(merges: Merges) -> None:
@@ -94,7 +94,7 @@ def test_a_merge_that_was_undone_with_its_job_is_not_remembered(merges: Merges) 
     group = merges.merge(0, 1, job=job).group_id
     rollback = merges.roll_back(job)
     assert merges.apart() == []
-    assert count_kept_apart(merges.connection, merges.project.id, rollback) == 0
+    assert count_cannot_links(merges.connection, merges.project.id, rollback) == 0
     redo = merges.roll_back(rollback)
     undone_again = merges.roll_back(redo)
     assert merges.apart() == []
@@ -108,7 +108,7 @@ def test_a_cascade_keeps_apart_what_it_undid_too(merges: Merges) -> None:
     merges.extend(merged, 0, 1, 2)
     rollback = merges.roll_back(merged.group_id)
     assert merges.apart() == [(0, 1), (0, 2), (1, 2)]
-    assert count_kept_apart(merges.connection, merges.project.id, rollback) == 2
+    assert count_cannot_links(merges.connection, merges.project.id, rollback) == 2
 
 
 def test_an_undone_pattern_keeps_nothing_apart(merges: Merges) -> None:
@@ -119,6 +119,6 @@ def test_an_undone_pattern_keeps_nothing_apart(merges: Merges) -> None:
 def test_a_large_merge_is_a_row_per_source(merges: Merges) -> None:
     merges.raw = plant_memories(merges.connection, merges.project, [new_memory(f"m{at}") for at in range(500)])
     merges.roll_back(merges.merge(*range(500)).group_id)
-    kept = load_kept_apart(merges.connection, merges.project.id)
+    kept = load_cannot_links(merges.connection, merges.project.id)
     assert len(kept) == 500
     assert len(set(kept.parts.tolist())) == 500

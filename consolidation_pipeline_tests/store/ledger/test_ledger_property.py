@@ -20,7 +20,7 @@ from consolidation_pipeline.store.database.schema import (
     playbook_entries,
     task_memories,
 )
-from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.projects import Project
@@ -65,7 +65,7 @@ EDITS: dict[Table, dict[str, st.SearchStrategy[Any]]] = {
         "confidence_score": shares,
         "last_accessed_at": instants,
         "files": lists,
-        "embedding": st.integers(0, 9).map(lambda seed: vector_text(unit_vector(seed))),
+        "embedding": st.integers(0, 9).map(lambda seed: format_vector(unit_vector(seed))),
     },
     playbook_entries: {
         "content": texts,

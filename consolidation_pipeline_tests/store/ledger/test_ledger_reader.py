@@ -19,10 +19,10 @@ from consolidation_pipeline.store.database.schema import (
     task_memories,
 )
 from consolidation_pipeline.store.ledger.ledger_reader import (
-    Chosen,
+    LedgerFilter,
     count_changes,
-    find_scope,
-    is_undoing,
+    find_rollback_target,
+    is_undo,
     list_changes,
     list_dependents,
     list_groups,
@@ -70,7 +70,7 @@ class History:
 
     def roll_back(self, target: UUID, *, cascade: bool = False) -> UUID:
         """Undo what an id names, as the rollback service does; the group of the undoing."""
-        scope = find_scope(self.connection, target)
+        scope = find_rollback_target(self.connection, target)
         assert scope is not None
         if scope.undone_by:
             raise ConflictError("rolled back before")
@@ -111,8 +111,8 @@ def test_an_id_names_a_group_or_a_job_and_a_change_stands_for_its_group(history:
     job = uuid4()
     first, second = history.edit(*history.raw[:2], job=job), history.edit(history.raw[2], job=job)
     history.edit(history.raw[3])
-    change = list_changes(history.connection, history.project.id, limit=9, chosen=Chosen(job_id=job))[-1].id
-    scopes = [find_scope(history.connection, target) for target in (change, first, second, job)]
+    change = list_changes(history.connection, history.project.id, limit=9, where=LedgerFilter(job_id=job))[-1].id
+    scopes = [find_rollback_target(history.connection, target) for target in (change, first, second, job)]
     found = [(scope.kind, history.numbers(scope.changes), scope.project) for scope in scopes if scope is not None]
     project = history.project
     assert found == [
@@ -121,7 +121,7 @@ def test_an_id_names_a_group_or_a_job_and_a_change_stands_for_its_group(history:
         ("group", [3], project),
         ("job", [1, 2, 3], project),
     ]
-    assert find_scope(history.connection, uuid4()) is None
+    assert find_rollback_target(history.connection, uuid4()) is None
 
 
 def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
@@ -129,7 +129,7 @@ def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
     first = history.edit(history.raw[0], job=job)
     history.edit(history.raw[1], job=job)
     history.roll_back(first)
-    scope = find_scope(history.connection, job)
+    scope = find_rollback_target(history.connection, job)
     assert scope is not None
     assert history.numbers(scope.changes) == [2]
 
@@ -137,7 +137,7 @@ def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
 def test_what_was_undone_altogether_names_what_undid_it(history: History) -> None:
     group = history.edit(*history.raw[:2])
     undoing = history.roll_back(group)
-    scope = find_scope(history.connection, group)
+    scope = find_rollback_target(history.connection, group)
     assert scope is not None
     assert (scope.changes, scope.undone_by) == ([], [undoing])
 
@@ -158,10 +158,10 @@ def test_a_rollback_is_of_the_kind_of_what_it_undid(history: History) -> None:
     for named, kind in ((group, "group"), (job, "job")):
         target = named
         for is_redo in (False, True, False, True):
-            scope = find_scope(history.connection, target)
+            scope = find_rollback_target(history.connection, target)
             assert scope is not None
             assert scope.kind == kind
-            assert is_undoing(history.connection, scope.changes[0]) == is_redo
+            assert is_undo(history.connection, scope.changes[0]) == is_redo
             target = history.roll_back(target)
 
 
@@ -205,7 +205,7 @@ def test_later_changes_of_the_same_rows_stand_on_a_change_with_their_whole_group
     third = history.edit(*history.raw[1:3])
     history.edit(history.raw[3])
     before = history.state()
-    scope = find_scope(history.connection, first)
+    scope = find_rollback_target(history.connection, first)
     assert scope is not None
     dependents = list_dependents(history.connection, scope.changes)
     assert history.numbers(row.seq for row in dependents) == [2, 3, 4, 5]
@@ -251,7 +251,7 @@ def test_what_was_derived_stands_on_what_it_was_made_from(history: History) -> N
     pattern, _ = history.derive("pattern", [merged])
     history.derive("pattern", [pattern])
     history.edit(history.raw[3])
-    scope = find_scope(history.connection, merging)
+    scope = find_rollback_target(history.connection, merging)
     assert scope is not None
     dependents = list_dependents(history.connection, scope.changes)
     assert history.numbers(row.seq for row in dependents) == [2, 3]
@@ -306,7 +306,7 @@ def test_what_names_a_derived_row_stands_on_it(
         operation="review",
     )
     after = history.state()
-    scope = find_scope(history.connection, merging)
+    scope = find_rollback_target(history.connection, merging)
     assert scope is not None
     dependents = list_dependents(history.connection, scope.changes)
     assert history.numbers(row.seq for row in dependents) == [2, 3]
@@ -321,7 +321,7 @@ def test_a_superseded_row_stands_on_its_successor(history: History) -> None:
     newer, merging = history.derive("merged", history.raw[2:])
     retire = Change(older, uuid4(), {"superseded_by_id": newer, "retired_at": datetime(2026, 3, 1, tzinfo=UTC)}, 1)
     update_rows(history.connection, author(history.project), consolidated_memories, [retire], operation="merge")
-    scope = find_scope(history.connection, merging)
+    scope = find_rollback_target(history.connection, merging)
     assert scope is not None
     assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [3]
 
@@ -331,7 +331,7 @@ def test_what_named_a_memory_before_it_was_reworded_does_not_stand_on_its_new_wo
     _inserted(history, memory_relations, _relation(merged, history.raw[3]))
     reword = Change(merged, uuid4(), {"content": "other words"}, 1)
     update_rows(history.connection, author(history.project), consolidated_memories, [reword], operation="merge")
-    scope = find_scope(history.connection, reword.group_id)
+    scope = find_rollback_target(history.connection, reword.group_id)
     assert scope is not None
     assert list_dependents(history.connection, scope.changes) == []
     _inserted(history, memory_relations, _relation(history.raw[3], merged))
@@ -358,7 +358,7 @@ def test_what_names_a_memory_is_not_held_by_a_change_that_left_its_words_alone(h
     tag = Change(merged, uuid4(), {"tags": ["x"]}, 1)
     update_rows(history.connection, author(history.project), consolidated_memories, [tag], operation="edit")
     _inserted(history, memory_relations, _relation(merged, history.raw[3]))
-    scope = find_scope(history.connection, tag.group_id)
+    scope = find_rollback_target(history.connection, tag.group_id)
     assert scope is not None
     assert list_dependents(history.connection, scope.changes) == []
 
@@ -371,7 +371,7 @@ def test_nothing_comes_back_before_what_it_names(history: History) -> None:
     redo_merging = history.roll_back(merging)
     before = history.state()
     for target in (redo_relation, redo_pattern):
-        with pytest.raises(ConflictError, match="names a memory that is gone"):
+        with pytest.raises(ConflictError, match="references a memory that is gone"):
             history.roll_back(target)
         assert history.state() == before
     for target in (redo_merging, redo_pattern, redo_relation):
@@ -383,7 +383,7 @@ def test_dependents_of_many_rows_are_found_by_few_statements(history: History) -
     merged = [history.derive("merged", [history.raw[at % 4]], job=job)[0] for at in range(40)]
     for id_ in merged:
         _inserted(history, playbook_entries, _entry(id_, [id_]))
-    scope = find_scope(history.connection, job)
+    scope = find_rollback_target(history.connection, job)
     assert scope is not None
     with counted_statements(history.connection) as sent:
         assert len(list_dependents(history.connection, scope.changes)) == 40
@@ -394,7 +394,7 @@ def test_an_archived_source_does_not_hold_what_was_not_made_from_it(history: His
     history.derive("merged", history.raw[:2])
     edit = history.edit(history.raw[0])
     history.derive("merged", history.raw[:2])
-    scope = find_scope(history.connection, edit)
+    scope = find_rollback_target(history.connection, edit)
     assert scope is not None
     assert list_dependents(history.connection, scope.changes) == []
 
@@ -406,21 +406,22 @@ def test_changes_are_counted_and_narrowed(history: History) -> None:
     history.roll_back(group)
     connection, project = history.connection, history.project.id
     assert count_changes(connection, project) == (6, 3)
-    assert count_changes(connection, project, chosen=Chosen(operation="rollback")) == (1, 1)
-    assert count_changes(connection, project, chosen=Chosen(job_id=job)) == (4, 1)
+    assert count_changes(connection, project, where=LedgerFilter(operation="rollback")) == (1, 1)
+    assert count_changes(connection, project, where=LedgerFilter(job_id=job)) == (4, 1)
     (since,) = {row.changed_at for row in list_changes(connection, project, limit=1)}
-    assert count_changes(connection, project, chosen=Chosen(since=since))[0] >= 1
-    assert count_changes(connection, project, chosen=Chosen(since=since + timedelta(days=1))) == (0, 0)
-    assert count_changes(connection, project, chosen=Chosen(until=since + timedelta(days=1))) == (6, 3)
+    assert count_changes(connection, project, where=LedgerFilter(since=since))[0] >= 1
+    assert count_changes(connection, project, where=LedgerFilter(since=since + timedelta(days=1))) == (0, 0)
+    assert count_changes(connection, project, where=LedgerFilter(until=since + timedelta(days=1))) == (6, 3)
     assert history.numbers(row.seq for row in list_changes(connection, project, limit=2)) == [6, 5]
     assert history.numbers(row.seq for row in list_changes(connection, project, limit=2, offset=1)) == [5, 4]
     newest = list_changes(connection, project, limit=1)[0].seq
-    older = list_changes(connection, project, limit=1, chosen=Chosen(before=newest))
+    older = list_changes(connection, project, limit=1, where=LedgerFilter(before=newest))
     assert history.numbers(row.seq for row in older) == [5]
     ids, total = list_job_changes(connection, job, limit=3)
     assert total == 4
     assert (
-        ids == [row.id for row in reversed(list_changes(connection, project, limit=9, chosen=Chosen(job_id=job)))][:3]
+        ids
+        == [row.id for row in reversed(list_changes(connection, project, limit=9, where=LedgerFilter(job_id=job)))][:3]
     )
     assert [row.changes for row in list_groups(connection, project, limit=9)] == [1, 1, 4]
     assert [row.operation for row in list_groups(connection, project, limit=1)] == ["rollback"]

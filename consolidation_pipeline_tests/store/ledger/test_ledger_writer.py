@@ -323,7 +323,7 @@ def test_what_something_else_refers_to_is_not_deleted(
     inserted = newest_change(connection)
     _update(connection, author(project), task_memories, raw[0], 1, consolidated_into_id=merged)
     before = contents(connection)
-    with pytest.raises(ConflictError, match="stands in the way"):
+    with pytest.raises(ConflictError, match="is in the way"):
         _undo(connection, project, inserted)
     assert contents(connection) == before
     connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
@@ -357,7 +357,7 @@ def test_a_row_that_took_the_place_since_is_a_conflict(
     undoing = newest_change(connection)
     relate()
     before = contents(connection)
-    with pytest.raises(ConflictError, match="stands in the way"):
+    with pytest.raises(ConflictError, match="is in the way"):
         _undo(connection, project, undoing)
     assert contents(connection) == before
 

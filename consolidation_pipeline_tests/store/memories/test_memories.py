@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.memories.memories import NewMemory, content_hash, memory_id, normalized_hash
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.store.database.schema import SCHEMA, memory_relations, playbook_entries, task_memories
-from consolidation_pipeline.store.database.vector_copy import load_vectors, to_ids, to_uuids, vector_text
+from consolidation_pipeline.store.database.vector_copy import format_vector, load_vectors, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.memories.memories import (
     Appended,
@@ -239,7 +239,7 @@ def test_vectors_are_taken_over_from_equal_content_of_any_project_and_table(
     other = plant_project(connection, "other")
     known = plant_memories(connection, other, [new_memory("same")])
     _embed(connection, "task_memories", known, seed=7)
-    plant_merged(connection, other, "merged text", [], seed=8, embedding=vector_text(unit_vector(8)))
+    plant_merged(connection, other, "merged text", [], seed=8, embedding=format_vector(unit_vector(8)))
     ids = plant_memories(
         connection, project, [new_memory("same"), new_memory("merged text"), new_memory("new"), new_memory("own")]
     )

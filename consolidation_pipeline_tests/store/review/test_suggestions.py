@@ -38,7 +38,7 @@ def set_status(connection: Connection, project: Project, id_: UUID, status: str,
 def test_two_pending_suggestions_never_share_a_memory(connection: Connection) -> None:
     project = plant_project(connection)
     first = append(connection, project, [A, B], "one")
-    with pytest.raises(ConflictError, match="another suggestion stands in the way"):
+    with pytest.raises(ConflictError, match="another suggestion is in the way"):
         append(connection, project, [B, C], "two")
     set_status(connection, project, first, "rejected")
     append(connection, project, [B, C], "two")

@@ -14,9 +14,9 @@ from sqlalchemy.exc import OperationalError
 
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline.store.database.raw_connections import fetch
+from consolidation_pipeline.store.database.raw_connections import fetch_rows
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.database.vector_copy import vector_text
+from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search import vector_indexes
 from consolidation_pipeline.store.search.retrievers import (
@@ -57,7 +57,7 @@ def planted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 
 def bound(project: Project, **more: Any) -> dict[str, Any]:
-    vector = vector_text(unit_vector(1, DIMENSION))
+    vector = format_vector(unit_vector(1, DIMENSION))
     return {"project": project.id, "model": MODEL, "dimension": DIMENSION, "vector": vector, "limit": 20} | more
 
 
@@ -65,7 +65,7 @@ def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -
     # Few rows as these are may be read without any index as fast; what is asked is whether one fits the query.
     connection.execute(text("SET LOCAL enable_seqscan = off"))
     connection.execute(text("SET LOCAL enable_sort = off"))
-    return "\n".join(line for (line,) in fetch(connection, f"EXPLAIN {query}", parameters))
+    return "\n".join(line for (line,) in fetch_rows(connection, f"EXPLAIN {query}", parameters))
 
 
 def nearest(connection: Connection, project: Project, filters: Filters, *, indexed: bool) -> list[tuple[UUID, float]]:
@@ -138,11 +138,11 @@ def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statemen
             other.execute(text(f"DELETE FROM {SCHEMA}.task_memories"))
         assert nearest(connection, planted, RAW, indexed=False) == before[0] != []
         plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'held_in') > 0"
-        ((generic, custom),) = fetch(connection, plans, {})
+        ((generic, custom),) = fetch_rows(connection, plans, {})
         assert generic > 0
         assert custom == 0
     with pytest.raises(ReadOnlySqlTransaction), open_snapshot(engine) as connection:
-        fetch(connection, f"DELETE FROM {SCHEMA}.projects RETURNING id", {})
+        fetch_rows(connection, f"DELETE FROM {SCHEMA}.projects RETURNING id", {})
     with open_snapshot(engine) as connection:
         assert nearest(connection, planted, RAW, indexed=False) == []
 
@@ -231,7 +231,7 @@ def test_an_older_transaction_does_not_hold_up_whoever_builds(
 
 def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
-        other = {"project": planted.id, "vector": vector_text(np.ones(3, np.float32))}
+        other = {"project": planted.id, "vector": format_vector(np.ones(3, np.float32))}
         connection.execute(
             text(
                 f"UPDATE {SCHEMA}.task_memories SET embedding = CAST(:vector AS vector), embedding_dim = 3 "
