@@ -1,4 +1,4 @@
-"""The similarity graph, its nodes and pairs: a cache that can be rebuilt from the memories at any time."""
+"""Similarity graph: its nodes and pairs, a cache that can be rebuilt from the memories at any time."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.errors import TooManyPairsError
+from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import (
     Ids,
     Vectors,
@@ -26,22 +27,22 @@ from consolidation_pipeline.store.memories.memories import lock_rows
 
 Integers = npt.NDArray[np.signedinteger[Any]]
 
-# What may become of a pair: nothing, as its ends are of different types and groups are not (no one judged it); it is on
-# one topic at most; a person decides whether it is the same; or it may merge.
+# Verdict on a pair. CROSS_TYPE: its ends have different types and groups do not cross types, so nobody judged it.
+# TOPIC: on one topic at most. ASK: a person decides if it is the same. MERGE: it may merge.
 CROSS_TYPE, TOPIC, ASK, MERGE = -1, 0, 1, 2
 
-# About 10 GB of table and index. A project with more is mostly one text in many wordings, or has too low a t_pattern.
+# About 10 GB of table and index. A project with more is mostly one text in many wordings, or its t_pattern is too low.
 MAX_PAIRS = 100_000_000
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """What the graph compares: every raw memory that is not archived, itself or with the merged memory it is in.
+    """Nodes of the graph, sorted by id: the raw memories that are active, or whose merged memory is.
 
-    Memories that were merged stay nodes, so that a newcomer can be held against each source of a merged memory; merged
-    memories are none, for their sources stand for them. Arrays of shape (n,), sorted by id: ids ``S16``; memory_type;
-    repeats ``S16`` = hash of the normalised text; graph_version (-1 = not compared yet); merged_into ``S16`` (empty =
-    in no merged memory); reused counts.
+    Memories that were merged stay nodes, so that a new memory is compared with each source of a merged memory. Merged
+    memories are no nodes: their sources stand for them. Arrays of shape (n,): ``ids`` S16; ``memory_type``;
+    ``repeats`` S16, hash of the normalised text; ``graph_version``, the calibration that the node was compared under,
+    -1 = not compared yet; ``merged_into`` S16, empty = in no merged memory; ``reused``, number of times it was reused.
     """
 
     ids: Ids
@@ -55,15 +56,15 @@ class Nodes:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[Any]) -> Nodes:
-        """The nodes at ``rows`` (indices or mask)."""
+        """Return the nodes at ``rows`` (indices or mask)."""
         return Nodes(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, eq=False)
 class ComparedVectors:
-    """Vectors ``x`` float32 (n, d) that a run compared under calibration ``version`` of ``model``, of nodes ``ids``.
+    """Vectors ``x`` float32 (n, d) of the nodes ``ids`` that a run compared under calibration ``version`` of ``model``.
 
-    One is as it was as long as its node has that graph version: whatever changes a vector takes the version away.
+    A vector is current as long as its node has that graph version: whatever changes a vector clears the version.
     """
 
     model: str
@@ -72,123 +73,177 @@ class ComparedVectors:
     x: Vectors
 
 
-# Raw memories ``t`` that are nodes. The sources of an archived merged memory rest with it.
+# SQL that is true if the raw memory `t` is a node. The sources of an archived merged memory are none.
 IS_NODE = """NOT t.is_archived AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories archived
     WHERE archived.id = t.consolidated_into_id AND archived.retired_at IS NOT NULL)"""
 
-
-# What ``Nodes`` holds of a row ``t``. An id of zeros reads as empty, as numpy drops closing zero bytes; 32 digits of a
+# Columns of the node queries. A UUID of zeros reads as an empty id, as NumPy drops trailing zero bytes. 32 digits of a
 # hash tell texts apart.
-_NODE = """t.id, array_position(ARRAY[{}], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
-    coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '{}'), t.reused_count""".format(
-    ", ".join(f"'{name}'" for name in MEMORY_TYPES), UUID(int=0)
+_NODE_COLUMNS = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
+
+_LOAD_NODES = compose(
+    """
+    SELECT t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
+        coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
+        t.reused_count
+    FROM consolidation.task_memories t
+    WHERE t.project_id = %(project)s AND (%(model)s::text IS NULL OR t.embedding_model = %(model)s)/* is_node */
+    ORDER BY t.id
+    """,
+    is_node=conditions(IS_NODE),
 )
-_NODE_KINDS = {"id": "S16", "type": ">i4", "hash": "S16", "version": ">i4", "into": "S16", "reused": ">i4"}
 
 
 def load_nodes(connection: Connection, project_id: UUID, model: str | None) -> Nodes:
-    """All nodes of a project that have a vector of ``model``; None: those without a vector too."""
-    query = f"""
-        SELECT {_NODE} FROM consolidation.task_memories t WHERE t.project_id = %(project)s AND {IS_NODE}
-            AND (%(model)s::text IS NULL OR t.embedding_model = %(model)s) ORDER BY t.id
+    """Return all nodes of a project that have a vector of ``model``; None = those without a vector too."""
+    bound = {"project": project_id, "model": model, "types": list(MEMORY_TYPES)}
+    return _to_nodes(*load_columns(connection, _LOAD_NODES, bound, _NODE_COLUMNS))
+
+
+_LOAD_PLAIN_VECTORS = compose(
     """
-    return _nodes(*load_columns(connection, query, {"project": project_id, "model": model}, _NODE_KINDS))
+    SELECT t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
+        coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
+        t.reused_count, t.embedding
+    FROM consolidation.task_memories t
+    WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node *//* chosen */
+    """,
+    is_node=conditions(IS_NODE),
+)
+_LOAD_GROUPING_VECTORS = compose(
+    """
+    SELECT t.id, array_position(%(types)s::text[], t.memory_type) - 1, left(t.normalized_hash, 32)::uuid,
+        coalesce(t.graph_version, -1), coalesce(t.consolidated_into_id, '00000000-0000-0000-0000-000000000000'),
+        t.reused_count, coalesce(g.embedding, t.embedding)
+    FROM consolidation.task_memories t
+        LEFT JOIN consolidation.grouping_embeddings g
+            ON g.project_id = t.project_id AND g.embedding_model = t.embedding_model AND g.memory_id = t.id
+    WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s/* is_node *//* chosen */
+    """,
+    is_node=conditions(IS_NODE),
+)
 
 
 def load_nodes_with_vectors(
     connection: Connection, project_id: UUID, model: str, *, plain: bool = False, only: Ids | None = None
 ) -> tuple[Nodes, Vectors]:
-    """All nodes of a project that have a vector of ``model``, and these: float32 (n, d).
+    """Return all nodes of a project that have a vector of ``model``, and their vectors float32 (n, d).
 
-    Memories that hold boilerplate come with their vector for grouping, unless ``plain``. ``only``: of these ids.
+    Args:
+        plain: return the vectors of the whole texts; else memories with boilerplate have their grouping vector.
+        only: ids S16 of the nodes to return; None = all.
 
     Raises:
         EmbeddingError: vectors differ in length.
     """
-    embedding, own = "t.embedding", ""
-    if not plain:
-        embedding = "coalesce(g.embedding, t.embedding)"
-        own = (
-            " LEFT JOIN consolidation.grouping_embeddings g ON g.project_id = t.project_id "
-            "AND g.embedding_model = t.embedding_model AND g.memory_id = t.id"
-        )
-    rows, vectors = load_columns_and_vectors(
+    bound = {"project": project_id, "model": model, "types": list(MEMORY_TYPES)}
+    statement = compose(
+        _LOAD_PLAIN_VECTORS if plain else _LOAD_GROUPING_VECTORS,
+        chosen=conditions(None if only is None else "t.id = ANY(%(only)s)"),
+    )
+    columns, vectors = load_columns_and_vectors(
         connection,
-        f"SELECT {_NODE}, {embedding} FROM consolidation.task_memories t{own} WHERE t.project_id = %(project)s "
-        f"AND t.embedding_model = %(model)s AND {IS_NODE}{'' if only is None else ' AND t.id = ANY(%(only)s)'}",
-        {"project": project_id, "model": model, **({} if only is None else {"only": to_uuids(only)})},
-        _NODE_KINDS,
+        statement,
+        bound if only is None else {**bound, "only": to_uuids(only)},
+        _NODE_COLUMNS,
         dimension=load_dimension(connection, project_id, model),
         by_id=True,
     )
-    return _nodes(*rows), vectors
+    return _to_nodes(*columns), vectors
 
 
-def _nodes(ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Ids, reused: Integers) -> Nodes:
+def _to_nodes(ids: Ids, types: Integers, repeats: Ids, versions: Integers, into: Ids, reused: Integers) -> Nodes:
     names = np.array(MEMORY_TYPES)[types]
     return Nodes(ids, names, repeats, versions.astype(np.int64), into, reused.astype(np.int64))
 
 
-def load_uncompared_ids(connection: Connection, project_id: UUID, model: str, version: int) -> Ids:
-    """Ids ``S16`` (n,) of the nodes with a vector of ``model`` that were not compared under calibration ``version``."""
-    query = f"""
-        SELECT t.id FROM consolidation.task_memories t WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
-            AND t.graph_version IS DISTINCT FROM %(version)s AND {IS_NODE}
+_LOAD_UNCOMPARED_IDS = compose(
     """
+    SELECT t.id FROM consolidation.task_memories t
+    WHERE t.project_id = %(project)s AND t.embedding_model = %(model)s
+        AND t.graph_version IS DISTINCT FROM %(version)s/* is_node */
+    """,
+    is_node=conditions(IS_NODE),
+)
+
+
+def load_uncompared_ids(connection: Connection, project_id: UUID, model: str, version: int) -> Ids:
+    """Return the ids S16 (n,) of nodes with a vector of ``model`` that calibration ``version`` has not compared."""
     bound = {"project": project_id, "model": model, "version": version}
-    (ids,) = load_columns(connection, query, bound, {"id": "S16"})
+    (ids,) = load_columns(connection, _LOAD_UNCOMPARED_IDS, bound, {"id": "S16"})
     return ids
 
 
+_COUNT_UNITS = compose(
+    """
+    SELECT count(*) FILTER (WHERE t.consolidated_into_id IS NULL) + count(DISTINCT t.consolidated_into_id)
+    FROM consolidation.task_memories t
+    WHERE t.project_id = :project AND t.embedding_model = :model/* is_node */
+    """,
+    is_node=conditions(IS_NODE),
+)
+
+
 def count_units(connection: Connection, project_id: UUID, model: str) -> int:
-    """How many memories of the nodes with a vector of ``model`` stand for themselves: raw ones that are in no merged
-    memory, and the merged memories.
+    """Return the number of units behind the nodes with a vector of ``model``.
+
+    A unit is a raw memory that is in no merged memory, or a merged memory.
     """
-    query = f"""
-        SELECT count(*) FILTER (WHERE t.consolidated_into_id IS NULL) + count(DISTINCT t.consolidated_into_id)
-        FROM consolidation.task_memories t
-        WHERE t.project_id = :project AND t.embedding_model = :model AND {IS_NODE}
-    """
-    return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar_one())
+    return int(connection.execute(text(_COUNT_UNITS), {"project": project_id, "model": model}).scalar_one())
+
+
+_LOAD_DIMENSION = """
+    SELECT embedding_dim FROM consolidation.task_memories
+    WHERE project_id = :project AND embedding_model = :model AND NOT is_archived LIMIT 1
+"""
 
 
 def load_dimension(connection: Connection, project_id: UUID, model: str) -> int:
-    """Length of the project's vectors of ``model``; 0 when there are none."""
-    query = """
-        SELECT embedding_dim FROM consolidation.task_memories
-        WHERE project_id = :project AND embedding_model = :model AND NOT is_archived LIMIT 1
-    """
-    return int(connection.execute(text(query), {"project": project_id, "model": model}).scalar() or 0)
+    """Return the length of the project's vectors of ``model``; 0 if there are none."""
+    return int(connection.execute(text(_LOAD_DIMENSION), {"project": project_id, "model": model}).scalar() or 0)
+
+
+_CLEAR_NEIGHBORS = """
+    DELETE FROM consolidation.memory_neighbors WHERE project_id = :project AND embedding_model = :model
+"""
 
 
 def clear_neighbors(connection: Connection, project_id: UUID, model: str) -> None:
-    """Forget the whole graph of a project and model."""
-    connection.execute(
-        text("DELETE FROM consolidation.memory_neighbors WHERE project_id = :project AND embedding_model = :model"),
-        {"project": project_id, "model": model},
-    )
+    """Delete all pairs of a project and model."""
+    connection.execute(text(_CLEAR_NEIGHBORS), {"project": project_id, "model": model})
+
+
+_LIST_MOVED = "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND graph_version IS NULL"
+# One pass over the pairs: no single index serves both ends.
+_COUNT_MOVED_PAIRS = """
+    SELECT count(*) FROM consolidation.memory_neighbors
+    WHERE project_id = :project AND embedding_model = :model AND (a = ANY(:moved) OR b = ANY(:moved))
+"""
+_DELETE_MOVED_PAIRS = """
+    DELETE FROM consolidation.memory_neighbors
+    WHERE project_id = :project AND embedding_model = :model AND (a = ANY(:moved) OR b = ANY(:moved))
+"""
 
 
 def prune_neighbors(connection: Connection, project_id: UUID, model: str) -> int:
-    """Forget pairs of memories that moved or left since they were compared (their graph version is null)."""
-    query = "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND graph_version IS NULL"
-    moved = connection.scalars(text(query), {"project": project_id}).all()
-    # One pass over the pairs, whose two ends one index cannot serve.
-    pairs = (
-        "FROM consolidation.memory_neighbors WHERE project_id = :project AND embedding_model = :model "
-        "AND (a = ANY(:moved) OR b = ANY(:moved))"
-    )
-    where = {"project": project_id, "model": model, "moved": moved}
-    # Most moved ones are new and in no pair. Several processors may count the others, but only one may delete.
-    if not moved or not connection.scalar(text(f"SELECT count(*) {pairs}"), where):
+    """Delete the pairs of memories that changed or left since they were compared; return the number of pairs.
+
+    Such memories have no graph version.
+    """
+    moved = connection.scalars(text(_LIST_MOVED), {"project": project_id}).all()
+    bound = {"project": project_id, "model": model, "moved": moved}
+    # Most of them are new and in no pair. Several processors may count the pairs of others, but only one may delete.
+    if not moved or not connection.scalar(text(_COUNT_MOVED_PAIRS), bound):
         return 0
-    return connection.execute(text(f"DELETE {pairs}"), where).rowcount
+    return connection.execute(text(_DELETE_MOVED_PAIRS), bound).rowcount
 
 
 @dataclass(frozen=True)
 class Neighbors:
-    """Pairs of the graph, (m,) each: ids a < b ``S16``, similarity float32, and a verdict int16: ``CROSS_TYPE``, ``TOPIC``,
-    ``ASK`` or ``MERGE``.
+    """Pairs of the graph, arrays of shape (m,).
+
+    ``a`` < ``b``: ids S16. ``similarity``: float32. ``verdict``: int16, ``CROSS_TYPE``, ``TOPIC``, ``ASK`` or
+    ``MERGE``.
     """
 
     a: Ids
@@ -200,26 +255,35 @@ class Neighbors:
         return len(self.a)
 
     def select(self, rows: npt.NDArray[Any]) -> Neighbors:
-        """The pairs at ``rows`` (indices or mask)."""
+        """Return the pairs at ``rows`` (indices or mask)."""
         return Neighbors(self.a[rows], self.b[rows], self.similarity[rows], self.verdict[rows])
 
 
 def concatenate_neighbors(parts: Sequence[Neighbors]) -> Neighbors:
-    """All pairs, in the order of the parts."""
+    """Concatenate pairs in the order of the parts."""
     empty = Neighbors(*(np.empty(0, dtype=kind) for kind in ("S16", "S16", np.float32, np.int16)))
     every = (empty, *parts)
     return Neighbors(*(np.concatenate([getattr(p, name) for p in every]) for name in Neighbors.__dataclass_fields__))
 
 
+_CREATE_PAIRS = "CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP"
+_INSERT_PAIRS = """
+    INSERT INTO consolidation.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict)
+    SELECT :project, :model, a, b, similarity, verdict FROM pairs
+"""
+_TRUNCATE_PAIRS = "TRUNCATE pairs"
+_DROP_PAIRS = "DROP TABLE pairs"
+_ESTIMATE_ROWS = "SELECT reltuples FROM pg_class WHERE oid = CAST('consolidation.memory_neighbors' AS regclass)"
+_ANALYZE_NEIGHBORS = "ANALYZE consolidation.memory_neighbors"
+
+
 def append_neighbors(connection: Connection, project_id: UUID, model: str, found: Iterable[Neighbors]) -> int:
-    """Store pairs, block by block; returns how many.
+    """Store pairs, block by block; return the number of pairs.
 
     Raises:
-        TooManyPairsError: there are more than ``MAX_PAIRS`` at once; the caller's transaction undoes those before.
+        TooManyPairsError: there are more than ``MAX_PAIRS``. The caller's transaction undoes the blocks before.
     """
-    connection.execute(
-        text("CREATE TEMP TABLE pairs (a uuid, b uuid, similarity real, verdict smallint) ON COMMIT DROP")
-    )
+    connection.execute(text(_CREATE_PAIRS))
     added = 0
     for block in found:
         added += len(block)
@@ -228,49 +292,46 @@ def append_neighbors(connection: Connection, project_id: UUID, model: str, found
                 f"more than {MAX_PAIRS:,} pairs of memories reach t_pattern: set a higher t_pattern, or look for one "
                 "text that repeats in many wordings (exact repeats do not count)"
             )
-        # In order, or each page of the index would be fetched once for every pair that goes there.
+        # Sorted, or each page of the index would be fetched once for every pair that goes there.
         ordered = block.select(np.argsort(block.a, kind="stable"))
         copy_columns(connection, "pairs (a, b, similarity, verdict)", vars(ordered))
-        connection.execute(
-            text(
-                "INSERT INTO consolidation.memory_neighbors (project_id, embedding_model, a, b, similarity, verdict) "
-                "SELECT :project, :model, a, b, similarity, verdict FROM pairs"
-            ),
-            {"project": project_id, "model": model},
-        )
-        connection.execute(text("TRUNCATE pairs"))
-    connection.execute(text("DROP TABLE pairs"))
-    # Readers in the same run come before autovacuum, and would be planned for an empty table.
-    known = "SELECT reltuples FROM pg_class WHERE oid = CAST(:name AS regclass)"
-    if added > connection.scalar(text(known), {"name": "consolidation.memory_neighbors"}) / 10:
-        connection.execute(text("ANALYZE consolidation.memory_neighbors"))
+        connection.execute(text(_INSERT_PAIRS), {"project": project_id, "model": model})
+        connection.execute(text(_TRUNCATE_PAIRS))
+    connection.execute(text(_DROP_PAIRS))
+    # Later phases of the run read before autovacuum runs, and their queries would be planned for an empty table.
+    if added > connection.scalar(text(_ESTIMATE_ROWS)) / 10:
+        connection.execute(text(_ANALYZE_NEIGHBORS))
     return added
 
 
+_CREATE_COMPARED = "CREATE TEMP TABLE compared (id uuid) ON COMMIT DROP"
+_MARK_COMPARED = """
+    UPDATE consolidation.task_memories t SET graph_version = :version FROM compared c
+    WHERE t.id = c.id AND graph_version IS DISTINCT FROM :version
+"""
+_DROP_COMPARED = "DROP TABLE compared"
+
+
 def mark_compared(connection: Connection, ids: Ids, version: int) -> None:
-    """Remember that the neighbours of these memories, ``S16`` (n,), are complete under calibration ``version``."""
-    connection.execute(text("CREATE TEMP TABLE compared (id uuid) ON COMMIT DROP"))
+    """Record that the neighbours of the memories ``ids``, S16 (n,), are complete under calibration ``version``."""
+    connection.execute(text(_CREATE_COMPARED))
     copy_columns(connection, "compared (id)", {"id": ids})
     lock_rows(connection, "task_memories", "id IN (SELECT id FROM compared)")
-    connection.execute(
-        text(
-            "UPDATE consolidation.task_memories t SET graph_version = :version FROM compared c WHERE t.id = c.id "
-            "AND graph_version IS DISTINCT FROM :version"
-        ),
-        {"version": version},
-    )
-    connection.execute(text("DROP TABLE compared"))
+    connection.execute(text(_MARK_COMPARED), {"version": version})
+    connection.execute(text(_DROP_COMPARED))
+
+
+_LOAD_NEIGHBORS = """
+    SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '')
+    FROM consolidation.memory_neighbors
+    WHERE project_id = %(project)s AND embedding_model = %(model)s AND similarity >= %(threshold)s
+        AND verdict <> %(cross_type)s
+    GROUP BY get_byte(uuid_send(a), 15)
+"""
 
 
 def load_neighbors(connection: Connection, project_id: UUID, model: str, threshold: float) -> Neighbors:
-    """The pairs at or above ``threshold``, in no order, but for those across types that nobody judged."""
-    return Neighbors(
-        *load_packed_columns(
-            connection,
-            "SELECT string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '') "
-            "FROM consolidation.memory_neighbors WHERE project_id = %(project)s AND embedding_model = %(model)s "
-            "AND similarity >= %(threshold)s AND verdict <> %(across)s GROUP BY get_byte(uuid_send(a), 15)",
-            {"project": project_id, "model": model, "threshold": threshold, "across": CROSS_TYPE},
-            {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"},
-        )
-    )
+    """Return the pairs at or above ``threshold``, in no order, without ``CROSS_TYPE`` pairs."""
+    bound = {"project": project_id, "model": model, "threshold": threshold, "cross_type": CROSS_TYPE}
+    kinds = {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"}
+    return Neighbors(*load_packed_columns(connection, _LOAD_NEIGHBORS, bound, kinds))

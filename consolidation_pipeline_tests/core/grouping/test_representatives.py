@@ -59,7 +59,7 @@ def test_all_groups_at_once_choose_as_each_by_itself(n, groups, seed):
     ids = rng.permutation(n)
     found = choose_representatives(labels, reused, similar, ids)
     expected = [
-        min(members.tolist(), key=lambda row: (-reused[row], np.isnan(similar[row]), -similar[row], ids[row]))
+        min(members.tolist(), key=lambda row: (-reused[row], -np.nan_to_num(similar[row], nan=-1.0), ids[row]))
         for members in list_members(labels)
     ]
     assert found.tolist() == expected
