@@ -1,4 +1,7 @@
-"""Who may do what: a key says the role and the project; without one there is nothing but health and metrics."""
+"""Authentication and authorization: an API key has a role and may be bound to one project.
+
+Without a key only health and metrics answer.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
 
 _CHALLENGE = {"WWW-Authenticate": 'Bearer realm="consolidation"'}
-# A busy caller's requests do not each look up the same. Revoked keys and changed options take effect after so long.
+# Keys and projects are cached for this long, so a revoked key or a changed option takes effect after it.
 _CACHE_SECONDS = 1.0
 _CACHE_SIZE = 1_000
 _bearer = HTTPBearer(auto_error=False, scheme_name="bearer", description="`Authorization: Bearer KEY`")
@@ -52,7 +55,7 @@ def _hash_secret(secret: str) -> bytes:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who makes the request, and what of the store is theirs."""
+    """The caller of a request: its principal, and access to the rows that belong to it."""
 
     principal: Principal
     request: Request
@@ -71,17 +74,21 @@ class Caller:
 
     @property
     def name(self) -> str:
-        """The name that stands in the ledger for what is done here."""
+        """Name recorded in the ledger (``changed_by``)."""
         return f"api:{self.principal.name}"
 
-    def find_project(self, reference: str, *, recent: bool = False) -> Project:
-        """The project with this slug or id; with ``recent``, as it was within the last second.
+    def find_project(self, reference: str, *, allow_cached: bool = False) -> Project:
+        """Return the project with this slug or id.
+
+        Args:
+            allow_cached: a cached copy, at most one second old, is enough.
 
         Raises:
-            NotFoundError: there is none. Refused (403): it is not the key's, which does not learn whether it exists.
+            NotFoundError: the project does not exist.
+            RefusedError: 403, the key is bound to another project. The caller does not learn whether this one exists.
         """
         own = self.principal.project_id
-        find = self.request.app.state.find_recent_project if recent else partial(find_project, self.engine)
+        find = self.request.app.state.find_recent_project if allow_cached else partial(find_project, self.engine)
         try:
             project: Project = find(reference)
         except NotFoundError:
@@ -96,33 +103,36 @@ class Caller:
     def _other_project(self) -> RefusedError:
         return RefusedError(403, f"this key is for project {self.principal.project} only")
 
-    def add_log_fields(self, **what: object) -> None:
-        """Have the log say so of this request."""
-        log_fields(self.request).update(what)
+    def add_log_fields(self, **fields: object) -> None:
+        """Add fields to the log line of this request."""
+        log_fields(self.request).update(fields)
 
     def check_owner(self, ids: Iterable[UUID], *, noun: str) -> None:
-        """Check that rows belong to the key's project, whatever they are: memory, entry, job, change or group.
+        """Raise NotFoundError unless all rows belong to the key's project.
 
-        With a key for all projects there is nothing to check: the service says what is not there.
+        A key for all projects passes: the service reports rows that do not exist.
+
+        Args:
+            ids: of memories, playbook entries, jobs, changes, groups of changes or suggestions.
+            noun: kind of the rows, for the log and the message.
 
         Raises:
-            NotFoundError: a row belongs to another project, or is not there; which of the two is not told.
+            NotFoundError: a row belongs to another project or does not exist. The message does not tell which.
         """
-        asked = list(ids)
-        self.add_log_fields(**{noun: ",".join(map(str, asked[:3]))})
+        id_list = list(ids)
+        self.add_log_fields(**{noun: ",".join(map(str, id_list[:3]))})
         if self.principal.project_id is None:
             return
-        owners = find_owners(self.engine, asked)
-        for id_ in asked:
+        owners = find_owners(self.engine, id_list)
+        for id_ in id_list:
             if id_ not in owners or not self.principal.sees(owners[id_]):
                 raise NotFoundError(f"there is no {noun} {id_}")
 
 
 def require_role(role: str) -> Callable[..., Awaitable[Caller]]:
-    """A dependency: the caller, who may do at least what ``role`` may.
+    """Return a FastAPI dependency that yields the caller if the key has at least this role.
 
-    Raises:
-        Refused: 401 without a valid key, 403 with one of a lesser role, 429 with too many requests.
+    The dependency raises RefusedError: 401 without a valid key, 403 for a lower role, 429 for too many requests.
     """
 
     async def check(
@@ -133,14 +143,18 @@ def require_role(role: str) -> Callable[..., Awaitable[Caller]]:
         principal = await _authenticate(request, bearer.credentials if bearer else header)
         count_request(request, principal)
         if not principal.may(role):
-            raise RefusedError(403, f"this needs the role {role}; the key is for the role {principal.role}")
+            raise RefusedError(403, f"this needs the role {role}; the key has the role {principal.role}")
         return Caller(principal, request)
 
     return check
 
 
 def count_request(request: Request, principal: Principal) -> None:
-    """Note whose request it is, and count it. Raises Refused (429): the key has made too many."""
+    """Add the key to the log line and count the request.
+
+    Raises:
+        RefusedError: 429, the key made too many requests.
+    """
     log_fields(request)["key"] = principal.key_id or principal.name
     limiter: RateLimiter = request.app.state.limiter
     if wait := limiter.take(str(principal.key_id)):
@@ -148,10 +162,10 @@ def count_request(request: Request, principal: Principal) -> None:
 
 
 async def _authenticate(request: Request, secret: str | None) -> Principal:
-    """Whose request it is; with auth off, everyone on this machine may do everything."""
+    """Return the principal of a request. With authentication off, it is the local admin."""
     if request.app.state.settings.api_auth == "off":
-        if not is_loopback(request.url.hostname or ""):  # a web page that points its own name at this machine
-            raise RefusedError(403, "without keys this API answers to its loopback address only")
+        if not is_loopback(request.url.hostname or ""):  # a web page pointed its own host name at this machine
+            raise RefusedError(403, "without keys, the API answers only requests to a loopback address")
         return LOCAL
     recent: TTLCache[bytes, Principal] = request.app.state.recent_keys
     principal = recent.get(_hash_secret(secret)) if secret else None
@@ -161,13 +175,13 @@ async def _authenticate(request: Request, secret: str | None) -> Principal:
         if principal is not None:
             recent[_hash_secret(secret)] = principal
     if principal is None:
-        why = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
-        raise RefusedError(401, why, headers=_CHALLENGE)
+        message = "the key is not valid or was revoked" if secret else "a key is needed: Authorization: Bearer KEY"
+        raise RefusedError(401, message, headers=_CHALLENGE)
     return principal
 
 
 def is_loopback(host: str) -> bool:
-    """Whether nobody but this machine can reach ``host``."""
+    """Return True if only this machine can reach ``host``."""
     try:
         return host == "localhost" or ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -175,11 +189,11 @@ def is_loopback(host: str) -> bool:
 
 
 def check_exposure(settings: Settings) -> None:
-    """Raises UsageError where everyone on the network could do everything."""
+    """Raise UsageError if authentication is off and the network can reach the API."""
     if settings.api_auth == "off" and not is_loopback(settings.api_host):
         raise UsageError(
-            f"CONSOLIDATION_API_AUTH=off needs a loopback host such as 127.0.0.1, not {settings.api_host}: "
-            "on the network, keys are needed"
+            f"CONSOLIDATION_API_AUTH=off needs a loopback host such as 127.0.0.1, not {settings.api_host}; "
+            "on any other address, keys are required"
         )
 
 

@@ -1,4 +1,4 @@
-"""Whether the process is alive, and whether it can work. Neither needs a key."""
+"""Liveness and readiness probes. They need no key."""
 
 from __future__ import annotations
 
@@ -28,16 +28,18 @@ class Ready(BaseModel):
 
 @router.get("/live", summary="Is the process alive?")
 async def live() -> Alive:
-    """Always 200, whatever the database and the other requests do: without an answer, restart it."""
+    """Return 200 whatever the state of the database and of other requests. Restart a process that does not answer."""
     return Alive()
 
 
 @router.get(
     "/ready",
     summary="Can it work?",
-    responses={503: {"model": Problem, "description": "The database is gone, or its schema is not this version's"}},
+    responses={
+        503: {"model": Problem, "description": "The database is unreachable, or its schema is of another version"}
+    },
 )
 def ready(request: Request) -> Ready:
-    """200 when the database answers and its schema is this version's, else 503: send no requests here for now."""
+    """Return 200 if the database answers and its schema is of this version, else 503: send no requests here."""
     check_ready(request.app.state.engine)
     return Ready()

@@ -1,4 +1,7 @@
-"""Jobs: trigger, follow, cancel, list. A job is asked for here and run by the daemon, or ``run --pending``."""
+"""Routes of jobs: trigger, follow, cancel, list, summaries, profile.
+
+A job is queued here; the daemon or ``consolidation run --pending`` runs it.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,18 @@ PREFIX = "/api/v1"
 router = APIRouter(prefix=PREFIX, tags=["jobs"])
 
 _QUEUED_MESSAGE = "Consolidation job queued"
-_LIVE_JOB_MESSAGE = "The project has a live job, which this is; no other was made"
+_LIVE_JOB_MESSAGE = "The project has a live job, which is returned; no job was created"
 _SCOPE_NOTE = "; the run looks at all memories of the project, also those outside the scope"
+_SUMMARY_PHASES = ("embedding_matrix", "semantic_summaries")
+_PROFILE_PHASES = ("procedural_profile",)
 
 
 def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerReply:
-    """Ask for a run of a project. A live job of the project is returned, not doubled.
+    """Queue a run of a project. If the project has a live job, that job is returned instead.
 
     400: consolidation is disabled for the project, or `invalid_scope`.
     """
-    wider = check_scope(body.scope or {})
+    is_restricted = check_scope(body.scope or {})
     job = request_job(
         caller.engine,
         caller.find_project(body.project_id).slug,
@@ -41,24 +46,24 @@ def trigger(body: TriggerRequest, caller: Admin, response: Response) -> TriggerR
         triggered_by=caller.name,
         trigger_type=body.trigger_type,
     )
-    return describe_accepted(job, caller, response, note=_SCOPE_NOTE if wider else "")
+    return _describe_accepted(job, caller, response, note=_SCOPE_NOTE if is_restricted else "")
 
 
-def describe_accepted(job: RequestedJob, caller: Caller, response: Response, *, note: str = "") -> TriggerReply:
-    """The reply for a job that was asked for, with Location where one can follow it."""
+def _describe_accepted(job: RequestedJob, caller: Caller, response: Response, *, note: str = "") -> TriggerReply:
+    """Return the reply for a requested job; set ``Location`` to its status route."""
     caller.add_log_fields(job=job.job_id)
     response.headers["Location"] = f"{PREFIX}/consolidation/status/{job.job_id}"
     seconds = round(job.estimated_seconds or job.timeout_seconds) or 1
-    more: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "message": (_QUEUED_MESSAGE if job.created else _LIVE_JOB_MESSAGE) + note,
         "estimated_duration_seconds": seconds,
         "estimated_completion": datetime.now(UTC) + timedelta(seconds=seconds),
     }
-    return TriggerReply.model_validate({**vars(job), **more, "phases": list(job.phases)})
+    return TriggerReply.model_validate({**vars(job), **fields, "phases": list(job.phases)})
 
 
 def read_status(job_id: UUID, caller: Admin) -> JobReply:
-    """How a job is doing, or how it went: phases, counters, ids of changes, what it spent, why it failed."""
+    """Return the state of a job: phases, counters, ids of changes, cost, error."""
     caller.check_owner([job_id], noun="job")
     return JobReply.model_validate(describe_job(caller.engine, str(job_id)))
 
@@ -82,9 +87,9 @@ for path, name in (
 
 @router.post("/consolidation/cancel/{job_id}", summary="Cancel a job", responses=declare_problems(404, 409))
 def cancel(job_id: UUID, caller: Admin) -> CancelReply:
-    """Cancel a pending or running job. A running one writes nothing more; what it wrote can be rolled back.
+    """Cancel a pending or running job. A running job stops writing; what it wrote can be rolled back.
 
-    409: it has ended.
+    409: the job has ended.
     """
     caller.check_owner([job_id], noun="job")
     return CancelReply.model_validate(cancel_job(caller.engine, job_id, cancelled_by=caller.name))
@@ -92,8 +97,28 @@ def cancel(job_id: UUID, caller: Admin) -> CancelReply:
 
 @router.get("/consolidation/jobs/{project}", summary="List jobs", responses=declare_problems(404))
 def read_jobs(project: ProjectPath, caller: Admin, limit: Limit = 50, offset: Offset = 0) -> JobsReply:
-    """The project's jobs, newest first."""
+    """Return the project's jobs, newest first."""
     found = caller.find_project(project)
     rows = list_jobs(caller.engine, found.slug, limit=limit, offset=offset)
     page = {"limit": limit, "offset": offset, "jobs": rows}
     return JobsReply.model_validate({"project_id": found.id, "project": found.slug, **page})
+
+
+def _request_phases(project: str, phases: tuple[str, ...], caller: Caller, response: Response) -> TriggerReply:
+    slug = caller.find_project(project).slug
+    job = request_job(caller.engine, slug, job="summarize", phases=phases, triggered_by=caller.name)
+    return _describe_accepted(job, caller, response)
+
+
+@router.post("/summaries/{project}", status_code=202, summary="Summarize", responses=declare_problems(400, 404))
+def summarize(project: ProjectPath, caller: Admin, response: Response) -> TriggerReply:
+    """Queue a job that summarizes the memories without a summary. A live job of the project is returned instead."""
+    return _request_phases(project, _SUMMARY_PHASES, caller, response)
+
+
+@router.post(
+    "/procedural/{project}", status_code=202, summary="Renew the profile", responses=declare_problems(400, 404)
+)
+def profile(project: ProjectPath, caller: Admin, response: Response) -> TriggerReply:
+    """Queue a job that rebuilds the procedural profile from all summaries. A live job is returned instead."""
+    return _request_phases(project, _PROFILE_PHASES, caller, response)

@@ -1,4 +1,4 @@
-"""What was changed, and the undoing of it."""
+"""Routes of the ledger: history, changes, rollback."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _JSONL_TYPE = "application/x-ndjson"
 _CHANGES_RESPONSE: dict[int | str, dict[str, Any]] = {
     200: {
         "model": ChangesReply,
-        "description": "A page of changes; or, by `format=jsonl` or Accept, a change per line",
+        "description": "A page of changes; with `format=jsonl` or Accept, one change per line",
         "content": {_JSONL_TYPE: {"schema": {"type": "string"}}},
     }
 }
 
 Operation = Annotated[str | None, Query(description="Only this operation.", json_schema_extra=enum_schema(OPERATIONS))]
-Since = Annotated[datetime | None, Query(description="Not before this time; without a zone it is UTC.")]
+Since = Annotated[datetime | None, Query(description="At this time or later; UTC if no zone is given.")]
 Until = Annotated[datetime | None, Query(description="Before this time.")]
 
 
-@router.get("/history/{project}", summary="What was done", responses=declare_problems(400, 404))
+@router.get("/history/{project}", summary="History", responses=declare_problems(400, 404))
 def read_history(
     project: ProjectPath,
     caller: Admin,
@@ -51,7 +51,7 @@ def read_history(
     since: Since = None,
     until: Until = None,
 ) -> HistoryReply:
-    """Groups of changes, newest first: what was done, why, how much, and whether it was undone since."""
+    """Return groups of changes, newest first: operation, reason, number of changes, rolled back or not."""
     found = caller.find_project(project)
     chosen = {"operation": operation, "since": since, "until": until}
     groups = list_change_groups(caller.engine, found.slug, limit=limit, offset=offset, **chosen)
@@ -62,7 +62,7 @@ def read_history(
 
 @router.get(
     "/changes/{project}",
-    summary="The ledger",
+    summary="Changes",
     response_model=ChangesReply,
     responses={**declare_problems(400, 404), **_CHANGES_RESPONSE},
 )
@@ -71,17 +71,19 @@ def read_changes(
     caller: Admin,
     request: Request,
     *,
-    limit: Annotated[int | None, Query(ge=1, le=10_000, description="JSON: 50 unless given; JSONL: all.")] = None,
+    limit: Annotated[
+        int | None, Query(ge=1, le=10_000, description="Maximum number of changes. Default: 50 as JSON, all as JSONL.")
+    ] = None,
     offset: Offset = 0,
     operation: Operation = None,
     job_id: Annotated[UUID | None, Query(description="Only changes of this job.")] = None,
     since: Since = None,
     until: Until = None,
-    format: Annotated[Literal["json", "jsonl"] | None, Query(description="In place of Accept.")] = None,
+    format: Annotated[Literal["json", "jsonl"] | None, Query(description="Overrides Accept.")] = None,
 ) -> Response | ChangesReply:
-    """Every change with the state before and after, newest first.
+    """Return changes with the state before and after, newest first.
 
-    As JSONL (`format=jsonl`, or `Accept: application/x-ndjson`) the whole ledger is streamed, a change per line.
+    As JSONL (`format=jsonl` or `Accept: application/x-ndjson`), the whole ledger is streamed, one change per line.
     """
     found = caller.find_project(project)
     chosen: dict[str, Any] = {"operation": operation, "job_id": job_id, "since": since, "until": until}
@@ -98,11 +100,12 @@ def _write_jsonl(rows: Iterator[dict[str, Any]]) -> Iterator[str]:
         yield Change.model_validate(row).model_dump_json() + "\n"
 
 
-@router.post("/rollback", summary="Undo", responses=declare_problems(400, 404, 409))
+@router.post("/rollback", summary="Roll back", responses=declare_problems(400, 404, 409))
 def undo(body: RollbackRequest, caller: Admin) -> RollbackReply:
-    """Undo a job or a group of changes, exactly; the reply's `rollback_id`, rolled back, is the redo.
+    """Undo a job or a group of changes, exactly. To redo it, roll back the reply's `rollback_id`.
 
-    409: something changed since, or stands on it; `conflicts` lists what. 400: it is too long ago (`rollback_days`).
+    409: a row has changed since, or later changes depend on it; `conflicts` lists them. 400: the changes are older than
+    the option `rollback_days` allows.
     """
     caller.check_owner([body.consolidation_id], noun="change")
     done = roll_back(

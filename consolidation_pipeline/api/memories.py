@@ -1,4 +1,4 @@
-"""Memories as agents add them, read them back and say whether they helped."""
+"""Routes of memories: add, read, give feedback."""
 
 from __future__ import annotations
 
@@ -29,18 +29,20 @@ from consolidation_pipeline.service.intake.agent_memories import add_memories, g
 router = APIRouter(prefix="/api/v1/memories", tags=["memories"])
 
 _EXISTING_RESPONSE: dict[int | str, dict[str, Any]] = {
-    200: {"model": AddMemoryReply, "description": "It was stored before, just so"}
+    200: {"model": AddMemoryReply, "description": "The same memory was stored before"}
 }
-_NONE_NEW_RESPONSE: dict[int | str, dict[str, Any]] = {200: {"model": AddMemoriesReply, "description": "None is new"}}
+_NONE_NEW_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {"model": AddMemoriesReply, "description": "No memory is new"}
+}
 
 
 @router.post(
     "", status_code=201, summary="Add a memory", responses={**_EXISTING_RESPONSE, **declare_problems(400, 404)}
 )
 def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> AddMemoryReply:
-    """Store a memory. Words find it at once, and meaning too where the project's model is free.
+    """Store a memory. Search finds it at once by keywords; also by meaning, if the project's embedding model is free.
 
-    The same memory again is the one that is there. 422: it is not valid, or its id was stored with other content.
+    If the same memory exists, its id is returned. 422: the memory is not valid, or its id exists with other content.
     """
     project = caller.find_project(body.project_id)
     rows = [body.to_row()]
@@ -66,7 +68,7 @@ def add_memory(body: AddMemoryRequest, caller: Agent, response: Response) -> Add
     responses={**_NONE_NEW_RESPONSE, **declare_problems(400, 404)},
 )
 def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> AddMemoriesReply:
-    """Store up to 1000 memories. What is wrong with a row stands in `errors`, and keeps no other out."""
+    """Store up to 1000 memories. Invalid rows are listed in `errors`; the others are stored."""
     project = caller.find_project(body.project_id)
     rows, errors = _validate_rows(body.memories)
     added = add_memories(
@@ -77,11 +79,11 @@ def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> Add
         changed_by=caller.name,
         settings=caller.settings,
     )
-    places = list(rows)
-    errors |= {places[at]: message for at, message in added.errors}
+    positions = list(rows)
+    errors |= {positions[at]: message for at, message in added.errors}
     if not added.added:
         response.status_code = 200
-    ids = dict(zip(places, added.ids, strict=True))
+    ids = dict(zip(positions, added.ids, strict=True))
     return AddMemoriesReply(
         project_id=project.id,
         project=project.slug,
@@ -93,25 +95,25 @@ def add_many(body: AddMemoriesRequest, caller: Agent, response: Response) -> Add
 
 
 def _validate_rows(given: list[dict[str, Any]]) -> tuple[dict[int, dict[str, Any]], dict[int, str]]:
-    """The rows that are valid by their place, and what is wrong with the others."""
+    """Return the valid rows by position, and the error messages of the others by position."""
     rows, errors = {}, {}
     for at, row in enumerate(given):
         try:
             rows[at] = MemoryRow.model_validate(row).to_row()
         except ValidationError as error:
-            wrong = error.errors(include_url=False, include_input=False, include_context=False)
-            errors[at] = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in wrong)
+            details = error.errors(include_url=False, include_input=False, include_context=False)
+            errors[at] = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in details)
     return rows, errors
 
 
 @router.get("/{id}", summary="A memory", responses=declare_problems(404))
 def read_memory(id: UUID, caller: Agent) -> RawMemory | ConsolidatedMemory:
-    """A raw or consolidated memory with all that is known of it, and what stands in its place, if anything does."""
+    """Return a raw or consolidated memory with all its fields and the memory that replaced it, if any."""
     return describe_memory(id, caller)
 
 
 def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
-    """The memory, if it is the caller's to see. Raises NotFoundError."""
+    """Return the memory. Raise NotFoundError if it does not exist or belongs to another project."""
     caller.check_owner([id], noun="memory")
     found = get_memory(caller.engine, id)
     if found["kind"] == "raw":
@@ -126,9 +128,12 @@ def describe_memory(id: UUID, caller: Caller) -> RawMemory | ConsolidatedMemory:
     )
 
 
-@router.post("/{id}/feedback", summary="Say whether it helped", responses=declare_problems(400, 404, 409))
+@router.post("/{id}/feedback", summary="Give feedback", responses=declare_problems(400, 404, 409))
 def add_feedback(id: UUID, body: FeedbackRequest, caller: Agent) -> FeedbackReply:
-    """Say that a memory helped or not: its importance moves a step, its text stays. 409: it is archived or merged."""
+    """Report whether a memory helped. Its importance rises or falls by 0.1; its text stays.
+
+    409: the memory is archived or merged.
+    """
     caller.check_owner([id], noun="memory")
     done = give_feedback(caller.engine, id, helpful=body.helpful, note=body.note, changed_by=caller.name)
     return FeedbackReply.model_validate(done)

@@ -1,7 +1,7 @@
-"""What Prometheus reads: requests by route, and the work of all projects. No labels that callers can make up.
+"""Prometheus metrics: requests by route, and the work of all projects.
 
-Nothing has the project as a label: there may be thousands. Numbers of the database are the same whichever process is
-asked, and survive all of them.
+No label has values that callers can invent, and none is the project: there may be thousands. Numbers from the database
+are the same in every process and survive restarts.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MetricFamily = GaugeMetricFamily | CounterMetricFamily | HistogramMetricFamily
 
 
 class PrometheusMetrics:
-    """The counters of one application, in a registry of their own, and what its database holds."""
+    """Request counters of one application, in a registry of its own, and numbers from its database."""
 
     def __init__(self, engine: Engine) -> None:
         self.registry = CollectorRegistry()
@@ -42,13 +42,13 @@ class PrometheusMetrics:
         self.registry.register(_DatabaseCollector(Watch(engine)))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Count a request; ``route`` is the template, for paths hold ids."""
+        """Count a request. ``route`` is the path template: paths hold ids."""
         known = method if method in _METHODS else "OTHER"
         self._requests.labels(known, route, str(status)).inc()
         self._seconds.labels(known, route).observe(seconds)
 
     def read(self) -> bytes:
-        """All metrics in Prometheus' text format; those of the database are left out while it does not answer."""
+        """Return all metrics in Prometheus' text format, without the database's while it does not answer."""
         return generate_latest(self.registry)
 
 
@@ -57,11 +57,11 @@ class _DatabaseCollector(Collector):
         self._watch = watch
 
     def describe(self) -> list[MetricFamily]:
-        """Nothing in advance: the registry would ask the database before the first request."""
+        """Return nothing, so that the registry does not query the database on registration."""
         return []
 
     def collect(self) -> Iterator[MetricFamily]:
-        """What the database says."""
+        """Yield the numbers from the database."""
         try:
             work = self._watch.look()
         except StoreError:
@@ -78,18 +78,18 @@ def _build_gauges(work: Work) -> Iterator[MetricFamily]:
     yield _labelled_family(
         "status", GaugeMetricFamily, "consolidation_jobs", "Jobs by status.", {**waiting.jobs, **totals.ended}
     )
-    dead = "Jobs that failed too often to be tried by sensors."
+    dead = "Jobs that failed too often for sensors to retry."
     yield GaugeMetricFamily("consolidation_jobs_dead", dead, value=work.jobs_dead)
-    age = "Age of the oldest job that did not begin; 0 = there is none."
+    age = "Age of the oldest pending job; 0 = there is none."
     yield GaugeMetricFamily("consolidation_pending_job_oldest_seconds", age, value=waiting.oldest_pending_seconds)
-    yield GaugeMetricFamily("consolidation_events_waiting", "Events still to be delivered.", value=waiting.events)
+    yield GaugeMetricFamily("consolidation_events_waiting", "Events to deliver.", value=waiting.events)
     yield GaugeMetricFamily(
         "consolidation_suggestions_waiting", "Proposed merges that wait for a person.", value=totals.suggestions
     )
-    raw = "Raw memories by state: counted while there are few, else as Postgres estimates them."
+    raw = "Raw memories by state: counted in small tables, else estimated by Postgres."
     yield _labelled_family("state", GaugeMetricFamily, "consolidation_memories_estimate", raw, work.memories)
-    held = "Reserved for calls to models under way, or lost with their process."
-    yield GaugeMetricFamily("consolidation_llm_reserved_dollars", held, value=totals.usd_reserved)
+    reserved = "Budget reserved for live calls to models, or lost with their process."
+    yield GaugeMetricFamily("consolidation_llm_reserved_dollars", reserved, value=totals.usd_reserved)
 
 
 def _build_totals(work: Work) -> Iterator[MetricFamily]:
@@ -98,12 +98,12 @@ def _build_totals(work: Work) -> Iterator[MetricFamily]:
     buckets = [(str(bound), float(count)) for bound, count in zip(RUN_BOUNDS, totals.runs_within, strict=True)]
     yield HistogramMetricFamily(
         "consolidation_run_seconds",
-        "How long completed runs took.",
+        "Duration of completed runs.",
         buckets=[*buckets, ("+Inf", float(completed))],
         sum_value=totals.run_seconds,
     )
     yield _labelled_family(
-        "status", CounterMetricFamily, "consolidation_llm_calls", "Calls to models that ended.", totals.calls
+        "status", CounterMetricFamily, "consolidation_llm_calls", "Ended calls to models.", totals.calls
     )
     tokens = {"sent": totals.tokens_sent, "received": totals.tokens_received}
     yield _labelled_family(
@@ -123,11 +123,11 @@ def _labelled_family(
 
 @router.get(
     "/metrics",
-    summary="Numbers for Prometheus",
+    summary="Prometheus metrics",
     response_class=Response,
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus' format"}},
 )
 def read_metrics(request: Request) -> Response:
-    """Requests by route and status, their latency; jobs, runs, spending, memories, events of all projects. No key."""
+    """Return requests by route, status and latency; jobs, runs, cost, memories and events of all projects. No key."""
     metrics: PrometheusMetrics = request.app.state.metrics
     return Response(metrics.read(), media_type=CONTENT_TYPE_LATEST)

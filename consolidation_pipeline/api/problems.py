@@ -1,4 +1,4 @@
-"""Every error of the API as a problem (RFC 9457) with ``error``, a word for programs, and ``message``, for people."""
+"""Error responses: problems (RFC 9457) with ``error``, a code for programs, and ``message``, a text for people."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from consolidation_pipeline import errors
 
 MEDIA_TYPE = "application/problem+json"
 
-# Our errors: the status and the word. A class that is not here is told as its nearest ancestor that is.
+# HTTP status and error code of our errors. A class that is missing here uses its nearest listed base class.
 ERROR_STATUSES: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
     errors.ConsolidationError: (500, "internal"),
     errors.UsageError: (400, "usage"),
@@ -36,7 +36,7 @@ ERROR_STATUSES: Mapping[type[errors.ConsolidationError], tuple[int, str]] = {
     errors.TooManyPairsError: (422, "too_many_pairs"),
     errors.StoreError: (503, "unavailable"),
 }
-# Errors of the way here, by status.
+# Error codes of HTTP errors, by status.
 _ERROR_CODES = {
     400: "bad_request",
     401: "unauthorized",
@@ -51,7 +51,7 @@ _ERROR_CODES = {
     503: "unavailable",
 }
 _TITLES = {
-    400: "The request cannot be carried out as it is",
+    400: "The request cannot be carried out",
     401: "No valid key",
     402: "The budget is used up",
     403: "Not allowed",
@@ -61,19 +61,19 @@ _TITLES = {
     413: "Too large",
     422: "The request is not valid",
     429: "Too many requests",
-    500: "An error of the server",
-    502: "A model did not do its part",
-    503: "Cannot be done now",
+    500: "Server error",
+    502: "A model failed",
+    503: "Unavailable",
 }
-_MAX_MESSAGE_CHARS = 2000  # characters of a message
+_MAX_MESSAGE_CHARS = 2000
 _MAX_LISTED_ERRORS = 50
-# What the database said is for the log: it may name the host.
+# The database's own message is only logged: it may name the host.
 UNAVAILABLE_MESSAGE = "the database cannot be reached or is not ready; try again later"
-_INTERNAL_MESSAGE = "an unexpected error; the server's log has more under this request id"
+_INTERNAL_MESSAGE = "an unexpected error; the server's log has details under this request id"
 
 
 class InvalidField(BaseModel):
-    """One thing that is wrong with a request: where, and what would be right."""
+    """An invalid value in a request: its path and the reason."""
 
     where: str = Field(description="Path to the value, such as `body.options.t_merge`.")
     message: str
@@ -98,19 +98,19 @@ class Problem(BaseModel):
         }
     )
 
-    type: str = Field(description="Always `about:blank`: `error` says what it is.")
-    title: str = Field(description="The kind of problem.")
-    status: int = Field(description="The status, once more.")
+    type: str = Field(description="Always `about:blank`; see `error`.")
+    title: str = Field(description="Text for the status.")
+    status: int = Field(description="The HTTP status.")
     detail: str = Field(description="The same as `message`.")
-    error: str = Field(description="A word for programs, such as `not_found` or `conflict`.")
-    message: str = Field(description="What is wrong, with what value, and what would be right.")
-    request_id: str = Field(description="Under this the server's log tells of the request.")
+    error: str = Field(description="A code for programs, such as `not_found` or `conflict`.")
+    message: str = Field(description="What is wrong, the value, and what is allowed.")
+    request_id: str = Field(description="Id of the request in the server's log.")
     conflicts: list[str] | None = Field(None, description="Ids of the rows in conflict, for status 409.")
-    errors: list[InvalidField] | None = Field(None, description="All that is wrong, for status 422.")
+    errors: list[InvalidField] | None = Field(None, description="All invalid values, for status 422.")
 
 
 class RefusedError(Exception):
-    """The request is turned down before any service sees it."""
+    """The request is refused before any service is called; carries the HTTP status."""
 
     def __init__(self, status: int, message: str, *, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(message)
@@ -124,12 +124,11 @@ def build_problem(
     *,
     error: str | None = None,
     headers: Mapping[str, str] | None = None,
-    **more: Any,
+    **fields: Any,
 ) -> Response:
-    """The reply that tells of a problem; ``more``: ``conflicts`` or ``errors``."""
-    message = (
-        message if len(message) <= _MAX_MESSAGE_CHARS else f"{message[:_MAX_MESSAGE_CHARS]}.."
-    )  # it may quote what was sent
+    """Return an error response. ``fields`` are the optional members ``conflicts`` or ``errors``."""
+    if len(message) > _MAX_MESSAGE_CHARS:  # it may quote the request
+        message = f"{message[:_MAX_MESSAGE_CHARS]}.."
     body = {
         "type": "about:blank",
         "title": _TITLES.get(status, "The request failed"),
@@ -138,34 +137,34 @@ def build_problem(
         "error": error or _ERROR_CODES.get(status, "failed"),
         "message": message,
         "request_id": getattr(request.state, "request_id", ""),
-        **more,
+        **fields,
     }
-    # In ASCII, for a message may quote what is no valid Unicode.
+    # ASCII: a message may quote invalid Unicode.
     return Response(json.dumps(body).encode(), status, dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def declare_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The problems that a route may answer with, for its ``responses``; those of every route come by themselves."""
+    """Return the error responses of a route for ``responses``: these statuses and the ones that every route has."""
     everywhere = (400, 401, 403, 413, 422, 429, 500, 503)
     return {status: {"model": Problem, "description": _TITLES[status]} for status in sorted({*everywhere, *statuses})}
 
 
 def classify_error(error: errors.ConsolidationError) -> tuple[int, str, str]:
-    """Status, word and message of one of our errors, by the table."""
-    status, word = next(ERROR_STATUSES[kind] for kind in type(error).__mro__ if kind in ERROR_STATUSES)
-    return status, word, UNAVAILABLE_MESSAGE if isinstance(error, errors.StoreError) else str(error)
+    """Return HTTP status, error code and message of one of our errors."""
+    status, code = next(ERROR_STATUSES[kind] for kind in type(error).__mro__ if kind in ERROR_STATUSES)
+    return status, code, UNAVAILABLE_MESSAGE if isinstance(error, errors.StoreError) else str(error)
 
 
 def respond_to_error(request: Request, error: Exception) -> Response:
-    """One of our errors, told by the table."""
+    """Return the response for one of our errors."""
     assert isinstance(error, errors.ConsolidationError)
-    status, word, told = classify_error(error)
-    more: dict[str, Any] = {"conflicts": list(error.conflicts)} if isinstance(error, errors.ConflictError) else {}
-    return build_problem(request, status, told, error=word, **more)
+    status, code, message = classify_error(error)
+    fields: dict[str, Any] = {"conflicts": list(error.conflicts)} if isinstance(error, errors.ConflictError) else {}
+    return build_problem(request, status, message, error=code, **fields)
 
 
 def respond_to_unexpected(request: Request, *, unavailable: bool) -> Response:
-    """An error that nobody foresaw; ``unavailable``: the database went away under the request."""
+    """Return the response for an unexpected error. ``unavailable``: the database connection broke."""
     return (
         build_problem(request, 503, UNAVAILABLE_MESSAGE)
         if unavailable
@@ -182,7 +181,7 @@ def _respond_to_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     messages = {
         404: f"there is no {request.method} {request.url.path}; /docs lists the routes",
-        405: f"{request.method} is not allowed here; see Allow",
+        405: f"{request.method} is not allowed here; the header Allow lists the methods",
     }
     return build_problem(
         request, error.status_code, messages.get(error.status_code, str(error.detail)), headers=error.headers
@@ -190,18 +189,18 @@ def _respond_to_http_error(request: Request, error: Exception) -> Response:
 
 
 def _respond_to_invalid(request: Request, error: Exception) -> Response:
-    """What is wrong and where; not the value, which may be large or secret."""
+    """List the invalid fields without their values, which may be large or secret."""
     assert isinstance(error, RequestValidationError)
     found = error.errors()[:_MAX_LISTED_ERRORS]
-    wrong = [
+    invalid = [
         {"where": ".".join(map(str, one["loc"]))[:_MAX_MESSAGE_CHARS], "message": str(one["msg"])} for one in found
     ]
-    message = "; ".join(f"{one['where']}: {one['message']}" for one in wrong)
-    return build_problem(request, 422, message, errors=wrong)
+    message = "; ".join(f"{one['where']}: {one['message']}" for one in invalid)
+    return build_problem(request, 422, message, errors=invalid)
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Tell every error of ``app`` as a problem; unforeseen ones are told by ``tracing``, which sees them last."""
+    """Answer every error of ``app`` with a problem, but for unexpected ones: ``RequestLogMiddleware`` does these."""
     app.add_exception_handler(errors.ConsolidationError, respond_to_error)
     app.add_exception_handler(RefusedError, _respond_to_refusal)
     app.add_exception_handler(HTTPException, _respond_to_http_error)

@@ -1,4 +1,4 @@
-"""How many requests a caller may make: a token bucket each, in memory, so per process."""
+"""Rate limit of requests per caller: a token bucket each, in memory, so per process."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from threading import Lock
 
 from cachetools import LRUCache
 
-# Callers remembered; one who was forgotten begins with a full bucket.
-_REMEMBERED = 10_000
+# A caller that drops out of the cache starts again with a full bucket.
+_MAX_CALLERS = 10_000
 
 
 class RateLimiter:
-    """A bucket of ``burst`` tokens for each caller, refilled with ``rate`` tokens a second; a request takes one."""
+    """Token buckets: ``burst`` tokens per caller, refilled with ``rate`` tokens a second; a request takes one."""
 
     def __init__(self, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate, self._burst, self._clock = rate, burst, clock
-        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_REMEMBERED)
+        self._buckets: LRUCache[str, tuple[float, float]] = LRUCache(_MAX_CALLERS)
         self._lock = Lock()
 
     def take(self, caller: str) -> int:
-        """Take a token: 0 where there was one, else whole seconds until there is, at least 1."""
+        """Take a token. Return 0, or the whole seconds to wait (at least 1) if there is none."""
         with self._lock:
             now = self._clock()
             left, since = self._buckets.get(caller, (float(self._burst), now))

@@ -1,4 +1,4 @@
-"""What people decide by hand: archive, restore and pin memories, approve and dismiss what waits; the playbook."""
+"""Routes of manual actions: archive, restore and pin memories, review what waits, read the playbook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from consolidation_pipeline.api.access import Admin, Caller, Reader
 from consolidation_pipeline.api.models.base import ProjectPath, enum_schema
-from consolidation_pipeline.api.models.knowledge import (
+from consolidation_pipeline.api.models.review import (
     DecideReply,
     DecideRequest,
     ManualChange,
@@ -31,26 +31,26 @@ from consolidation_pipeline.service.review.review_queue import decide_review, li
 router = APIRouter(prefix="/api/v1")
 
 _MARKDOWN = "text/markdown"
-ListLimit = Annotated[int, Query(ge=1, le=1000, description="At most so many.")]
+ListLimit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of items.")]
 
 
 @router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare_problems(400, 404, 409))
 def archive(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
-    """Archive a memory of any kind: out of sight, kept, and back with restore. 409: it is archived, merged, pinned."""
+    """Archive a memory of any kind: hidden from search, kept, and restorable. 409: it is archived, merged or pinned."""
     caller.check_owner([id], noun="memory")
     return _build_reply(archive_by_hand(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
 @router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare_problems(404, 409))
 def restore(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
-    """Bring an archived memory back, just as it was. 409: it is not archived, or another stands in its place."""
+    """Restore an archived memory. 409: it is not archived, or an active memory has the same key or content."""
     caller.check_owner([id], noun="memory")
     return _build_reply(restore_memories(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
 @router.post("/memories/{id}/pin", tags=["memories"], summary="Pin", responses=declare_problems(404, 409))
 def pin(id: UUID, caller: Admin, body: PinRequest | None = None) -> ManualChange:
-    """Pin a memory, so that no policy archives it, or take the pin off. 409: it is so already, archived or merged."""
+    """Pin a memory, so that no policy archives it, or unpin it. 409: nothing to change, or it is archived or merged."""
     caller.check_owner([id], noun="memory")
     pinned = body is None or body.pinned
     return _build_reply(
@@ -66,14 +66,14 @@ def _build_reply(done: Sequence[Done]) -> ManualChange:
     return ManualChange.model_validate(done[0])
 
 
-@router.get("/review/{project}", tags=["review"], summary="What waits for a person", responses=declare_problems(404))
+@router.get("/review/{project}", tags=["review"], summary="Review queue", responses=declare_problems(404))
 def read_review(
     project: ProjectPath,
     caller: Admin,
-    kind: Annotated[Literal["pattern", "principle", "playbook"] | None, Query(description="Only these.")] = None,
+    kind: Annotated[Literal["pattern", "principle", "playbook"] | None, Query(description="Only this kind.")] = None,
     limit: ListLimit = 50,
 ) -> ReviewReply:
-    """Patterns, principles and playbook entries that wait for a person's word, the surest first, and why they wait."""
+    """Return patterns, principles and playbook entries that wait for review, the most confident first, and why."""
     found = caller.find_project(project)
     waiting = list_review(caller.engine, found.slug, limit=limit, kind=kind)
     return ReviewReply.model_validate({"project_id": found.id, **waiting})
@@ -81,13 +81,13 @@ def read_review(
 
 @router.post("/review/approve", tags=["review"], summary="Approve", responses=declare_problems(400, 404, 409))
 def approve(body: DecideRequest, caller: Admin) -> DecideReply:
-    """Approve: entries become active, patterns and principles are promoted by the next run. All of them or none."""
+    """Approve items: entries become active; the next run promotes patterns and principles. All of them or none."""
     return _decide(body, caller, "approved")
 
 
 @router.post("/review/dismiss", tags=["review"], summary="Dismiss", responses=declare_problems(400, 404, 409))
 def dismiss(body: DecideRequest, caller: Admin) -> DecideReply:
-    """Dismiss what waits or is active: retired, and not made again of the same memories. All of them or none."""
+    """Dismiss waiting or active items: they are retired and not derived again from the same memories. All or none."""
     return _decide(body, caller, "dismissed")
 
 
@@ -108,7 +108,7 @@ def _decide(body: DecideRequest, caller: Caller, decision: Literal["approved", "
         **declare_problems(400, 404),
         200: {
             "model": PlaybookReply,
-            "description": "Entries; by `format=md` a document",
+            "description": "Entries; with `format=md` a document",
             "content": {_MARKDOWN: {"schema": {"type": "string"}}},
         },
     },
@@ -117,18 +117,24 @@ def read_entries(
     project: ProjectPath,
     caller: Reader,
     *,
-    status: Annotated[Literal["active", "review", "retired"], Query(description="Which entries.")] = "active",
+    status: Annotated[
+        Literal["active", "review", "retired"], Query(description="Only entries of this status.")
+    ] = "active",
     category: Annotated[
-        str | None, Query(description="One chapter.", json_schema_extra=enum_schema(CATEGORIES))
+        str | None, Query(description="Only this category.", json_schema_extra=enum_schema(CATEGORIES))
     ] = None,
     limit: ListLimit = 200,
-    format: Annotated[Literal["json", "md"], Query(description="md: active entries for agents to read.")] = "json",
+    format: Annotated[
+        Literal["json", "md"], Query(description="md: a Markdown document of the active entries, for agents.")
+    ] = "json",
 ) -> Response | PlaybookReply:
-    """What was learned, as instructions for agents, the most urgent first."""
+    """Return the playbook, instructions for agents, by descending priority."""
     found = caller.find_project(project)
     if format == "md" and status != "active":
-        raise UsageError(f"format=md is for agents, who act on it: it has active entries, not status={status}")
-    told = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)
+        raise UsageError(
+            f"format=md holds only active entries, because agents act on them; status={status} needs format=json"
+        )
+    playbook = read_playbook(caller.engine, found.slug, limit=limit, status=status, category=category)
     if format == "md":
-        return Response(to_markdown(told), media_type=_MARKDOWN)
-    return PlaybookReply.model_validate({"project_id": found.id, **told})
+        return Response(to_markdown(playbook), media_type=_MARKDOWN)
+    return PlaybookReply.model_validate({"project_id": found.id, **playbook})

@@ -1,4 +1,4 @@
-"""What was learned, as agents look for it: search, single memories, where they come from."""
+"""Routes that agents search with: search, single memories, lineage, context for a task."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ from consolidation_pipeline.service.undo.lineage import trace_memory
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
 
-Depth = Annotated[int, Query(ge=1, le=20, description="Levels of sources.")]
+Depth = Annotated[int, Query(ge=1, le=20, description="Number of source levels.")]
 
 
 @router.post(
     "/consolidated-memories/search", summary="Search", response_model=SearchReply, responses=declare_problems(400, 404)
 )
 def search_memories(body: SearchRequest, caller: Reader) -> Response:
-    """Search a project by meaning and by words at once. What is returned counts as used once.
+    """Search a project by meaning and by keywords. Each result counts as used once.
 
-    Raw memories that no merged memory stands for are found too; `abstraction_levels` leaves them out.
+    Raw memories that were not merged are found too; `abstraction_levels` excludes them.
     """
-    project = caller.find_project(body.project_id, recent=True)
+    project = caller.find_project(body.project_id, allow_cached=True)
     found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
-    uses: UsageBuffer = caller.request.app.state.uses
-    uses.add(found.results)
+    usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
+    usage_buffer.add(found.results)
     reply = SearchReply(
         project=found.project,
         results=[_tell(hit) for hit in found.results],
@@ -50,7 +50,7 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
         search_time_ms=found.search_time_ms,
         note=found.note,
     )
-    # Written here, in the thread of the search: FastAPI would check it once more, in a thread of its own.
+    # Serialized in this thread: FastAPI would validate the reply once more, in another thread.
     return Response(reply.model_dump_json(), media_type="application/json")
 
 
@@ -74,28 +74,29 @@ def _tell(hit: Hit) -> FoundMemory:
 
 @router.get("/consolidated-memories/{id}", summary="A consolidated memory", responses=declare_problems(404))
 def read_consolidated(id: UUID, caller: Reader) -> ConsolidatedMemory:
-    """A merged memory, pattern, summary, principle or profile. Raw memories are under /memories/{id}."""
+    """Return a merged memory, pattern, summary, principle or profile. Raw memories are at /memories/{id}."""
     found = describe_memory(id, caller)
     if not isinstance(found, ConsolidatedMemory):
-        raise NotFoundError(f"there is no consolidated memory {id}; it is a raw one: GET /api/v1/memories/{id}")
+        raise NotFoundError(f"there is no consolidated memory {id}; it is a raw memory: GET /api/v1/memories/{id}")
     return found
 
 
-@router.get("/consolidated-memories/{id}/lineage", summary="Where it comes from", responses=declare_problems(404))
+@router.get("/consolidated-memories/{id}/lineage", summary="Lineage", responses=declare_problems(404))
 def read_lineage(id: UUID, caller: Reader, depth: Depth = 5) -> Lineage:
-    """The tree of what a memory or playbook entry was made from, with similarities, and what was made of it."""
+    """Return the tree of sources of a memory or playbook entry, with similarities, and what was derived from it."""
     caller.check_owner([id], noun="memory")
     return Lineage.model_validate(trace_memory(caller.engine, str(id), depth=depth))
 
 
-@router.post("/consolidated-context", summary="What to know before a task", responses=declare_problems(404))
+@router.post("/consolidated-context", summary="Context for a task", responses=declare_problems(404))
 def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
-    """What a project knows about a task, each fact once, within a budget of tokens. It counts as used once."""
-    project = caller.find_project(body.project_id, recent=True)
-    told = build_context(
+    """Return what a project knows about a task, each fact once, within a token budget. Results count as used once."""
+    project = caller.find_project(body.project_id, allow_cached=True)
+    context = build_context(
         caller.engine, project.slug, body.task_description, settings=caller.settings, token_budget=body.token_budget
     )
     memories = [
-        {**vars(hit), "abstraction_level": str(hit.level), "confidence_score": hit.confidence} for hit in told.memories
+        {**vars(hit), "abstraction_level": str(hit.level), "confidence_score": hit.confidence}
+        for hit in context.memories
     ]
-    return ContextReply.model_validate({**vars(told), "consolidated_memories": memories})
+    return ContextReply.model_validate({**vars(context), "consolidated_memories": memories})

@@ -1,4 +1,4 @@
-"""Proposed merges: what waits for a person, approved, rejected and withdrawn."""
+"""Routes of suggestions (proposed merges): list, approve, reject, withdraw."""
 
 from __future__ import annotations
 
@@ -24,41 +24,42 @@ from consolidation_pipeline.service.review import suggestion_decisions, suggesti
 router = APIRouter(prefix="/api/v1", tags=["suggestions"])
 
 _Project = Annotated[
-    Text | None, Query(max_length=100, description="Of this project, by slug or id; else of all that the key is for.")
+    Text | None,
+    Query(max_length=100, description="Only this project, by slug or id. Default: all projects of the key."),
 ]
-_Type = Annotated[str | None, Query(description="Of this memory type.", json_schema_extra=enum_schema(MEMORY_TYPES))]
-_Least = Annotated[float | None, Query(ge=0, le=1, description="At least so similar.")]
+_Type = Annotated[str | None, Query(description="Only this memory type.", json_schema_extra=enum_schema(MEMORY_TYPES))]
+_Least = Annotated[float | None, Query(ge=0, le=1, description="Minimum similarity.")]
 
 
-@router.get("/suggestions", summary="Proposed merges", responses=declare_problems(400, 404))
+@router.get("/suggestions", summary="List suggestions", responses=declare_problems(400, 404))
 def list_suggestions(
     caller: Admin,
     *,
     project: _Project = None,
-    status: Annotated[Status, Query(description="pending = waits for a person.")] = "pending",
+    status: Annotated[Status, Query(description="pending: waits for a person.")] = "pending",
     type: _Type = None,
     min_similarity: _Least = None,
     limit: Limit = 50,
     offset: Offset = 0,
 ) -> SuggestionPage:
-    """Suggestions with their originals and what these disagree in: of those that wait the most similar first."""
-    chosen = project or caller.principal.project
+    """Return suggestions with their originals and the conflicts between these. Pending: the most similar first."""
+    reference = project or caller.principal.project
     found = suggestion_views.list_suggestions(
         caller.engine,
-        None if chosen is None else caller.find_project(chosen).slug,
+        None if reference is None else caller.find_project(reference).slug,
         status=status,
         type=type,
         min_similarity=min_similarity,
         limit=limit,
         offset=offset,
     )
-    shown = [Suggestion.model_validate(one) for one in found.suggestions]
-    return SuggestionPage(total=found.total, limit=limit, offset=offset, suggestions=shown)
+    suggestions = [Suggestion.model_validate(one) for one in found.suggestions]
+    return SuggestionPage(total=found.total, limit=limit, offset=offset, suggestions=suggestions)
 
 
-@router.get("/suggestions/{id}", summary="A proposed merge", responses=declare_problems(404))
+@router.get("/suggestions/{id}", summary="A suggestion", responses=declare_problems(404))
 def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
-    """One suggestion with its originals and what these disagree in."""
+    """Return one suggestion with its originals and the conflicts between these."""
     caller.check_owner([id], noun="suggestion")
     return Suggestion.model_validate(suggestion_views.get_suggestion(caller.engine, id))
 
@@ -67,15 +68,15 @@ def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
     "/suggestions/{id}/validate", summary="Approve a merge", responses=declare_problems(400, 402, 404, 409, 502)
 )
 def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> DecisionReply:
-    """Merge the originals into one memory. 409: it was decided before, or an original has changed since."""
+    """Merge the originals into one memory. 409: it was decided before, or an original has changed."""
     caller.check_owner([id], noun="suggestion")
-    said = body or ValidateRequest()
+    request = body or ValidateRequest()
     done = suggestion_decisions.approve_suggestion(
         caller.engine,
         id,
-        content=said.content,
-        lessons_learned=said.lessons_learned,
-        note=said.note,
+        content=request.content,
+        lessons_learned=request.lessons_learned,
+        note=request.note,
         decided_by=caller.name,
         settings=caller.settings,
     )
@@ -84,7 +85,7 @@ def validate(id: UUID, caller: Admin, body: ValidateRequest | None = None) -> De
 
 @router.post("/suggestions/{id}/reject", summary="Reject a merge", responses=declare_problems(404, 409))
 def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> DecisionReply:
-    """Leave the originals as they are: not proposed again unless their group changes. 409: it was decided before."""
+    """Keep the originals separate. They are not proposed again unless their group changes. 409: decided before."""
     caller.check_owner([id], noun="suggestion")
     note = body.note if body else None
     return DecisionReply.model_validate(
@@ -94,7 +95,7 @@ def reject(id: UUID, caller: Admin, body: RejectRequest | None = None) -> Decisi
 
 @router.delete("/suggestions/{id}", summary="Withdraw a suggestion", responses=declare_problems(404, 409))
 def withdraw(id: UUID, caller: Admin) -> DecisionReply:
-    """Take it off the list without a word on whether it was right; it is expired. 409: it was decided before."""
+    """Remove a suggestion from the list without a decision; its status becomes expired. 409: it was decided before."""
     caller.check_owner([id], noun="suggestion")
     return DecisionReply.model_validate(
         suggestion_decisions.withdraw_suggestion(caller.engine, id, decided_by=caller.name)

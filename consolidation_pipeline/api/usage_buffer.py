@@ -1,4 +1,4 @@
-"""Uses of memories by searches over HTTP, counted some at a time: many searches together wait for the database once."""
+"""Buffer of memory uses by HTTP searches, written in batches: many searches share one wait for the database."""
 
 from __future__ import annotations
 
@@ -10,55 +10,55 @@ from threading import Lock
 import anyio
 from fastapi.concurrency import run_in_threadpool
 
-from consolidation_pipeline.service.search.hybrid_search import Hit, count_hits
+from consolidation_pipeline.service.search.hybrid_search import Hit, count_uses
 from consolidation_pipeline.store.database.engine import Engine
 
 logger = logging.getLogger("consolidation_pipeline.api")
 
-# So long uses are gathered; as late is what counts them, and as much is lost with a process that is killed.
+# Uses are written with this delay; a killed process loses the uses of this interval.
 _FLUSH_SECONDS = 0.1
 
 
 class UsageBuffer:
-    """What was handed out and is not counted yet. Threads may share it."""
+    """Search hits whose use is not counted yet. Threads may share it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._lock = engine, Lock()
-        self._waiting: list[Hit] = []
-        self._gathers = False
+        self._pending: list[Hit] = []
+        self._is_running = False
 
     def add(self, hits: Sequence[Hit]) -> None:
-        """Have one use of each hit counted: soon while ``run`` lasts, at once otherwise."""
+        """Count one use of each hit: within ``_FLUSH_SECONDS`` while ``run`` is entered, otherwise at once."""
         with self._lock:
-            self._waiting += hits
-        if not self._gathers:
-            self.count()
+            self._pending += hits
+        if not self._is_running:
+            self.flush()
 
-    def count(self) -> None:
-        """Count what waits."""
+    def flush(self) -> None:
+        """Count the buffered uses."""
         with self._lock:
-            waiting, self._waiting = self._waiting, []
-        count_hits(self._engine, waiting)
+            pending, self._pending = self._pending, []
+        count_uses(self._engine, pending)
 
     @asynccontextmanager
     async def run(self) -> AsyncIterator[None]:
-        """Count what was gathered, again and again; in the end the rest."""
+        """Count buffered uses periodically, and the rest on exit."""
         async with anyio.create_task_group() as tasks:
-            self._gathers = True
-            tasks.start_soon(self._count_often)
+            self._is_running = True
+            tasks.start_soon(self._flush_periodically)
             yield
-            self._gathers = False
+            self._is_running = False
             tasks.cancel_scope.cancel()
-        await run_in_threadpool(self._try_to_count)
+        await run_in_threadpool(self._try_to_flush)
 
-    async def _count_often(self) -> None:
+    async def _flush_periodically(self) -> None:
         while True:
             await anyio.sleep(_FLUSH_SECONDS)
-            if self._waiting:
-                await run_in_threadpool(self._try_to_count)
+            if self._pending:
+                await run_in_threadpool(self._try_to_flush)
 
-    def _try_to_count(self) -> None:
+    def _try_to_flush(self) -> None:
         try:
-            self.count()
-        except Exception as error:  # the searches were answered: their uses go uncounted, the next ones do not
+            self.flush()
+        except Exception as error:  # the searches are answered already; only these uses are lost
             logger.error("uses of memories could not be counted", exc_info=error)

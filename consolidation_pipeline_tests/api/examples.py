@@ -1,6 +1,6 @@
-"""One request for each route, in an order in which each works; ``docs/api.md`` is what they are answered with.
+"""One request for each route, in an order in which each succeeds; ``docs/api.md`` shows the requests and replies.
 
-A route that is added gets a line here. ``{name}`` in a path or body is a value that an earlier reply was asked to keep.
+A new route gets a line here. ``{name}`` in a path or body is a value kept from an earlier reply.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ SHOWN_KEYS = 12
 
 @dataclass(frozen=True)
 class Example:
-    """A request. ``path``: what stands in place of the route's parameter, if not the project's slug.
+    """A request.
 
-    ``keep``: name -> where it stands in the reply; ``also``: a route that answers the same; ``role``: "" = no key.
+    Attributes:
+        keep: name of a kept value -> its place in the reply.
+        also: a route with the same answer.
+        role: role of the key; "" is no key.
+        path: value of the route's parameter, by default the project's slug.
     """
 
     chapter: str
@@ -77,7 +81,7 @@ EXAMPLES = [
     Example("Projects", "Options in force", "GET", f"{CONSOLIDATION}/configure/{{project}}"),
     Example(
         "Projects",
-        "A project in numbers",
+        "Project metrics",
         "GET",
         f"{CONSOLIDATION}/metrics/{{project}}",
         also=f"{API}/admin/consolidation-metrics/{{project}}",
@@ -100,7 +104,7 @@ EXAMPLES = [
     ),
     Example(
         "Search",
-        "Where it comes from",
+        "Lineage",
         "GET",
         f"{API}/consolidated-memories/{{id}}/lineage",
         query="?depth=1",
@@ -109,7 +113,7 @@ EXAMPLES = [
     ),
     Example(
         "Search",
-        "What to know before a task",
+        "Context for a task",
         "POST",
         f"{API}/consolidated-context",
         {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"},
@@ -140,7 +144,7 @@ EXAMPLES = [
     Example("Memories", "A memory", "GET", f"{API}/memories/{{id}}", path="{added}", role="agent"),
     Example(
         "Memories",
-        "Say whether it helped",
+        "Give feedback",
         "POST",
         f"{API}/memories/{{id}}/feedback",
         {"helpful": True, "note": "Saved me an hour"},
@@ -159,7 +163,7 @@ EXAMPLES = [
     Example("Memories", "Restore", "POST", f"{API}/memories/{{id}}/restore", path="{memory}"),
     Example(
         "Review and playbook",
-        "What waits for a person",
+        "Review queue",
         "GET",
         f"{API}/review/{{project}}",
         keep={"entry": "waiting.0.id"},
@@ -173,8 +177,8 @@ EXAMPLES = [
         f"{API}/review/dismiss",
         {"ids": ["{entry}"], "reason": "Not how we work any more"},
     ),
-    Example("Suggestions", "Merges that wait for a person", "GET", SUGGESTIONS, query=f"?project={SLUG}&limit=1"),
-    Example("Suggestions", "A merge that waits", "GET", f"{SUGGESTIONS}/{{id}}", path="{suggestion}"),
+    Example("Suggestions", "List suggestions", "GET", SUGGESTIONS, query=f"?project={SLUG}&limit=1"),
+    Example("Suggestions", "A suggestion", "GET", f"{SUGGESTIONS}/{{id}}", path="{suggestion}"),
     Example(
         "Suggestions",
         "Approve a merge",
@@ -192,25 +196,25 @@ EXAMPLES = [
         path="{rejected}",
     ),
     Example("Suggestions", "Withdraw a suggestion", "DELETE", f"{SUGGESTIONS}/{{id}}", path="{withdrawn}"),
-    Example("Plan, look, undo", "What a run would do", "POST", f"{CONSOLIDATION}/plan", {"project_id": FOREIGN}),
+    Example("Plan, history, rollback", "Preview a run", "POST", f"{CONSOLIDATION}/plan", {"project_id": FOREIGN}),
     Example(
-        "Plan, look, undo",
-        "What was done",
+        "Plan, history, rollback",
+        "History",
         "GET",
         f"{CONSOLIDATION}/history/{{project}}",
         query="?operation=merge&limit=1",
         keep={"group": "history.0.group_id"},
     ),
     Example(
-        "Plan, look, undo",
-        "The ledger",
+        "Plan, history, rollback",
+        "Changes",
         "GET",
         f"{CONSOLIDATION}/changes/{{project}}",
         query="?limit=1",
     ),
     Example(
-        "Plan, look, undo",
-        "Undo",
+        "Plan, history, rollback",
+        "Roll back",
         "POST",
         f"{CONSOLIDATION}/rollback",
         {"consolidation_id": "{group}", "reason": "Incorrect merge"},
@@ -218,13 +222,13 @@ EXAMPLES = [
     ),
     Example("Health", "Is the process alive?", "GET", "/health/live", role=""),
     Example("Health", "Can it work?", "GET", "/health/ready", role=""),
-    Example("Health", "Numbers for Prometheus", "GET", "/metrics", role=""),
+    Example("Health", "Prometheus metrics", "GET", "/metrics", role=""),
 ]
 
 
 @dataclass(frozen=True)
 class Answered:
-    """An example with the path, the body and the reply it was answered with."""
+    """An example with its path, body and reply."""
 
     example: Example
     path: str
@@ -235,7 +239,7 @@ class Answered:
 
 
 def prepare(served: Served) -> dict[str, str]:
-    """What the examples begin with: a job that ran, memories, and what waits for a person."""
+    """Prepare rows for the examples and return their ids: a finished job, memories, suggestions."""
     served.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category, confidence) "
         "SELECT id, 'Batch the requests of the search client.', 'h', 'review', 'performance', 0.82 "
@@ -261,7 +265,7 @@ def prepare(served: Served) -> dict[str, str]:
 
 
 def answer_all(served: Served, examples: Sequence[Example] = EXAMPLES) -> list[Answered]:
-    """Every example, answered in turn."""
+    """Send the examples in order and return their replies."""
     known = prepare(served)
     return [_answer(example, served, known) for example in examples]
 
@@ -276,7 +280,7 @@ def _answer(example: Example, served: Served, known: dict[str, str]) -> Answered
 
 
 def _fill(value: Any, known: Mapping[str, str]) -> Any:
-    """The value with ``{name}`` replaced, wherever it stands."""
+    """Return the value with every ``{name}`` in it replaced."""
     if isinstance(value, str):
         return value.format_map(known)
     if isinstance(value, Mapping):
@@ -293,31 +297,31 @@ def _reach(reply: Any, where: str) -> Any:
 _INTRODUCTION = """# HTTP API
 
 ```sh
-consolidation keys create --role admin    # prints a key, this once
-consolidation serve                       # http://127.0.0.1:8642/docs has all of this, to be tried out
+consolidation keys create --role admin    # prints the key, only once
+consolidation serve                       # http://127.0.0.1:8642/docs: all routes, to try out
 curl -H "Authorization: Bearer $KEY" http://127.0.0.1:8642/api/v1/playbook/notes
 ```
 
 - **Keys** go into `Authorization: Bearer KEY` or `X-API-Key: KEY`. A reader searches and reads, an agent also writes
-  memories, an admin does everything; a key is for one project or for all. Without a valid key 401; with a lesser
-  role, or for another project, 403; rows of another project are 404. `CONSOLIDATION_API_AUTH=off` needs no keys and
-  is refused unless the host is a loopback address.
+  memories, an admin may do everything. A key is for one project or for all. Errors: 401 without a valid key; 403 for a
+  lower role or another project; 404 for rows of another project. `CONSOLIDATION_API_AUTH=off` needs no keys; it is
+  refused unless the host is a loopback address.
 - **Projects** are named by slug or id, in paths and in `project_id`.
-- **Errors** are problems (RFC 9457): `error` is a word for programs, `message` says what is wrong and what would be
-  right; `conflicts` lists rows for 409, `errors` places for 422. Unknown fields are refused. A body is at most
-  `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
-- **Requests**: `X-Request-ID` is taken over or made, comes back and stands in the log with project and job. A key may
-  make `CONSOLIDATION_API_RATE` requests a second (500; `CONSOLIDATION_API_BURST`, 1,000, at once), then 429 with
-  `Retry-After`; counted per process.
-- **Runs** are asked for here and executed by the Dagster daemon, or by `consolidation run --pending`.
+- **Errors** are problems (RFC 9457): `error` is a code for programs, `message` says what is wrong and what is allowed.
+  `conflicts` lists ids of rows (409), `errors` lists invalid values (422). Unknown fields are refused. A body is at
+  most `CONSOLIDATION_API_MAX_BODY` (1 MB), else 413.
+- **Requests**: `X-Request-ID` is accepted or created, returned, and logged with project and job. A key may make
+  `CONSOLIDATION_API_RATE` requests a second (500), up to `CONSOLIDATION_API_BURST` (1,000) at once; then 429 with
+  `Retry-After`. The limit is per process.
+- **Runs** are queued here and executed by the Dagster daemon, or by `consolidation run --pending`.
 
-Below, one request of each route and what it was answered with; long texts and lists are cut. Ids, times, durations and
-scores are replaced, so that the page changes only when the replies do.
+Below is one request of each route with its reply. Long texts and lists are cut. Ids, times, durations and scores are
+replaced, so that the page changes only when the replies do.
 """
 
 
 def to_document(answers: Sequence[Answered]) -> str:
-    """All of it as Markdown."""
+    """Return the page as Markdown."""
     parts, chapter = [_INTRODUCTION], ""
     for answer in answers:
         if answer.example.chapter != chapter:
@@ -328,7 +332,7 @@ def to_document(answers: Sequence[Answered]) -> str:
 
 
 def _steady(page: str) -> str:
-    """The page with what differs from run to run replaced: ids by others in the order of their appearance."""
+    """Replace what differs from run to run; ids by others in order of appearance."""
     order = {found: at for at, found in enumerate(dict.fromkeys(_ID.findall(page)))}
     page = _ID.sub(lambda found: str(uuid5(NAMESPACE_URL, str(order[found[0]]))), page)
     page = _TIME.sub("2026-01-08T15:00:00Z", page)
@@ -360,7 +364,7 @@ def _section(answer: Answered) -> str:
 
 
 def shorten(value: Any) -> Any:
-    """The value with long texts, lists and nested objects cut."""
+    """Return the value with long texts, lists and nested objects cut."""
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return value[:LONGEST_TEXT] + "…"
     if isinstance(value, list):
@@ -371,7 +375,7 @@ def shorten(value: Any) -> Any:
 
 
 def _shorten_inner(value: Any) -> Any:
-    """Inside an object: maps such as metrics and options are cut too."""
+    """Cut a value inside an object, also maps such as metrics and options."""
     if isinstance(value, dict) and len(value) > SHOWN_KEYS:
         some = dict(list(value.items())[: SHOWN_KEYS // 2])
         return {**shorten(some), "…": f"{len(value) - len(some)} more"}

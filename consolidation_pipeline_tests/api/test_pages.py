@@ -54,13 +54,18 @@ def test_there_are_words_for_everything_that_the_store_names() -> None:
 
 def test_a_suggestion_is_shown_with_what_speaks_against_it_and_no_id_in_its_words(anna: Person) -> None:
     page = anna.see("/review").text
-    for said in ("Do these 2 say the same?", "Look twice:", "different numbers", "1</strong> of 6 waiting"):
+    for said in (
+        "Do these 2 memories say the same?",
+        "Check carefully:",
+        "different numbers",
+        "1</strong> of 6 waiting",
+    ):
         assert said in page
     assert '<mark class="conflict">30 minutes</mark>' in page
     assert '<mark class="conflict">35 minutes</mark>' in page
     assert '<mark class="new">or</mark>' in page
     assert "2</strong> of 6 waiting" in anna.see("/review?at=1").text
-    assert "No suggestion is waiting for this choice" in anna.see("/review?similarity=1").text
+    assert "No waiting suggestion matches these filters" in anna.see("/review?similarity=1").text
 
 
 def test_approving_with_other_words_merges_and_undoing_brings_all_of_it_back(
@@ -76,7 +81,7 @@ def test_approving_with_other_words_merges_and_undoing_brings_all_of_it_back(
     assert decided.reviewed_by == "web:admin of all projects"
     merged = anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").text
     assert "Wait half\nan hour." in merged
-    assert "Made of <small>2</small>" in merged
+    assert "Made from <small>2</small>" in merged
     assert "<strong>Undone.</strong>" in anna.see(anna.send(f"{path}/undo").headers["location"]).text
     assert status(served, asked[0]) == "pending"
     assert anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").status_code == 404
@@ -100,7 +105,7 @@ def test_an_original_that_was_archived_since_stands_in_the_way(served: Served, a
     late = anna.send(f"/review/{asked[2]}/approve", content="Words that took an hour.")
     assert late.status_code == 409
     assert "Words that took an hour.</textarea>" in late.text
-    assert "changed, archived or merged since" in late.text
+    assert "changed, archived or merged after" in late.text
     assert status(served, asked[2]) == "superseded"
 
 
@@ -173,12 +178,12 @@ def test_a_run_is_undone_after_a_question_and_what_stands_on_it_is_shown_first(s
     assert "Undo this run?" in anna.see(at).text
     refused = anna.send(at, on=at)
     assert refused.status_code == 409
-    assert "later changes rest on this" in refused.text
+    assert "later changes depend on this" in refused.text
     assert "Archived" in refused.text
     assert anna.send(at, on=at, cascade="yes").headers["location"] == f"/projects/{SLUG}/changes"
     assert anna.see(f"/projects/{SLUG}/memories/{merged}").status_code == 404
     assert ">undone<" in anna.see(f"/projects/{SLUG}/history").text
-    assert "Undo the undoing" in anna.see(f"/projects/{SLUG}/changes").text
+    assert "Redo…" in anna.see(f"/projects/{SLUG}/changes").text
     again = anna.send(at, on=at)
     assert again.status_code == 409
     assert "was rolled back before" in again.text
@@ -190,5 +195,5 @@ def test_empty_states_say_what_to_do(served: Served, anna: Person) -> None:
     assert "Not run yet" in anna.see("/projects/new/history").text
     assert "No principles yet" in anna.see("/projects/new/knowledge?kind=principle").text
     assert "llm_model=" not in anna.see("/review").text
-    assert "None expired" in anna.see("/review?status=expired").text
+    assert "No expired suggestions" in anna.see("/review?status=expired").text
     assert anna.see("/projects/new/map.svg").status_code == 404

@@ -115,7 +115,7 @@ def test_the_key_of_one_project_sees_nothing_of_another(pages: Pages) -> None:
             assert answer.status_code in (403, 404), str(route)
             assert "migrations" not in answer.text
     assert SLUG not in person.see("/projects").text
-    assert "No suggestion waits" in person.see("/review").text
+    assert "No suggestions to review" in person.see("/review").text
     assert 'role="status"' not in person.see(f"/review?done={pages.suggestion}").text
     assert person.see(f"/projects/{FOREIGN}/memories/{pages.served.memory}").status_code == 404
     assert person.see(f"/projects/{FOREIGN}/changes?job={pages.served.job_id}").status_code == 404

@@ -1,1 +1,1 @@
-"""What goes in and comes out: one Pydantic model for every body."""
+"""Pydantic models of request and response bodies."""

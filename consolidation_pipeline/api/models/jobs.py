@@ -1,4 +1,4 @@
-"""Jobs: what one asks for, and what is told of one."""
+"""Bodies of the job routes."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ JobName = Literal["consolidate", "decay", "associate", "forget", "summarize", "r
 
 
 class TriggerRequest(Body):
-    """What to run, and over what."""
+    """Job to run."""
 
     model_config = with_examples(
         {"project_id": "notes", "trigger_type": "manual", "options": {"archive": False, "similarity_threshold": 0.9}}
     )
 
     project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
-    trigger_type: TriggerType = Field("manual", description="Who asks: a person, a schedule or a threshold.")
-    job: JobName = Field("consolidate", description="What to run.")
+    trigger_type: TriggerType = Field("manual", description="Cause: a person, a schedule or a threshold.")
+    job: JobName = Field("consolidate", description="Job to run.")
     phases: list[str] | None = Field(
-        None, min_length=1, max_length=50, description="Only these phases of the job.", examples=[["decay_scores"]]
+        None, min_length=1, max_length=50, description="Run only these phases of the job.", examples=[["decay_scores"]]
     )
     options: dict[str, Any] | None = Field(
-        None, description="Options of this run, in place of the project's, by their names or aliases."
+        None, description="Options for this run only, by name or alias; they override the project's."
     )
     scope: dict[str, Any] | None = Field(
         None,
-        description="`unconsolidated_only`, `memory_types`, `date_range`. They are checked; a run looks at all memories"
-        " of its project, whatever the scope says, and `message` says so.",
+        description="`unconsolidated_only`, `memory_types`, `date_range`. Checked, but a run always looks at all"
+        " memories of its project; `message` says so.",
     )
 
 
 class TriggerReply(Reply):
-    """A job that waits or runs."""
+    """A pending or running job."""
 
     model_config = with_examples(
         {
@@ -59,17 +59,17 @@ class TriggerReply(Reply):
     job_id: UUID
     status: JobStatus
     message: str
-    created: bool = Field(description="False: the project had a live job, which this is.")
+    created: bool = Field(description="False: this job existed before the request.")
     project_id: UUID
     project: str
     job: str
     phases: list[str]
-    estimated_duration_seconds: int = Field(description="As the newest such job took; before the first its time limit.")
+    estimated_duration_seconds: int = Field(description="Duration of the newest such job; without one, the time limit.")
     estimated_completion: datetime
 
 
 class JobReply(Reply):
-    """How a job is doing or how it went."""
+    """State of a job."""
 
     model_config = with_examples(
         {
@@ -113,21 +113,21 @@ class JobReply(Reply):
     started_at: datetime | None
     completed_at: datetime | None
     duration_seconds: float | None
-    run_id: str | None = Field(description="Its run in Dagster.")
+    run_id: str | None = Field(description="Id of the run in Dagster.")
     phases_completed: list[str]
     phases_failed: list[str]
-    memories_merged: int = Field(description="Memories absorbed.")
+    memories_merged: int = Field(description="Memories that were merged into others.")
     clusters_merged: int
     memories_archived: int
     memories_promoted: int
     summaries_created: int
-    metrics: dict[str, Any] = Field(description="Numbers of each phase, and what was spent.")
-    consolidation_changes: list[UUID] = Field(description="Ids of its changes, at most 1000, the oldest first.")
+    metrics: dict[str, Any] = Field(description="Counters of each phase, and the cost.")
+    consolidation_changes: list[UUID] = Field(description="Ids of the job's changes, at most 1000, oldest first.")
     consolidation_changes_total: int
     error_message: str | None
-    retry_count: int = Field(description="Failures of this job in a row; its own included, once it has failed.")
-    max_retries: int = Field(description="Failures in a row after which sensors leave it alone.")
-    dead: bool = Field(description="It was the last of so many: its schedule tries it again, or a person.")
+    retry_count: int = Field(description="Consecutive failures of this kind of job, including this one.")
+    max_retries: int = Field(description="Consecutive failures after which sensors stop retrying.")
+    dead: bool = Field(description="True: `max_retries` is reached; only a schedule or a person tries again.")
 
 
 class JobEntry(Reply):
@@ -163,7 +163,7 @@ class JobsReply(Reply):
 
 
 class CancelReply(Reply):
-    """A job that was cancelled; what its finished phases did stands, and can be rolled back."""
+    """A cancelled job. Changes of its finished phases remain and can be rolled back."""
 
     model_config = with_examples(
         {

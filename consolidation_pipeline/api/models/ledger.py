@@ -1,4 +1,4 @@
-"""What was changed, and the undoing of it."""
+"""Bodies of the ledger routes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consolidation_pipeline.api.models.base import Body, Reason, Reply, with_exa
 
 
 class ChangeGroup(Reply):
-    """Changes that belong together, such as one merge."""
+    """Group of changes that belong together, such as one merge."""
 
     group_id: UUID
     job_id: UUID | None
@@ -26,7 +26,7 @@ class ChangeGroup(Reply):
 
 
 class HistoryReply(Reply):
-    """What was done to a project, newest first."""
+    """Groups of changes in a project, newest first."""
 
     model_config = with_examples(
         {
@@ -53,14 +53,14 @@ class HistoryReply(Reply):
 
     project_id: UUID
     project: str
-    total: int = Field(description="Groups there are, whatever the limit and offset.")
+    total: int = Field(description="Number of groups, regardless of limit and offset.")
     limit: int
     offset: int
     history: list[ChangeGroup]
 
 
 class Change(Reply):
-    """One row of the ledger: one thing, its state before and after; null = it was not there."""
+    """A row of the ledger: one entity and its state before and after. Null: it did not exist."""
 
     seq: int
     id: UUID
@@ -86,14 +86,14 @@ class ChangesReply(Reply):
 
     project_id: UUID
     project: str
-    total: int = Field(description="Changes there are, whatever the limit and offset.")
+    total: int = Field(description="Number of changes, regardless of limit and offset.")
     limit: int
     offset: int
     changes: list[Change]
 
 
 class RollbackRequest(Body):
-    """What to undo."""
+    """Changes to undo."""
 
     model_config = with_examples(
         {"consolidation_id": "0a4d55a8-d778-4022-abe1-6cdcc50e17d1", "reason": "Incorrect merge"}
@@ -101,14 +101,14 @@ class RollbackRequest(Body):
 
     consolidation_id: UUID = Field(
         validation_alias=AliasChoices("consolidation_id", "id", "job_id", "group_id", "change_id"),
-        description="A job, a group of changes, or a change, which is undone with its group.",
+        description="Id of a job, of a group of changes, or of a change, which is undone with its group.",
     )
     reason: Reason = None
-    cascade: bool = Field(False, description="Undo what was built on it too.")
+    cascade: bool = Field(False, description="Also undo later changes that depend on it.")
 
 
 class RollbackReply(Reply):
-    """What was undone."""
+    """Result of a rollback."""
 
     model_config = with_examples(
         {
@@ -125,11 +125,11 @@ class RollbackReply(Reply):
     )
 
     success: Literal[True] = True
-    rollback_id: UUID = Field(description="Rolling this back is the redo.")
+    rollback_id: UUID = Field(description="Roll this back to redo.")
     scope: Literal["group", "job"]
     changes: int
     memories_restored: int
     memories_deleted: int
     memories_recreated: int
-    redone: bool = Field(description="What was undone was a rollback: something is in force again.")
-    warnings: list[str] = Field(description="What later runs will do with it.")
+    redone: bool = Field(description="True: a rollback was undone, so its changes are in force again.")
+    warnings: list[str] = Field(description="What later runs will do about the undone changes.")

@@ -1,4 +1,4 @@
-"""Memories as agents write them and read them back."""
+"""Bodies of the memory routes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _ROW: dict[str, Any] = {
 
 
 class MemoryRow(Body):
-    """One memory, written as a row of an import is."""
+    """A memory in the format of an import row."""
 
     content: str = Field(
         validation_alias=AliasChoices("content", "execution_summary"),
         min_length=1,
-        description="What happened.",
+        description="What happened or was learned.",
         **_TEXT,
     )
     id: str | int | None = Field(
         None,
         validation_alias=AliasChoices("id", "external_id"),
-        description="The caller's own id; without one, what the memory says identifies it.",
+        description="The caller's own id. Without one, the content identifies the memory.",
     )
     memory_type: str | None = Field(None, description="Default: learning.", json_schema_extra=enum_schema(MEMORY_TYPES))
     goal: str | None = Field(None, **_TEXT)
@@ -45,33 +45,35 @@ class MemoryRow(Body):
     feedback: str | None = Field(None, **_TEXT)
     lessons_learned: str | None = Field(None, **_TEXT)
     tags: list[str] | None = Field(None, max_length=1000)
-    files: list[str] | None = Field(None, max_length=10_000, description="Paths that it is about.")
+    files: list[str] | None = Field(None, max_length=10_000, description="Paths of the files it is about.")
     success: bool | None = None
     importance: float | None = Field(None, ge=0, description="Default: 0.5.")
     user_id: str | None = Field(None, **_NAME)
-    agent_id: str | None = Field(None, description="Default: the key.", **_NAME)
+    agent_id: str | None = Field(None, description="Default: name of the key.", **_NAME)
     session_id: str | None = Field(None, **_NAME)
     task_id: str | None = Field(None, **_NAME)
     created_at: str | float | None = Field(
         None,
         validation_alias=AliasChoices("created_at", "learned_at"),
-        description="When it was learned: ISO 8601, or seconds since 1970. Default: now.",
+        description="Time of learning: ISO 8601 or seconds since 1970. Default: now.",
     )
     language: str | None = Field(None, description="Default: the project's.", json_schema_extra=enum_schema(LANGUAGES))
     metadata: dict[str, Any] | None = None
-    embedding: list[float] | None = Field(None, description="Its vector, where the caller has one.")
-    embedding_model: str | None = Field(None, description="The model of `embedding`.", **_NAME)
+    embedding: list[float] | None = Field(None, description="Embedding vector, if the caller has one.")
+    embedding_model: str | None = Field(None, description="Model of `embedding`.", **_NAME)
 
     def to_row(self) -> dict[str, Any]:
-        """The row as the import reads it."""
+        """Return the row as the importer reads it."""
         return self.model_dump(exclude_none=True, include=set(MemoryRow.model_fields))
 
 
-Source = Field("api", min_length=1, max_length=MAX_ID_CHARS, description="Where it comes from; ids are unique in it.")
+Source = Field(
+    "api", min_length=1, max_length=MAX_ID_CHARS, description="Origin of the memories; an `id` is unique within it."
+)
 
 
 class AddMemoryRequest(MemoryRow):
-    """A memory, and the project that it goes to."""
+    """A memory and its project."""
 
     model_config = with_examples({"project_id": "notes", **_ROW})
 
@@ -80,7 +82,7 @@ class AddMemoryRequest(MemoryRow):
 
 
 class AddMemoriesRequest(BaseModel):
-    """Many memories; what is wrong with one keeps no other out."""
+    """Memories to add. Invalid rows do not keep valid ones out."""
 
     model_config = ConfigDict(
         extra="forbid",
@@ -91,12 +93,12 @@ class AddMemoriesRequest(BaseModel):
     project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
     source: ProjectReference = Source
     memories: list[dict[str, Any]] = Field(
-        min_length=1, max_length=MAX_ROWS, description="Each as in POST /memories, without project and source."
+        min_length=1, max_length=MAX_ROWS, description="Rows as in POST /memories, without project and source."
     )
 
 
 class AddMemoryReply(Reply):
-    """A memory that is stored."""
+    """A stored memory."""
 
     model_config = with_examples(
         {
@@ -110,18 +112,18 @@ class AddMemoryReply(Reply):
     id: UUID
     project_id: UUID
     project: str
-    status: Literal["added", "existing"] = Field(description="existing: it was stored before, just so.")
+    status: Literal["added", "existing"] = Field(description="existing: the same memory was stored before.")
 
 
 class InvalidRow(Reply):
-    """A row that was not stored, and why."""
+    """A row that was not stored, and the reason."""
 
-    index: int = Field(description="Its place in `memories`, from 0.")
+    index: int = Field(description="Position in `memories`, from 0.")
     message: str
 
 
 class AddMemoriesReply(Reply):
-    """What became of many memories."""
+    """Result of adding memories."""
 
     model_config = with_examples(
         {
@@ -139,22 +141,25 @@ class AddMemoriesReply(Reply):
     added: list[UUID]
     existing: list[UUID]
     errors: list[InvalidRow]
-    ids: list[UUID | None] = Field(description="One for each row, in their order; null for a bad one.")
+    ids: list[UUID | None] = Field(description="One id for each row, in their order; null for an invalid row.")
 
 
 class FeedbackRequest(Body):
-    """Whether a memory helped."""
+    """Feedback on a memory."""
 
     model_config = with_examples({"helpful": True, "note": "Saved me an hour"})
 
-    helpful: bool | None = Field(None, description="Moves its importance up or down; null: a note alone.")
+    helpful: bool | None = Field(None, description="True raises the importance, false lowers it; null: only a note.")
     note: str | None = Field(
-        None, validation_alias=AliasChoices("note", "comment"), max_length=MAX_NOTE_CHARS, description="In words."
+        None,
+        validation_alias=AliasChoices("note", "comment"),
+        max_length=MAX_NOTE_CHARS,
+        description="Feedback in words.",
     )
 
 
 class FeedbackReply(Reply):
-    """What the feedback did; rolling `group_id` back undoes it."""
+    """Effect of the feedback. To undo it, roll back `group_id`."""
 
     model_config = with_examples(
         {
@@ -180,17 +185,17 @@ class FeedbackReply(Reply):
 
 
 class FeedbackGiven(Reply):
-    """Feedback that was given."""
+    """Earlier feedback on a memory."""
 
     words: str
-    importance: float | None = Field(description="After it.")
+    importance: float | None = Field(description="Importance after the feedback.")
     changed_by: str | None
     changed_at: datetime
     group_id: UUID
 
 
 class StoredMemory(Reply):
-    """What raw and consolidated memories have in common."""
+    """Fields that raw and consolidated memories share."""
 
     id: UUID
     project_id: UUID
@@ -198,7 +203,7 @@ class StoredMemory(Reply):
     kind: Literal["raw", "merged", "pattern", "summary", "principle", "procedural"]
     level: int = Field(description="0 raw, 1 merged, 2 pattern or summary, 3 principle or procedural profile.")
     status: Literal["active", "merged", "archived", "superseded", "retired"]
-    successor: UUID | None = Field(description="The memory that stands in its place.")
+    successor: UUID | None = Field(description="The memory that replaced it.")
     content: str
     memory_type: str
     tags: list[str]
@@ -211,11 +216,11 @@ class StoredMemory(Reply):
     archive_reason: str | None
     user_id: str | None
     language: str
-    embedding_model: str | None = Field(description="Null: the next run gives it a vector.")
+    embedding_model: str | None = Field(description="Null: the next run embeds it.")
     learned_at: datetime
     created_at: datetime
     version: int
-    feedback_given: list[FeedbackGiven] = Field(description="What was said of it, newest first.")
+    feedback_given: list[FeedbackGiven] = Field(description="Earlier feedback, newest first.")
 
 
 class RawMemory(StoredMemory):
@@ -237,16 +242,18 @@ class RawMemory(StoredMemory):
 
 
 class ConsolidatedMemory(StoredMemory):
-    """A memory that a run made."""
+    """A memory that a run derived from others."""
 
     kind: Literal["merged", "pattern", "summary", "principle", "procedural"]
     abstraction_level: Literal["1", "2", "3"]
     pattern_type: Literal["success", "failure", "decision", "workflow", "gotcha"] | None
     confidence_score: float
     needs_review: bool
-    details: dict[str, Any] = Field(description="Such as best_practices and gotchas; dropped: what did not fit.")
+    details: dict[str, Any] = Field(
+        description="For example best_practices and gotchas; dropped: sentences that did not fit."
+    )
     consolidation_method: Literal["llm", "heuristic", "hybrid"]
-    source_memory_ids: list[UUID] = Field(description="The raw memories that it rests on.")
+    source_memory_ids: list[UUID] = Field(description="Ids of its raw memories.")
     source_count: int
     reuse_count: int
     has_embedding: bool

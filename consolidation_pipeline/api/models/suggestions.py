@@ -1,4 +1,4 @@
-"""Proposed merges, and what is said of them."""
+"""Bodies of the suggestion routes (proposed merges)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ class Original(Reply):
     id: UUID
     content: str
     memory_type: str
-    kind: str = Field(description="raw, or merged before.")
+    kind: str = Field(description="raw or merged.")
     learned_at: datetime
     source: str | None
-    version: int = Field(description="The version that the suggestion saw.")
-    is_current: bool = Field(description="It still has that version and is active.")
+    version: int = Field(description="Version of the memory when the suggestion was made.")
+    is_current: bool = Field(description="True: it still has that version and is active.")
 
 
 class LiteralText(Reply):
-    """A literal: as it is compared, as it is written, and where in the original."""
+    """A literal in an original: normalized value, text as written, and position."""
 
     value: str
     text: str
@@ -36,7 +36,7 @@ class LiteralText(Reply):
 
 
 class Conflict(Reply):
-    """What stands against each other in two originals."""
+    """Literals or clauses that contradict each other in two originals."""
 
     kind: str = Field(description="number, version, date, path, url, identifier, error_code, quoted or polarity.")
     a: list[LiteralText]
@@ -52,56 +52,58 @@ class Suggestion(Reply):
     project: str
     status: Status
     memory_type: str | None
-    similarity: float | None = Field(description="The lowest cosine among the originals.")
+    similarity: float | None = Field(description="Lowest cosine similarity among the originals.")
     content: str
     lessons_learned: str | None
     keywords: list[str]
     rationale: str | None
     originals: list[Original]
     conflicts: list[Conflict]
-    left_out: list[str] = Field(description="Numbers, names and the like that the originals have and the text lacks.")
+    left_out: list[str] = Field(
+        description="Literals, such as numbers and names, that the originals have and the text lacks."
+    )
     created_at: datetime
     reviewed_by: str | None
     reviewed_at: datetime | None
     review_note: str | None
-    memory_id: UUID | None = Field(description="The memory that the approval made.")
-    group_id: UUID | None = Field(description="The decision: rolling this back makes it pending again.")
+    memory_id: UUID | None = Field(description="Id of the merged memory that the approval created.")
+    group_id: UUID | None = Field(description="Id of the decision. Roll it back to make the suggestion pending again.")
 
 
 class SuggestionPage(Reply):
-    """Suggestions: of those that wait the most similar first, of others the last decided."""
+    """Suggestions. Pending: the most similar first; others: the newest decision first."""
 
-    total: int = Field(description="Suggestions there are, whatever the limit and offset.")
+    total: int = Field(description="Number of suggestions, regardless of limit and offset.")
     limit: int
     offset: int
     suggestions: list[Suggestion]
 
 
 class RejectRequest(Body):
-    """Why it is rejected."""
+    """Note on a rejection."""
 
     model_config = with_examples({"note": "Two different gateways"})
 
     note: str | None = Field(
-        None, max_length=_MAX_NOTE_CHARS, description="Stands with the suggestion and in the ledger."
+        None, max_length=_MAX_NOTE_CHARS, description="Recorded with the suggestion and in the ledger."
     )
 
 
 class ValidateRequest(RejectRequest):
-    """The text as it is to stand, where it is not the one proposed."""
+    """Note on an approval, and the text if it differs from the proposed one."""
 
     model_config = with_examples({"note": "The newer one holds"})
 
-    content: str | None = Field(None, max_length=_MAX_TEXT_CHARS, description="In place of the content proposed.")
+    content: str | None = Field(None, max_length=_MAX_TEXT_CHARS, description="Replaces the proposed content.")
     lessons_learned: str | None = Field(
-        None, max_length=_MAX_TEXT_CHARS, description='In place of the lessons proposed; "" = none.'
+        None, max_length=_MAX_TEXT_CHARS, description='Replaces the proposed lessons; "": none.'
     )
 
 
 class DecisionReply(Reply):
-    """A decision; rolling `group_id` back undoes all of it."""
+    """A decision. To undo all of it, roll back `group_id`."""
 
     suggestion_id: UUID
     status: Status
-    memory_id: UUID | None = Field(description="The merged memory that an approval made.")
+    memory_id: UUID | None = Field(description="Id of the merged memory that an approval created.")
     group_id: UUID

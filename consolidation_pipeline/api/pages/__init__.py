@@ -1,1 +1,1 @@
-"""Pages for people: review suggestions, look at what a project has learned, undo. Rendered here; no build step."""
+"""Web pages for people: review suggestions, browse a project's knowledge, undo. Server-rendered; no build step."""

@@ -1,4 +1,4 @@
-"""What was done to a project, and the undoing of it."""
+"""Pages of a project's history, and undo."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAX_STEPS = 20
 
 @router.get("/history")
 def show_history(request: Request, project: str, visitor: ReaderVisitor, page: PageNumber = 1) -> Response:
-    """The runs of a project, newest first."""
+    """Show the runs of a project, newest first."""
     slug = visitor.find_project(project).slug
     runs = list_runs(visitor.engine, slug, limit=_PAGE_SIZE + 1, offset=(page - 1) * _PAGE_SIZE)
     more = len(runs) > _PAGE_SIZE
@@ -42,12 +42,12 @@ def show_changes(
     operation: OperationChoice = "",
     page: PageNumber = 1,
 ) -> Response:
-    """Groups of changes, newest first: all of them, or those of one run."""
+    """Show groups of changes, newest first: all of them, or those of one run."""
     slug = visitor.find_project(project).slug
-    chosen = {"job_id": job, "operation": operation or None}
+    filters = {"job_id": job, "operation": operation or None}
     if job is not None:
         visitor.check_owner([job], noun="run")
-    steps = list_steps(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **chosen)
+    steps = list_steps(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **filters)
     return render(
         request,
         "changes.html",
@@ -63,19 +63,19 @@ def show_changes(
 
 @router.get("/undo/{id}")
 def ask_undo(request: Request, project: str, id: UUID, visitor: AdminVisitor) -> Response:
-    """Whether a run or a group of changes is really to be undone."""
+    """Ask to confirm the undo of a run or a group of changes."""
     return render_undo(request, visitor, project, id)
 
 
 def render_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
-    """The question whether to undo it; with ``error``, what stood in the way when it was tried."""
+    """Return the page that asks to confirm an undo. With ``error``, it lists the changes that prevented the undo."""
     slug = visitor.find_project(project).slug
     visitor.check_owner([id_], noun="change")
     steps = list_steps(visitor.engine, slug, limit=_MAX_STEPS, job_id=id_)
     is_run = steps.total > 0
-    in_the_way = list(map(UUID, error.conflicts)) if error else []
+    blocking = list(map(UUID, error.conflicts)) if error else []
     return render(
         request,
         "undo.html",
@@ -86,13 +86,13 @@ def render_undo(
         is_run=is_run,
         steps=steps if is_run else list_steps(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_),
         error=error,
-        in_the_way=list_steps(visitor.engine, slug, limit=_MAX_STEPS, ids=in_the_way).rows if in_the_way else [],
+        blocking=list_steps(visitor.engine, slug, limit=_MAX_STEPS, ids=blocking).rows if blocking else [],
     )
 
 
 @router.post("/undo/{id}")
 def undo(request: Request, project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Undo it; what stands in the way is shown, with the offer to undo that too."""
+    """Undo a run or group; if later changes prevent it, show them and offer to undo them too."""
     slug = visitor.find_project(project).slug
     visitor.check_owner([id], noun="change")
     try:

@@ -1,4 +1,4 @@
-"""Log in with a key, log out, and the files that every page needs."""
+"""Login with a key, logout, and static files."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 @router.get("/")
 def start() -> Response:
-    """The page that people come for."""
+    """Redirect to the review page."""
     return RedirectResponse(_START_PATH, 303)
 
 
 @router.get("/login")
 def show_login(request: Request, next: str = "") -> Response:
-    """A form that takes a key."""
+    """Show the login form."""
     check_host(request)
     return RedirectResponse(_START_PATH, 303) if is_auth_off(request) else _render_login(request, next)
 
@@ -56,14 +56,14 @@ def _render_login(request: Request, back: str, *, status: int = 200, message: st
 
 @router.post("/login")
 def log_in(request: Request, form: SubmittedForm) -> Response:
-    """Begin a session with a key."""
+    """Start a session with a key."""
     check_host(request)
     authenticate: Authenticate = request.app.state.authenticate
     principal = authenticate(request.app.state.engine, form.get("key", "").strip())
     back = form.get("next", "")
     if principal is None:
         message = (
-            "This key is not valid, or it was revoked. Keys begin with cnsl_ and are shown once, when they are made."
+            "This key is not valid, or it was revoked. Keys start with cnsl_ and are shown only when they are created."
         )
         return _render_login(request, back, status=401, message=message)
     request.state.new_session = get_sessions(request).begin(principal.key_id)
@@ -73,7 +73,7 @@ def log_in(request: Request, form: SubmittedForm) -> Response:
 @router.post("/logout")
 def log_out(form: SubmittedForm) -> Response:
     """End the browser's session."""
-    del form  # its token is all that counts
+    del form  # only its token is needed, which is checked already
     response = RedirectResponse("/login", 303)
     response.delete_cookie(SESSION_COOKIE, path="/", httponly=True, samesite="strict")
     return response
@@ -81,7 +81,7 @@ def log_out(form: SubmittedForm) -> Response:
 
 @router.get("/static/{name}")
 def read_file(name: Literal["pages.css", "pages.js", "icon.svg"]) -> Response:
-    """A file that pages use; everybody may have it."""
+    """Return a static file; needs no key."""
     headers = {"Cache-Control": "no-cache"}
     return Response(_load(name), media_type=_TYPES[name.rpartition(".")[2]], headers=headers)
 

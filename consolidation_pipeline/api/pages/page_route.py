@@ -1,4 +1,4 @@
-"""A page's route: errors are pages too, sessions are kept, and every answer says what a browser may do with it."""
+"""Route class of the pages: errors as pages, session cookies, security headers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from consolidation_pipeline.store.database.engine import is_unavailable
 
 logger = logging.getLogger("consolidation_pipeline.api")
 
-# Everything comes from here, nothing is inline, nobody frames it, and forms lead nowhere else.
+# Only files from this site, nothing inline, no frames, forms only to this site.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -38,30 +38,30 @@ SECURITY_HEADERS: Mapping[str, str] = {
 }
 
 _TITLES = {
-    400: "That did not work",
+    400: "The request failed",
     403: "Not allowed",
     404: "Not found",
-    409: "Somebody was quicker",
-    422: "Something in the address is not right",
-    429: "A little slower, please",
-    500: "Something went wrong here",
-    503: "Not available just now",
+    409: "Conflict",
+    422: "The address is not valid",
+    429: "Too many requests",
+    500: "Server error",
+    503: "Not available now",
 }
-_UNEXPECTED_MESSAGE = "This was not foreseen. Nothing was changed by a step that failed; the server's log says more."
+_UNEXPECTED_MESSAGE = "An unexpected error. The failed step changed nothing; the server's log has details."
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
 class PageRoute(APIRoute):
-    """A route whose answers are read by people."""
+    """Route of a page for people."""
 
     def get_route_handler(self) -> Handler:
-        """The route's own handler, with pages in place of problems and headers on all."""
-        answer = super().get_route_handler()
+        """Return the route's handler, with error pages instead of problems and with security headers."""
+        handle = super().get_route_handler()
 
-        async def shown(request: Request) -> Response:
+        async def handle_page(request: Request) -> Response:
             try:
-                response = await answer(request)
+                response = await handle(request)
             except RefusedError as error:
                 response = _respond_to_refusal(request, error)
             except (errors.ConsolidationError, RequestValidationError, HTTPException) as error:
@@ -75,18 +75,18 @@ class PageRoute(APIRoute):
             set_session_cookie(request, response)
             return response
 
-        return shown
+        return handle_page
 
 
-def render_error(request: Request, status: int, message: str, **more: object) -> Response:
-    """A page that says what is wrong. ``more``: what the template ``error.html`` shows beside it."""
+def render_error(request: Request, status: int, message: str, **values: object) -> Response:
+    """Return an error page. ``values``: further values for the template ``error.html``."""
     return render(
-        request, "error.html", status=status, title=_TITLES.get(status, _TITLES[400]), message=message, **more
+        request, "error.html", status=status, title=_TITLES.get(status, _TITLES[400]), message=message, **values
     )
 
 
 def _respond_to_refusal(request: Request, error: RefusedError) -> Response:
-    """Where somebody has to log in, the way there, and back if that is a page."""
+    """Redirect to the login, and from there back to a page; show other refusals as an error page."""
     if error.status == 401:
         path = f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
         back = f"?{urlencode({'next': path})}" if request.method == "GET" and path != "/" else ""
@@ -97,11 +97,11 @@ def _respond_to_refusal(request: Request, error: RefusedError) -> Response:
 
 
 def describe_error(error: errors.ConsolidationError | RequestValidationError | HTTPException) -> tuple[int, str]:
-    """Status and words of an error."""
+    """Return HTTP status and message of an error."""
     if isinstance(error, HTTPException):
         return error.status_code, str(error.detail)
     if isinstance(error, RequestValidationError):
-        where = {f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()}
-        return 422, "; ".join(sorted(where))
+        details = {f"{one['loc'][-1]}: {one['msg']}" for one in error.errors()}
+        return 422, "; ".join(sorted(details))
     status, _, message = classify_error(error)
     return status, message

@@ -1,4 +1,4 @@
-"""Who looks at a page: somebody with a session, which a key began. Every form carries a token of that session."""
+"""Visitors of the pages: a session, started with a key, and a form token against cross-site requests."""
 
 from __future__ import annotations
 
@@ -20,10 +20,8 @@ from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.admin.browser_sessions import LASTS_SECONDS, Sessions
 
 SESSION_COOKIE = "consolidation_session"
-FORM_TOKEN_FIELD = "form_token"  # the name of a field, no secret
-_STALE_FORM_MESSAGE = (
-    "this form is from a page that is too old, or from another site: go back, reload the page and try again"
-)
+FORM_TOKEN_FIELD = "form_token"  # name of a form field, not a secret
+_STALE_FORM_MESSAGE = "this form is from an expired page or from another site; go back, reload the page and try again"
 _MAX_FIELDS = 50
 
 Form = Mapping[str, str]
@@ -31,40 +29,40 @@ Form = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Visitor(Caller):
-    """A caller in a browser."""
+    """A caller in a browser; ``token`` is the session's."""
 
     token: str
 
     @property
     def name(self) -> str:
-        """The name that stands in the ledger for what is decided here."""
+        """Name recorded in the ledger (``changed_by``)."""
         return f"web:{self.principal.name}"
 
     @property
     def form_token(self) -> str:
-        """What the forms of this session carry."""
+        """Token that the forms of this session carry."""
         return get_sessions(self.request).form_token(self.token)
 
     @property
     def can_decide(self) -> bool:
-        """Whether this person may change anything."""
+        """True if this visitor may change anything."""
         return self.principal.may("admin")
 
     def check_project(self, slug: str, *, noun: str, id_: UUID) -> None:
-        """Check that something that belongs to a project may be seen. Raises NotFoundError, as if it was not there."""
+        """Raise NotFoundError if an item belongs to a project that the visitor may not see."""
         if self.principal.project not in (None, slug):
             raise NotFoundError(f"there is no {noun} {id_}")
         self.add_log_fields(project=slug)
 
 
 def get_sessions(request: Request) -> Sessions:
-    """The sessions of the application."""
+    """Return the sessions of the application."""
     sessions: Sessions = request.app.state.sessions
     return sessions
 
 
 def find_session_token(request: Request) -> str:
-    """The token of the browser's session; a new one, of nobody, where it has none that is valid."""
+    """Return the token of the browser's session; start an anonymous session if there is no valid one."""
     sessions, token = get_sessions(request), request.cookies.get(SESSION_COOKIE, "")
     if not sessions.is_valid(token):
         token = sessions.begin(None)
@@ -73,7 +71,7 @@ def find_session_token(request: Request) -> str:
 
 
 def set_session_cookie(request: Request, response: Response) -> None:
-    """Give the browser the session that was begun while answering, if one was."""
+    """Set the cookie of a session that was started during this request, if any."""
     token = getattr(request.state, "new_session", None)
     if token is not None:
         response.set_cookie(
@@ -88,11 +86,15 @@ def set_session_cookie(request: Request, response: Response) -> None:
 
 
 async def read_form(request: Request) -> Form:
-    """The fields of a form; the last of each name counts. Refused (403): it carries no token of this session."""
+    """Return the fields of a form; of fields with the same name, the last.
+
+    Raises:
+        RefusedError: 400, the form cannot be read; 403, its token is not of this session.
+    """
     try:
         fields = parse_qsl((await request.body()).decode(), keep_blank_values=True, max_num_fields=_MAX_FIELDS)
     except ValueError:
-        raise RefusedError(400, "this is not a form that can be read") from None
+        raise RefusedError(400, "the form cannot be read") from None
     form = {name: value.replace("\r\n", "\n").replace("\0", "") for name, value in fields}
     token = request.cookies.get(SESSION_COOKIE, "")
     sessions = get_sessions(request)
@@ -102,16 +104,15 @@ async def read_form(request: Request) -> Form:
 
 
 def redirect_back(form: Form, done: UUID, *, default: str) -> Response:
-    """To the page that the form came from, which tells what was ``done``: a suggestion or a group of changes."""
+    """Redirect to the page of the form. ``done``: id of the suggestion or group of changes that it reports on."""
     back = resolve_local_path(form.get("back", ""), default=default)
     return RedirectResponse(f"{back}{'&' if '?' in back else '?'}done={done}", 303)
 
 
 def require_visitor(role: str) -> Callable[..., Visitor]:
-    """A dependency: the visitor, who may do at least what ``role`` may.
+    """Return a FastAPI dependency that yields the visitor if its key has at least this role.
 
-    Raises:
-        Refused: 401 for nobody, 403 with a key of a lesser role, 429 with too many requests.
+    The dependency raises RefusedError: 401 without a session, 403 for a lower role, 429 for too many requests.
     """
 
     def check(request: Request) -> Visitor:
@@ -122,7 +123,8 @@ def require_visitor(role: str) -> Callable[..., Visitor]:
         request.state.visitor = visitor
         if not principal.may(role):
             raise RefusedError(
-                403, f"this needs a key of the role {role}; yours is for the role {principal.role}: you can look"
+                403,
+                f"this needs a key with the role {role}; yours has the role {principal.role}, which may only read",
             )
         return visitor
 
@@ -140,14 +142,14 @@ def _authenticate(request: Request, token: str) -> Principal:
 
 
 def is_auth_off(request: Request) -> bool:
-    """Whether nobody needs a key."""
+    """Return True if authentication is off."""
     return bool(request.app.state.settings.api_auth == "off")
 
 
 def check_host(request: Request) -> None:
-    """Raises Refused (403): there are no keys, and a web page points its own name at this machine."""
+    """Raise RefusedError (403) if authentication is off and the host name in the request is not a loopback one."""
     if is_auth_off(request) and not is_loopback(request.url.hostname or ""):
-        raise RefusedError(403, "without keys these pages answer to their loopback address only")
+        raise RefusedError(403, "without keys, the pages answer only requests to a loopback address")
 
 
 ReaderVisitor = Annotated[Visitor, Depends(require_visitor("reader"))]

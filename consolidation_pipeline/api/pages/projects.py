@@ -1,4 +1,4 @@
-"""Pages about projects: which there are, what each has learned, and a picture of it."""
+"""Pages of projects: list, overview, playbook, knowledge, map."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _CONFIDENCES = (0.95, 0.85, 0.75, 0.5)
 
 @router.get("")
 def show_projects(request: Request, visitor: ReaderVisitor) -> Response:
-    """The projects that the visitor may see."""
+    """Show the projects that the visitor may see."""
     own = visitor.principal.project
     projects = [project for project in list_projects(visitor.engine) if own in (None, project.slug)]
     waiting = list_suggestions(visitor.engine, own, limit=1).total
@@ -63,16 +63,16 @@ def show_projects(request: Request, visitor: ReaderVisitor) -> Response:
 
 @router.get("/{project}")
 def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Response:
-    """What the project has learned, at a glance; everything leads further."""
+    """Show an overview of the project, with links to its other pages."""
     slug = visitor.find_project(project).slug
-    told = describe_project(visitor.engine, slug, settings=visitor.settings)
-    kind = _find_top_kind(told)
+    metrics = describe_project(visitor.engine, slug, settings=visitor.settings)
+    kind = _find_top_kind(metrics)
     return render(
         request,
         "project.html",
         project=slug,
         tab="overview",
-        told=told,
+        metrics=metrics,
         playbook=read_playbook(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         waiting=read_playbook(visitor.engine, slug, limit=3, status="review"),
         kind=kind,
@@ -82,14 +82,14 @@ def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Resp
     )
 
 
-def _find_top_kind(told: dict[str, Any]) -> str:
-    """The highest kind of knowledge that the project has."""
-    return next((kind for kind in KINDS if told["by_kind"].get(kind)), "raw")
+def _find_top_kind(metrics: dict[str, Any]) -> str:
+    """Return the most general kind of knowledge that the project has."""
+    return next((kind for kind in KINDS if metrics["by_kind"].get(kind)), "raw")
 
 
 @router.get("/{project}/playbook")
 def show_playbook(request: Request, project: str, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
-    """All that agents are told, and what waits to be told them."""
+    """Show the active playbook entries and those that wait for review."""
     slug = visitor.find_project(project).slug
     active = read_playbook(visitor.engine, slug, limit=_MAX_ENTRIES)
     waiting = read_playbook(visitor.engine, slug, limit=_MAX_ENTRIES, status="review")
@@ -109,22 +109,22 @@ def show_knowledge(
     until: DayChoice = None,
     page: PageNumber = 1,
 ) -> Response:
-    """The memories of one kind; each opens into what it was made of."""
+    """Show the memories of one kind; each opens to its sources."""
     slug = visitor.find_project(project).slug
-    told = describe_project(visitor.engine, slug, settings=visitor.settings)
-    shown = kind or _find_top_kind(told)
-    shelf = Shelf(shown, type or None, confidence, start_of_day(since), end_of_day(until))
+    metrics = describe_project(visitor.engine, slug, settings=visitor.settings)
+    selected = kind or _find_top_kind(metrics)
+    shelf = Shelf(selected, type or None, confidence, start_of_day(since), end_of_day(until))
     found = list_knowledge(visitor.engine, slug, shelf, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE)
     return render(
         request,
         "knowledge.html",
         project=slug,
         tab="knowledge",
-        counts={**told["by_kind"], "raw": told["active"]},
+        counts={**metrics["by_kind"], "raw": metrics["active"]},
         kinds=KINDS,
         types=MEMORY_TYPES,
         confidences=_CONFIDENCES,
-        chosen={"kind": shown, "type": type, "confidence": confidence, "since": since, "until": until},
+        chosen={"kind": selected, "type": type, "confidence": confidence, "since": since, "until": until},
         knowledge=found,
         page=page,
         pages=-(-found.total // _PAGE_SIZE),
@@ -135,25 +135,28 @@ def show_knowledge(
 def show_memory(
     request: Request, project: str, id: UUID, visitor: ReaderVisitor, page: PageNumber = 1, done: UUID | None = None
 ) -> Response:
-    """A memory or instruction, what it was made of and what was made of it; ``done``: a decision on it just now."""
+    """Show a memory or playbook entry, its sources and what was derived from it.
+
+    ``done``: group of changes of a decision on it that was just made.
+    """
     return _render_memory(request, "memory.html", visitor, project, id, page=page, done=done)
 
 
 @router.get("/{project}/memories/{id}/sources")
 def show_sources(request: Request, project: str, id: UUID, visitor: ReaderVisitor, page: PageNumber = 1) -> Response:
-    """What a memory was made of, as a piece of a page: a branch of the tree that is opened."""
+    """Show the sources of a memory as part of a page: a branch of the tree."""
     return _render_memory(request, "sources.html", visitor, project, id, page=page)
 
 
 @router.post("/{project}/memories/{id}/approve")
 def approve(project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Say that a pattern, principle or instruction that waits for a person is right."""
+    """Approve a pattern, principle or playbook entry that waits for review."""
     return _decide(visitor, project, id, form, approved=True)
 
 
 @router.post("/{project}/memories/{id}/dismiss")
 def dismiss(project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Retire a pattern, principle or instruction, not to be made again of the same."""
+    """Dismiss a pattern, principle or playbook entry: it is retired and not derived again from the same sources."""
     return _decide(visitor, project, id, form, approved=False)
 
 
@@ -164,7 +167,7 @@ def _decide(visitor: Visitor, project: str, id_: UUID, form: Form, *, approved: 
 
 
 def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:
-    """Name of the project, and what there is in it with this id."""
+    """Return the project's slug and the item with this id in it."""
     slug = visitor.find_project(project).slug
     memory = describe_knowledge(visitor.engine, id_)
     if memory["project"] != slug:
@@ -173,7 +176,7 @@ def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any
 
 
 def _render_memory(
-    request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int, **more: Any
+    request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int, **values: Any
 ) -> Response:
     slug, memory = _find(visitor, project, id_)
     first = (page - 1) * _PAGE_SIZE
@@ -189,15 +192,15 @@ def _render_memory(
         sources=sources,
         page=page,
         pages=pages,
-        **more,
+        **values,
     )
 
 
 @router.get("/{project}/map.svg")
 def show_map(project: str, visitor: ReaderVisitor) -> Response:
-    """A picture of the project's memories."""
-    picture = draw_map(visitor.engine, visitor.find_project(project).slug)
-    if picture is None:
-        raise NotFoundError("there is no picture yet: it takes two memories and a run")
+    """Return a map of the project's memories as SVG."""
+    svg = draw_map(visitor.engine, visitor.find_project(project).slug)
+    if svg is None:
+        raise NotFoundError("there is no map yet: it needs two memories and a run")
     headers = {"Cache-Control": "private, max-age=60"}
-    return Response(picture, media_type="image/svg+xml", headers=headers)
+    return Response(svg, media_type="image/svg+xml", headers=headers)

@@ -1,4 +1,4 @@
-"""What the addresses of pages may say. An empty choice of a form is none."""
+"""Query parameters of the pages. An empty choice in a form means no filter."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Annotated, Literal
 from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from consolidation_pipeline.api.models.base import check_text
+from consolidation_pipeline.api.models.base import MAX_REFERENCE_CHARS, check_text
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.store.database.schema import OPERATIONS
-
-_REFERENCE = 100
 
 
 def _empty_to_none(value: object) -> object:
@@ -31,9 +29,9 @@ def _check_operation(value: str) -> str:
     return value
 
 
-ProjectChoice = Annotated[str, AfterValidator(check_text), Query(max_length=_REFERENCE)]
-TypeChoice = Annotated[str, AfterValidator(_check_type), Query(max_length=_REFERENCE)]
-OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_length=_REFERENCE)]
+ProjectChoice = Annotated[str, AfterValidator(check_text), Query(max_length=MAX_REFERENCE_CHARS)]
+TypeChoice = Annotated[str, AfterValidator(_check_type), Query(max_length=MAX_REFERENCE_CHARS)]
+OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_length=MAX_REFERENCE_CHARS)]
 SuggestionStatus = Literal["pending", "validated", "rejected", "superseded", "expired"]
 QueuePosition = Annotated[int, Query(ge=0, le=2**31 - 1)]
 PageNumber = Annotated[int, Query(ge=1, le=10**7)]
@@ -42,18 +40,18 @@ DayChoice = Annotated[date | None, BeforeValidator(_empty_to_none), Query()]
 
 
 def start_of_day(day: date | None) -> datetime | None:
-    """The first moment of a day, UTC."""
+    """Return the first moment of a day, UTC."""
     return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 def end_of_day(day: date | None) -> datetime | None:
-    """The first moment after a day, UTC; None for the last day that there is."""
+    """Return the first moment after a day, UTC; None for the last possible date."""
     if day is None or day == date.max:
         return None
     return start_of_day(day + timedelta(days=1))
 
 
 def resolve_local_path(path: str, *, default: str = "") -> str:
-    """The path, if it is one of this site's: ``//elsewhere`` and ``/\\elsewhere`` are not."""
-    inside = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable()
-    return path if inside else default
+    """Return the path if it is on this site, else ``default``: ``//elsewhere`` and ``/\\elsewhere`` are not."""
+    is_local = path.startswith("/") and path[1:2] not in ("/", "\\") and path.isprintable()
+    return path if is_local else default

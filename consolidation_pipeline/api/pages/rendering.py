@@ -1,4 +1,4 @@
-"""Templates into pages, with everything escaped, and the words that pages use for what the store holds."""
+"""Rendering of the web pages: Jinja templates with autoescaping, labels and number formats."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ PLURALS = {
     "is": "are",
     "waits": "wait",
 }
-# What a phase of the ledger did, told to somebody who never saw its name.
+# Operations of the ledger in words that need no knowledge of it.
 OPERATION_LABELS = {
     "merge": "Merged near-duplicates",
-    "summarize": "Summarised",
+    "summarize": "Summarized",
     "pattern": "Found a pattern",
     "principle": "Found a principle",
-    "promote": "Put into the playbook",
+    "promote": "Added to the playbook",
     "archive": "Archived",
-    "restore": "Brought back",
-    "associate": "Related two memories",
-    "edit": "Changed",
-    "review": "A person decided",
-    "rollback": "Undid",
+    "restore": "Restored",
+    "associate": "Linked two memories",
+    "edit": "Edited",
+    "review": "Reviewed",
+    "rollback": "Rolled back",
     "retention": "Removed old history",
 }
 CONFLICT_LABELS = {
@@ -51,108 +51,109 @@ CONFLICT_LABELS = {
     "date": "different dates",
     "path": "different paths",
     "url": "different addresses",
-    "identifier": "different names in code",
+    "identifier": "different identifiers",
     "error_code": "different error codes",
     "quoted": "different quotations",
-    "polarity": "one says the opposite",
-    "length": "too short to be sure",
+    "polarity": "opposite statements",
+    "length": "too short to compare",
 }
 STATUS_LABELS = {
     "pending": "waiting",
     "validated": "approved",
     "rejected": "rejected",
-    "superseded": "overtaken",
+    "superseded": "outdated",
     "expired": "expired",
     "running": "running",
-    "completed": "done",
+    "completed": "completed",
     "failed": "failed",
     "cancelled": "cancelled",
 }
 
 
-def count(number: int, noun: str) -> str:
-    """``1 memory``, ``2,000 memories``."""
+def format_count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 memory``, ``2,000 memories``."""
     return f"{number:,} {plural(number, noun)}"
 
 
 def plural(number: int, noun: str) -> str:
-    """``memory`` or ``memories``."""
+    """Return the form of a noun for a number: ``memory`` or ``memories``."""
     return noun if number == 1 else plural_of(noun)
 
 
 def plural_of(noun: str) -> str:
-    """``memories``."""
+    """Return the plural of a noun: ``memories``."""
     return PLURALS.get(noun, noun + "s")
 
 
-def day(when: datetime | None) -> str:
-    """``21 Nov 2026``."""
+def format_day(when: datetime | None) -> str:
+    """Return a date as ``21 Nov 2026``, empty for None."""
     return "" if when is None else f"{when.astimezone(UTC).day} {when.astimezone(UTC):%b %Y}"
 
 
-def moment(when: datetime | None) -> str:
-    """``21 Nov 2026, 14:05 UTC``."""
-    return "" if when is None else f"{day(when)}, {when.astimezone(UTC):%H:%M} UTC"
+def format_time(when: datetime | None) -> str:
+    """Return a time as ``21 Nov 2026, 14:05 UTC``, empty for None."""
+    return "" if when is None else f"{format_day(when)}, {when.astimezone(UTC):%H:%M} UTC"
 
 
-def percent(share: float | None) -> str:
-    """``97 %``; never 100 % of what is not whole."""
+def format_percent(share: float | None) -> str:
+    """Return a fraction from 0 to 1 as ``97 %``, rounded down: 100 % means exactly 1."""
     if share is None:
         return "–"
     return f"{int(100 * share + 1e-6) if share < 1 else 100} %"
 
 
-def person(name: str | None) -> str:
-    """A name without the door it came through."""
-    return (name or "").rpartition(":")[2] or "somebody"
+def person_name(name: str | None) -> str:
+    """Return a name from the ledger without the interface, such as ``anna`` for ``web:anna``."""
+    return (name or "").rpartition(":")[2] or "unknown"
 
 
 def spaced(word: str) -> str:
-    """``error fix`` for ``error_fix``."""
+    """Replace underscores by spaces: ``error fix`` for ``error_fix``."""
     return word.replace("_", " ")
 
 
-def brief(text: str, most: int = 160) -> str:
-    """The beginning of a text on one line."""
+def one_line(text: str, most: int = 160) -> str:
+    """Return the beginning of a text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 1].rsplit(" ", 1)[0] + "…"
 
 
-def opening(text: str, most: int = 320) -> str:
-    """The beginning of a text, line by line."""
+def excerpt(text: str, most: int = 320) -> str:
+    """Return the beginning of a text with its line breaks."""
     return text if len(text) <= most else text[: most - 1].rsplit(None, 1)[0] + "…"
 
 
-def query(given: Iterable[tuple[str, Any]] | dict[str, Any], **other: Any) -> str:
-    """``?a=1&b=2`` of what is not empty, with other values for some."""
-    chosen = {**dict(given), **other}
-    parts = {name: value for name, value in chosen.items() if value not in (None, "", 0)}
-    return f"?{urlencode(parts)}" if parts else "?"
+def query_string(params: Iterable[tuple[str, Any]] | dict[str, Any], **other: Any) -> str:
+    """Return ``?a=1&b=2`` of the parameters that are not empty, with the values of ``other`` for some."""
+    merged = {**dict(params), **other}
+    filled = {name: value for name, value in merged.items() if value not in (None, "", 0)}
+    return f"?{urlencode(filled)}" if filled else "?"
 
 
 @cache
-def _environment() -> Environment:
-    made = Environment(
+def _create_environment() -> Environment:
+    environment = Environment(
         loader=PackageLoader("consolidation_pipeline.api.pages"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters = (day, moment, percent, person, spaced, brief, opening, plural, plural_of)
-    made.filters |= {function.__name__: function for function in filters}
-    made.globals |= {"count": count, "query": query}
-    made.globals |= {
+    filters = (format_day, format_time, format_percent, person_name, spaced, one_line, excerpt, plural, plural_of)
+    environment.filters |= {function.__name__: function for function in filters}
+    environment.globals |= {
+        "format_count": format_count,
+        "query_string": query_string,
         "kind_labels": KIND_LABELS,
         "operation_labels": OPERATION_LABELS,
         "conflict_labels": CONFLICT_LABELS,
         "status_labels": STATUS_LABELS,
     }
-    return made
+    return environment
 
 
-def render(request: Request, template: str, *, status: int = 200, **shown: Any) -> HTMLResponse:
-    """A page. It knows the visitor, if there is one, and the token that its forms carry."""
+def render(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return a page from a template, which also gets the visitor, the form token and the path."""
     visitor = getattr(request.state, "visitor", None)
-    known = {"visitor": visitor, "form_token": visitor.form_token if visitor else "", "path": request.url.path}
-    return HTMLResponse(_environment().get_template(template).render({**known, **shown}), status)
+    common = {"visitor": visitor, "form_token": visitor.form_token if visitor else "", "path": request.url.path}
+    return HTMLResponse(_create_environment().get_template(template).render({**common, **values}), status)

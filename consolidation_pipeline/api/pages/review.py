@@ -1,4 +1,4 @@
-"""The review page: one proposed merge at a time, its originals side by side, and a person's decision on it."""
+"""The review page: one suggestion at a time, its originals side by side, approve or reject."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from consolidation_pipeline.api.pages.query_params import (
     TypeChoice,
     resolve_local_path,
 )
-from consolidation_pipeline.api.pages.rendering import STATUS_LABELS, moment, person, render
+from consolidation_pipeline.api.pages.rendering import STATUS_LABELS, format_time, person_name, render
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.text.word_diff import Piece, compare_texts, mark_new
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
@@ -46,32 +46,32 @@ from consolidation_pipeline.service.undo.rollback import roll_back
 
 router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=False)
 
-# Suggestions listed beside the one that is shown.
+# Suggestions listed beside the current one.
 _PAGE_SIZE = 10
 _QUEUE_PATH = "/review"
-# A disagreement of this kind is one of whole clauses.
+# Conflicts of this kind are between whole clauses, not literals.
 POLARITY = "polarity"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
 
 
 @dataclass(frozen=True)
 class MarkedOriginal:
-    """An original with its words marked."""
+    """An original and the pieces of its text, marked where it differs."""
 
     original: Original
     pieces: Sequence[Piece]
 
 
 def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
-    """The originals of a suggestion, each beside the others."""
-    facts: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
+    """Return the originals of a suggestion with their differences and conflicts marked."""
+    literals: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
     clauses: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
     for one in suggestion.conflicts:
-        spans = clauses if one.kind == POLARITY else facts
+        spans = clauses if one.kind == POLARITY else literals
         for id_, side in ((one.a_id, one.a), (one.b_id, one.b)):
             spans[id_] += [(literal.start, literal.start + len(literal.text)) for literal in side]
     texts = [original.content for original in suggestion.originals]
-    marked = compare_texts(texts, list(facts.values()), list(clauses.values()))
+    marked = compare_texts(texts, list(literals.values()), list(clauses.values()))
     return [MarkedOriginal(original, pieces) for original, pieces in zip(suggestion.originals, marked, strict=True)]
 
 
@@ -87,14 +87,14 @@ def show_queue(
     at: QueuePosition = 0,
     done: UUID | None = None,
 ) -> Response:
-    """One suggestion of those that were asked for, and a list of its neighbours."""
-    chosen = {"project": project, "status": status, "type": type, "similarity": similarity}
+    """Show one suggestion of the filtered queue, and a list of its neighbours."""
+    filters = {"project": project, "status": status, "type": type, "similarity": similarity}
     slug = visitor.find_project(project).slug if project else visitor.principal.project
-    page, first, at = _load_page(visitor, slug, chosen, at)
+    page, first, at = _load_page(visitor, slug, filters, at)
     return render(
         request,
         "review.html",
-        chosen=chosen,
+        chosen=filters,
         total=page.total,
         at=at,
         first=first,
@@ -108,21 +108,21 @@ def show_queue(
 
 
 def _load_page(
-    visitor: Visitor, slug: str | None, chosen: Mapping[str, Any], at: int
+    visitor: Visitor, slug: str | None, filters: Mapping[str, Any], at: int
 ) -> tuple[SuggestionPage, int, int]:
-    """The stretch of the queue around ``at``, where it begins, and ``at`` itself, which is at most the last one."""
+    """Return the page of the queue around position ``at``, the page's first position, and ``at``, at most the last."""
     first = at - at % _PAGE_SIZE
     page = list_suggestions(
         visitor.engine,
         slug,
-        status=chosen["status"],
-        type=chosen["type"] or None,
-        min_similarity=chosen["similarity"],
+        status=filters["status"],
+        type=filters["type"] or None,
+        min_similarity=filters["similarity"],
         limit=_PAGE_SIZE,
         offset=first,
     )
     if at >= page.total > 0:
-        return _load_page(visitor, slug, chosen, page.total - 1)
+        return _load_page(visitor, slug, filters, page.total - 1)
     return page, first, at if page.total else 0
 
 
@@ -144,7 +144,7 @@ def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
 
 
 def _find_decided(visitor: Visitor, id_: UUID | None) -> Suggestion | None:
-    """What was decided just now, to be told and undone; None: nothing, or it is gone since."""
+    """Return the suggestion that was just decided, for the notice with its undo button; None if there is none."""
     try:
         return None if id_ is None else _find_suggestion(visitor, id_)
     except NotFoundError:
@@ -159,7 +159,7 @@ def _find_suggestion(visitor: Visitor, id_: UUID) -> Suggestion:
 
 @router.get("/{id}")
 def show_one(request: Request, id: UUID, visitor: ReaderVisitor, done: UUID | None = None) -> Response:
-    """One suggestion by itself."""
+    """Show one suggestion alone."""
     return render(
         request,
         "suggestion.html",
@@ -170,7 +170,7 @@ def show_one(request: Request, id: UUID, visitor: ReaderVisitor, done: UUID | No
 
 @router.post("/{id}/approve")
 def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Merge the originals, with the text as it was proposed or edited."""
+    """Merge the originals, with the proposed or the edited text."""
     suggestion = _find_suggestion(visitor, id)
 
     def merge() -> None:
@@ -188,14 +188,14 @@ def approve(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedFo
 
 
 def _read_edit(form: Form, field: str, proposed: str) -> str | None:
-    """The field, unless it says what was proposed."""
-    given = form.get(field)
-    return None if given is None or given.strip() == proposed.replace("\r\n", "\n").strip() else given.strip()
+    """Return the field of a form, None if it is missing or equal to the proposed text."""
+    text = form.get(field)
+    return None if text is None or text.strip() == proposed.replace("\r\n", "\n").strip() else text.strip()
 
 
 @router.post("/{id}/reject")
 def reject(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Keep the originals apart."""
+    """Keep the originals separate."""
     _find_suggestion(visitor, id)
     note = form.get("note", "").strip() or None
     return _decide(request, id, form, lambda: reject_suggestion(visitor.engine, id, note=note, decided_by=visitor.name))
@@ -203,11 +203,11 @@ def reject(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedFor
 
 @router.post("/{id}/undo")
 def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
-    """Take the decision back: the suggestion waits again."""
+    """Undo the decision: the suggestion is pending again."""
     suggestion = _find_suggestion(visitor, id)
     group = suggestion.group_id
     if group is None:
-        raise ConflictError("There is no decision on this suggestion that could be undone. Nothing was changed.")
+        raise ConflictError("This suggestion has no decision to undo. Nothing was changed.")
     try:
         roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
     except ConflictError as error:
@@ -216,7 +216,7 @@ def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm)
 
 
 def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], object]) -> Response:
-    """Carry out a decision and go back to the queue; or tell what stands in the way, and keep what was typed."""
+    """Carry out a decision and redirect to the queue; on an error, show it and keep the edited text."""
     try:
         decision()
     except ConsolidationError as error:
@@ -229,14 +229,14 @@ def _decide(request: Request, id_: UUID, form: Form, decision: Callable[[], obje
 
 
 def _explain_conflict(request: Request, id_: UUID, error: ConflictError) -> str:
-    """Why a decision came too late, in words without ids."""
-    now = get_suggestion(request.app.state.engine, id_)
-    if now.status == "superseded":
+    """Return why a decision came too late, without ids."""
+    suggestion = get_suggestion(request.app.state.engine, id_)
+    if suggestion.status == "superseded":
         return (
-            "One of these memories was changed, archived or merged since the suggestion was made, so nothing was "
-            "merged. If they are still alike, the next run proposes them anew."
+            "One of these memories was changed, archived or merged after the suggestion was made, so nothing was "
+            "merged. If they are still similar, the next run makes a new suggestion."
         )
-    if now.status != "pending":
-        done = f"{STATUS_LABELS[now.status]} by {person(now.reviewed_by)}, {moment(now.reviewed_at)}"
-        return f"This suggestion was {done}. Your decision changed nothing."
+    if suggestion.status != "pending":
+        decision = f"{STATUS_LABELS[suggestion.status]} by {person_name(suggestion.reviewed_by)}"
+        return f"This suggestion was {decision}, {format_time(suggestion.reviewed_at)}. Your decision changed nothing."
     return f"{error}. Nothing was changed."

@@ -1,4 +1,4 @@
-// What makes the pages quicker to use; without it links and forms do the same.
+// Keyboard shortcuts and lazy loading. Without scripts, links and forms do the same.
 "use strict";
 
 const typing = (element) => element.matches("input, textarea, select, [contenteditable]");
@@ -20,7 +20,7 @@ document.addEventListener("keydown", (event) => {
   target.click();
 });
 
-// One decision, one request: a second key press must not decide on the next suggestion.
+// Send each form once: a second key press must not decide on the next suggestion.
 document.addEventListener("submit", (event) => {
   const form = event.target;
   if (form.dataset.sent) event.preventDefault();
@@ -43,7 +43,7 @@ edit?.addEventListener("toggle", () => {
   field.setSelectionRange(field.value.length, field.value.length);
 });
 
-// A branch of the tree is loaded when it is opened; toggle does not bubble, so it is caught on the way down.
+// A branch of the tree is loaded when it is opened. The toggle event does not bubble, so listen in the capture phase.
 document.addEventListener("toggle", async (event) => {
   const branch = event.target;
   if (!branch.open || !branch.dataset.load) return;
@@ -55,6 +55,6 @@ document.addEventListener("toggle", async (event) => {
     const found = new DOMParser().parseFromString(await answer.text(), "text/html");
     branch.replaceChildren(branch.querySelector("summary"), ...found.body.childNodes);
   } catch {
-    branch.dataset.load = address; // the link inside it still leads there
+    branch.dataset.load = address; // the link inside it still works
   }
 }, true);

@@ -1,4 +1,4 @@
-"""Memories, playbook entries and what waits for a person."""
+"""Bodies of the routes for manual actions, review and playbook."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consolidation_pipeline.api.models.base import Body, IdList, Reason, Reply, 
 
 
 class ReasonRequest(Body):
-    """Why something is done."""
+    """Reason of a manual action."""
 
     model_config = with_examples({"reason": "Superseded by the new deployment"})
 
@@ -20,15 +20,15 @@ class ReasonRequest(Body):
 
 
 class PinRequest(ReasonRequest):
-    """Whether to pin."""
+    """Pin or unpin a memory."""
 
     model_config = with_examples({"pinned": True, "reason": "Must not be archived"})
 
-    pinned: bool = Field(True, description="False takes the pin off.")
+    pinned: bool = Field(True, description="False: unpin.")
 
 
 class ManualChange(Reply):
-    """Something that was changed by hand; rolling `group_id` back undoes just that."""
+    """A memory or playbook entry that was changed manually. To undo only this, roll back `group_id`."""
 
     model_config = with_examples(
         {
@@ -46,7 +46,7 @@ class ManualChange(Reply):
 
 
 class DecideRequest(Body):
-    """What to approve or dismiss."""
+    """Items to approve or dismiss."""
 
     model_config = with_examples({"ids": ["5f64cb86-e67f-4e46-a3a2-4e6bdbe8ee3f"], "reason": "Good"})
 
@@ -55,14 +55,14 @@ class DecideRequest(Body):
 
 
 class DecideReply(Reply):
-    """What was decided on: all of it."""
+    """The decision and all items that it changed."""
 
     decision: Literal["approved", "dismissed"]
     decided: list[ManualChange]
 
 
 class ReviewItem(Reply):
-    """Something that waits for a person, and why."""
+    """A pattern, principle or playbook entry that waits for review."""
 
     id: UUID
     kind: Literal["pattern", "principle", "playbook"]
@@ -73,16 +73,16 @@ class ReviewItem(Reply):
     best_practices: list[str]
     gotchas: list[str]
     evidence: list[dict[str, Any]]
-    why: str
+    why: str = Field(description="Reason why it waits.")
     created_at: datetime
 
 
 class ReviewReply(Reply):
-    """What waits for a person, the surest first."""
+    """Items that wait for review, the most confident first."""
 
     project_id: UUID
     project: str
-    totals: dict[str, int] = Field(description="How much waits, of each kind.")
+    totals: dict[str, int] = Field(description="Number of waiting items by kind.")
     waiting: list[ReviewItem]
 
 
@@ -95,7 +95,7 @@ class PlaybookEntry(Reply):
     tags: list[str]
     priority: int
     confidence: float | None
-    evidence: int = Field(description="How many memories bear it out.")
+    evidence: int = Field(description="Number of raw memories that support it.")
     supporting_memory_ids: list[UUID]
     source_id: UUID | None
     status: Literal["active", "review", "retired"]
@@ -104,9 +104,9 @@ class PlaybookEntry(Reply):
 
 
 class PlaybookReply(Reply):
-    """What was learned, as instructions for agents, the most urgent first."""
+    """Instructions for agents, by descending priority."""
 
     project_id: UUID
     project: str
-    totals: dict[str, int] = Field(description="Entries of each status.")
+    totals: dict[str, int] = Field(description="Number of entries by status.")
     entries: list[PlaybookEntry]
