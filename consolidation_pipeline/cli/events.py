@@ -33,7 +33,7 @@ def deliver(
     if as_json and not once:
         raise UsageError("--json needs --once: without it there is no end to say something about")
     engine, settings = open_store()
-    done = event_delivery.deliver_events(engine, settings, once=once, tell=None if as_json else _tell)
+    done = event_delivery.deliver_events(engine, settings, once=once, on_attempt=None if as_json else _tell)
     if as_json:
         print_json({"delivered": done.delivered, "failed": done.failed, "waiting": done.waiting})
     else:

@@ -18,7 +18,8 @@ from consolidation_pipeline.defs.run_requests import (
     run_requests,
     say_why,
 )
-from consolidation_pipeline.service.jobs.job_requests import list_unlaunched_jobs, request_retries
+from consolidation_pipeline.service.jobs.job_requests import list_unlaunched_jobs
+from consolidation_pipeline.service.jobs.retry_policy import request_retries
 from consolidation_pipeline.service.jobs.triggers import IsDue, can_summarize, is_threshold_due, request_jobs
 from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, list_cancelled_unstarted
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
@@ -110,7 +111,7 @@ def event_delivery_sensor(store: dg.ResourceParam[Engine]) -> dg.SkipReason:
     settings = Settings()
     if settings.webhook_url is None:
         return dg.SkipReason("no webhook is configured: CONSOLIDATION_WEBHOOK_URL is not set")
-    done = deliver_events(store, settings, once=True, within=_DELIVERY_SECONDS)
+    done = deliver_events(store, settings, once=True, max_seconds=_DELIVERY_SECONDS)
     return dg.SkipReason(f"{done.delivered} events delivered, {done.failed} tries failed, {done.waiting} wait")
 
 

@@ -1,4 +1,4 @@
-"""Events on their way to the webhook: at least once, in order as far as a failing receiver lets them be."""
+"""Delivery of events to the webhook: at least once, in order unless an attempt fails."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs import event_outbox
 from consolidation_pipeline.store.projects import get_project
 
-# Events are tried for a week; what became of them can be looked up for so long.
+# Events are retried for a week and listed for this long.
 EVENT_RETENTION_DAYS = 30
-# Retries are looked for so often; a new event wakes a deliverer at once.
+# Interval of checks for due retries; a new event wakes a waiting process at once.
 _POLL_SECONDS = 5.0
-# So many failures in a row are the receiver's, not the events': the others need not be tried now.
+# After this many consecutive failures the receiver is considered down; the other events wait.
 _MAX_FAILURES_IN_A_ROW = 3
-# Receivers expect at most 20 kB; what fails may be long to tell.
+# Receivers expect at most 20 kB; error messages can be longer.
 _MAX_TEXT_CHARS = 2000
 
 
 @dataclass(frozen=True)
 class DeliveryAttempt:
-    """One try to deliver an event; ``error`` is None when it was taken."""
+    """An attempt to deliver an event. ``error``: None if the receiver took it."""
 
     id: UUID
     type: str
@@ -40,7 +40,7 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True)
 class DeliveryResult:
-    """Events delivered and tries that failed, and how many events wait after that."""
+    """Numbers of delivered events, failed attempts, and events that still wait."""
 
     delivered: int
     failed: int
@@ -52,41 +52,47 @@ def deliver_events(
     settings: Settings,
     *,
     once: bool,
-    within: float | None = None,
-    tell: Callable[[DeliveryAttempt], None] | None = None,
+    max_seconds: float | None = None,
+    on_attempt: Callable[[DeliveryAttempt], None] | None = None,
 ) -> DeliveryResult:
-    """Send what is due to the webhook; with ``once`` each event at most once, otherwise for ever.
+    """Send due events to the webhook.
 
-    Several processes share the work. A process that dies after it sent an event and before it noted so leaves it to be
-    sent again, under the same id. ``within``: seconds after which no more tries are begun. ``tell`` hears of each try.
+    Several processes share the work. If a process dies between sending an event and recording it, the event is sent
+    again with the same id.
+
+    Args:
+        once: try each due event at most once and return; otherwise run until interrupted.
+        max_seconds: start no further attempt after this time.
+        on_attempt: called after each attempt.
 
     Raises:
-        InvalidWebhookError: none is configured, or it cannot be used.
+        InvalidWebhookError: no webhook is configured, or it cannot be used.
     """
     webhook = read_webhook(settings)
     if webhook is None:
         raise InvalidWebhookError("no webhook is configured: set CONSOLIDATION_WEBHOOK_URL and _SECRET")
     if once:
-        delivered, failed = _deliver_due(engine, webhook, within, tell)
+        delivered, failed = _deliver_due(engine, webhook, max_seconds, on_attempt)
         with engine.connect() as connection:
             return DeliveryResult(delivered, failed, event_outbox.count_waiting_events(connection))
     with event_outbox.listen(engine) as wait:
         while True:
-            _deliver_due(engine, webhook, within, tell)
+            _deliver_due(engine, webhook, max_seconds, on_attempt)
             wait(_POLL_SECONDS)
 
 
 def _deliver_due(
-    engine: Engine, webhook: Webhook, within: float | None, tell: Callable[[DeliveryAttempt], None] | None
+    engine: Engine, webhook: Webhook, max_seconds: float | None, on_attempt: Callable[[DeliveryAttempt], None] | None
 ) -> tuple[int, int]:
-    began, failed, done = time.monotonic(), 0, 0
+    """Return the numbers of delivered and failed events."""
+    start, failed, attempts = time.monotonic(), 0, 0
     for attempt in _try_due_events(engine, webhook):
-        failed, done = failed + (attempt.error is not None), done + 1
-        if tell is not None:
-            tell(attempt)
-        if within is not None and time.monotonic() - began >= within:
+        failed, attempts = failed + (attempt.error is not None), attempts + 1
+        if on_attempt is not None:
+            on_attempt(attempt)
+        if max_seconds is not None and time.monotonic() - start >= max_seconds:
             break
-    return done - failed, failed
+    return attempts - failed, failed
 
 
 def _try_due_events(engine: Engine, webhook: Webhook) -> Iterator[DeliveryAttempt]:
@@ -102,7 +108,7 @@ def _try_due_events(engine: Engine, webhook: Webhook) -> Iterator[DeliveryAttemp
 
 
 def _deliver_next(engine: Engine, webhook: Webhook, tried: list[UUID]) -> DeliveryAttempt | None:
-    # Sent while the row is locked: a deliverer that dies lets go of it, and no lease has to run out.
+    # The row is locked while the event is sent: if the process dies, the lock is released, and no lease must expire.
     with engine.begin() as connection:
         event = event_outbox.claim_event(connection, tried)
         if event is None:
@@ -113,7 +119,7 @@ def _deliver_next(engine: Engine, webhook: Webhook, tried: list[UUID]) -> Delive
 
 
 def _build_message(event: event_outbox.OpenEvent) -> str:
-    """The message: what happened, when, and the payload with its project; long texts are cut."""
+    """Return the message as JSON: type, time, project and payload; long texts are cut."""
     data = {name: _cut(value) for name, value in event.payload.items()}
     occurred = event.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return json.dumps({"type": event.type, "timestamp": occurred, "data": {"project": event.project, **data}})
@@ -124,16 +130,16 @@ def _cut(value: Any) -> Any:
 
 
 def remove_old_events(engine: Engine, *, now: datetime) -> int:
-    """Remove what is older than ``EVENT_RETENTION_DAYS``, which no deliverer has tried for weeks; returns how many events went."""
+    """Delete events older than ``EVENT_RETENTION_DAYS``; they are no longer retried. Return their number."""
     with engine.begin() as connection:
         return event_outbox.remove_events(connection, before=now - timedelta(days=EVENT_RETENTION_DAYS))
 
 
 def list_events(engine: Engine, slug: str, *, limit: int) -> dict[str, Any]:
-    """The newest events of a project and how many there are by what became of them.
+    """Return the newest events of a project, and the number of its events by status.
 
     Raises:
-        NotFoundError: no such project.
+        NotFoundError: the project does not exist.
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)

@@ -1,4 +1,4 @@
-"""The webhook that the environment names: where it is, what signs for it, and whether it may be sent to."""
+"""Configuration of the webhook: URL, signing secret, allowed addresses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SECRET_ADVICE = "CONSOLIDATION_WEBHOOK_SECRET must be whsec_ followed by 24 to 
 
 @dataclass(frozen=True)
 class Webhook:
-    """Where messages go. What may be secret is not shown: as text it is scheme, host and port."""
+    """Target of messages. Path and secret are hidden: ``str`` gives scheme, host and port."""
 
     scheme: str
     host: str
@@ -34,22 +34,22 @@ class Webhook:
 
     @property
     def authority(self) -> str:
-        """Host and, where it is not the usual one, port."""
+        """Host, and port if it is not the scheme's default."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
 def read_webhook(settings: Settings) -> Webhook | None:
-    """The webhook that the environment names, if any.
+    """Return the configured webhook, None if there is none.
 
     Raises:
-        InvalidWebhookError: the URL cannot be used, or there is no secret that can.
+        InvalidWebhookError: the URL is invalid, or the secret is missing or invalid.
     """
     if settings.webhook_url is None:
         return None
     parts = _parse_url(settings.webhook_url.get_secret_value())
     if settings.webhook_secret is None:
-        raise InvalidWebhookError(f"a webhook is configured without a secret: {_SECRET_ADVICE}")
+        raise InvalidWebhookError(f"the webhook has no secret: {_SECRET_ADVICE}")
     return Webhook(
         parts.scheme,
         parts.hostname or "",
@@ -63,13 +63,13 @@ def read_webhook(settings: Settings) -> Webhook | None:
 def _parse_url(url: str) -> SplitResult:
     try:
         parts = urlsplit(url if re.fullmatch("[!-~]+", url) else "")
-        fits = parts.scheme in _DEFAULT_PORTS and parts.hostname and parts.port != 0
-    except ValueError:  # of the port, or of an IPv6 address
-        fits = False
-    if not fits or parts.username is not None:
+        is_valid = parts.scheme in _DEFAULT_PORTS and parts.hostname and parts.port != 0
+    except ValueError:  # invalid port or IPv6 address
+        is_valid = False
+    if not is_valid or parts.username is not None:
         raise InvalidWebhookError(
-            "CONSOLIDATION_WEBHOOK_URL must be https://host/path, or http, without user, password or characters "
-            "that would have to be encoded"
+            "CONSOLIDATION_WEBHOOK_URL must be https://host/path (or http), without user and password; special "
+            "characters must be percent-encoded"
         )
     return parts
 
@@ -77,20 +77,21 @@ def _parse_url(url: str) -> SplitResult:
 def _check_secret(secret: str) -> str:
     found = _SECRET_FORMAT.fullmatch(secret)
     try:
-        # The library takes anything, and leaves out what is not base64.
-        fits = found is not None and b64decode(found[1] + "==")
+        # The library accepts any text and ignores characters that are not base64.
+        is_valid = found is not None and b64decode(found[1] + "==")
     except binascii.Error:
-        fits = False
-    if not fits:
-        raise InvalidWebhookError(f"the webhook's secret cannot be read: {_SECRET_ADVICE}")
+        is_valid = False
+    if not is_valid:
+        raise InvalidWebhookError(f"the webhook's secret is invalid: {_SECRET_ADVICE}")
     return secret
 
 
 def find_addresses(webhook: Webhook) -> list[str]:
-    """The IP addresses of the webhook's host, all of which it may be sent to.
+    """Look up the IP addresses of the webhook's host.
 
     Raises:
-        InvalidWebhookError: one of them is not public, and others are not allowed. OSError: the name is not found.
+        InvalidWebhookError: an address is not public, and private ones are not allowed.
+        OSError: the host name is not found.
     """
     found = socket.getaddrinfo(webhook.host, webhook.port, type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))

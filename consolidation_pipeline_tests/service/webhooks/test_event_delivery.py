@@ -208,7 +208,7 @@ def test_a_receiver_that_is_down_is_left_alone_after_three_failures(
 
 def test_no_more_tries_are_begun_when_the_time_is_over(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
-    assert deliver_events(outbox.engine, webhook, once=True, within=0) == DeliveryResult(1, 0, 1)
+    assert deliver_events(outbox.engine, webhook, once=True, max_seconds=0) == DeliveryResult(1, 0, 1)
     assert numbers(receiver) == [1]
 
 
@@ -303,7 +303,7 @@ def test_a_new_event_wakes_a_waiting_deliverer(
 
     write()
     with pytest.raises(_EnoughError):
-        deliver_events(outbox.engine, webhook, once=False, tell=tell)
+        deliver_events(outbox.engine, webhook, once=False, on_attempt=tell)
     assert numbers(receiver) == [0, 1, 2]
     assert outbox.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
