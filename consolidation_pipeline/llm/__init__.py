@@ -1,4 +1,4 @@
-"""Language models, through litellm: within a budget, retried, cached and with checked replies only.
+"""Language models through litellm, with a budget, retries, a reply cache and checks of every reply.
 
-Empty on purpose: embedding models need the ladder, the budget and litellm from here, and nothing else at start-up.
+This package imports nothing: embedding models need its budget, retries and litellm only, and start-up stays short.
 """

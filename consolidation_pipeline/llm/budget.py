@@ -1,4 +1,4 @@
-"""What the gateway needs of a spend ledger, and one process' way of using it from several threads."""
+"""Budget reservations: the interface of the ledger of model calls, and its use by several threads."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -10,83 +10,93 @@ from consolidation_pipeline.errors import BudgetExhaustedError
 
 
 class EarlierReplies(Protocol):
-    """What a prompt was answered before."""
+    """Earlier replies to one prompt."""
 
     @property
     def accepted(self) -> Any:
-        """The accepted reply as JSON values, None = there is none."""
+        """The accepted reply as JSON values; None if there is none."""
         ...
 
     @property
     def refused(self) -> tuple[tuple[str, str], ...]:
-        """The refused replies of this job, oldest first: text, and what was wrong with it, a line each."""
+        """The refused replies of this job, oldest first: the text, and its problems, one per line."""
         ...
 
 
 class CallLedger(Protocol):
-    """Where spending is written down before and after; each method is a transaction of its own."""
+    """Ledger of model calls: a call is recorded before it is sent and after. Each method is one transaction."""
 
     def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
-        """Earlier replies by prompt hash; prompts without any are left out."""
+        """Return earlier replies by prompt hash. Prompts without any are left out."""
         ...
 
     def reserve(self, call: Call, *, max_attempts: int, again: bool = False) -> UUID | None:
-        """Reserve a call; None = an accepted reply has come meanwhile (``again``: ask nevertheless).
+        """Reserve the money for a call and return its id.
 
-        Raises BudgetExhaustedError or AttemptsExhaustedError.
+        Args:
+            call: The call, with the most that it can cost.
+            max_attempts: Requests that one job may make for one prompt.
+            again: Reserve even if an accepted reply exists.
+
+        Returns:
+            None if an accepted reply was stored in the meantime and ``again`` is False.
+
+        Raises:
+            BudgetExhaustedError: The call could exceed a budget.
+            AttemptsExhaustedError: The job made ``max_attempts`` requests for this prompt.
         """
         ...
 
     def settle(self, call_id: UUID, bill: Bill | None, response: Any) -> None:
-        """Write down an accepted reply, None = one that is not kept; ``bill`` None = the reservation stands."""
+        """Record an accepted reply. ``response`` None: not stored. ``bill`` None: the reserved amount counts."""
         ...
 
     def fail(self, call_id: UUID, bill: Bill | None, error: str, response: str | None = None) -> None:
-        """Write down a failure and the refused reply, if any; ``bill`` None = the reservation stands."""
+        """Record a failed call and its refused reply, if any. ``bill`` None: the reserved amount counts."""
         ...
 
 
 class BudgetGate:
-    """A ledger as several threads use it: what does not fit for now waits until calls under way have ended.
+    """A ledger shared by threads: a call that does not fit the budget now waits for the calls under way.
 
-    Calls reserve the most they can cost, mostly more than they do; so a budget may have room again in a moment.
+    A reservation is the most that a call can cost. Most calls cost less, so room may come free when they end.
     """
 
     def __init__(self, ledger: CallLedger, *, max_attempts: int) -> None:
         self._ledger = ledger
         self._max_attempts = max_attempts
         self._under_way = 0
-        self._turn = threading.Condition()
+        self._changed = threading.Condition()
 
     def reserve(self, call: Call, *, again: bool = False) -> UUID | None:
-        """As the ledger's; BudgetExhaustedError only when no call of this process is under way."""
-        with self._turn:
+        """Reserve a call, see :class:`CallLedger`; raise BudgetExhaustedError only if no call is under way."""
+        with self._changed:
             while True:
                 try:
                     call_id = self._ledger.reserve(call, max_attempts=self._max_attempts, again=again)
                 except BudgetExhaustedError:
                     if not self._under_way:
                         raise
-                    self._turn.wait()
+                    self._changed.wait()
                 else:
                     self._under_way += call_id is not None
                     return call_id
 
     def settle(self, call_id: UUID, bill: Bill | None, response: Any) -> None:
-        """As the ledger's."""
+        """Record an accepted reply, see :class:`CallLedger`."""
         try:
             self._ledger.settle(call_id, bill, response)
         finally:
-            self._end()
+            self._end_call()
 
     def fail(self, call_id: UUID, bill: Bill | None, error: str, response: str | None = None) -> None:
-        """As the ledger's."""
+        """Record a failed call, see :class:`CallLedger`."""
         try:
             self._ledger.fail(call_id, bill, error, response)
         finally:
-            self._end()
+            self._end_call()
 
-    def _end(self) -> None:
-        with self._turn:
+    def _end_call(self) -> None:
+        with self._changed:
             self._under_way -= 1
-            self._turn.notify_all()
+            self._changed.notify_all()

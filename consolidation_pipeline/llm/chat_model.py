@@ -1,4 +1,4 @@
-"""One chat model behind litellm: a request, its reply as text, and what it was billed."""
+"""Chat model behind litellm: sends one request, returns its reply as text and its bill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPERATURE = 0.2
 
 @dataclass(frozen=True)
 class Completion:
-    """A reply as text, what keeps it from being one at all, and its bill (None: the provider did not tell)."""
+    """A reply as text. ``problem``: why it is unusable. ``bill``: None if the provider did not report usage."""
 
     text: str
     problem: str | None
@@ -30,7 +30,10 @@ class Completion:
 
 @dataclass(frozen=True)
 class ChatModel:
-    """A model by its litellm name. ``timeout``: seconds, per request; ``api_base``, ``api_key``: None = environment."""
+    """A model by its litellm name.
+
+    ``api_base``, ``api_key``: None = from the environment. ``timeout``: seconds per request.
+    """
 
     name: str
     pricing: Pricing
@@ -39,24 +42,29 @@ class ChatModel:
     timeout: float = 120.0
 
     def span(self, prompt: Prompt) -> AbstractContextManager[None]:
-        """A span around one request and its retries; it tells which prompt it was, never what stood in it."""
-        told = {"gen_ai.prompt.name": prompt.name, "gen_ai.prompt.version": str(prompt.version)}
-        asked = {"gen_ai.request.max_tokens": prompt.max_tokens, "gen_ai.request.temperature": TEMPERATURE}
-        return call_span("chat", self.name, {"gen_ai.output.type": "json", **told, **asked})
+        """Open a span around one request and its retries. It names the prompt and holds none of its text."""
+        attributes = {
+            "gen_ai.output.type": "json",
+            "gen_ai.prompt.name": prompt.name,
+            "gen_ai.prompt.version": str(prompt.version),
+            "gen_ai.request.max_tokens": prompt.max_tokens,
+            "gen_ai.request.temperature": TEMPERATURE,
+        }
+        return call_span("chat", self.name, attributes)
 
-    def with_schema(self, messages: Sequence[Message], schema: type[BaseModel]) -> list[Message]:
-        """The messages, with the schema in the system text for a model that does not take it beside the prompt."""
-        if self._takes_schema():
+    def add_schema(self, messages: Sequence[Message], schema: type[BaseModel]) -> list[Message]:
+        """Return the messages; for a model without response schemas, the system message states the schema."""
+        if self._supports_schema():
             return list(messages)
         system, *others = messages
         return [{**system, "content": f"{system['content']}\n\n{schema_rule(schema)}"}, *others]
 
     def complete(self, messages: Sequence[Message], schema: type[BaseModel], max_tokens: int) -> Completion:
-        """One request, one reply; no retry of any kind. Raises what litellm raises."""
+        """Send one request and return its reply, without retries. Errors of litellm are raised as they are."""
         reply = load_litellm().completion(
             model=self.name,
             messages=list(messages),
-            response_format=schema if self._takes_schema() else {"type": "json_object"},
+            response_format=schema if self._supports_schema() else {"type": "json_object"},
             temperature=TEMPERATURE,
             max_tokens=max_tokens,
             drop_params=True,  # some models take no temperature
@@ -68,7 +76,7 @@ class ChatModel:
         )
         choice = reply.choices[0] if reply.choices else None
         record_reply(reply, choice)
-        # What Postgres does not take does not stand in its way later.
+        # Postgres stores neither NUL nor half of a surrogate pair.
         text = ((choice and choice.message.content) or "").replace("\0", "").encode(errors="replace").decode()
         return Completion(text, _find_problem(choice), self._bill(reply))
 
@@ -77,11 +85,12 @@ class ChatModel:
         sent, received = getattr(usage, "prompt_tokens", 0) or 0, getattr(usage, "completion_tokens", 0) or 0
         return self.pricing.bill(sent, received) if sent + received > 0 else None
 
-    def _takes_schema(self) -> bool:
+    def _supports_schema(self) -> bool:
         return bool(load_litellm().supports_response_schema(model=self.name))
 
 
 def _find_problem(choice: Any) -> str | None:
+    # These texts are sent back to the model, which is asked to repair its reply.
     reason = getattr(choice, "finish_reason", None)
     if reason == "length":
         return "the reply was cut off because it is too long: write less"
@@ -92,7 +101,7 @@ def _find_problem(choice: Any) -> str | None:
 
 
 def get_failure_bill(error: Exception) -> Bill | None:
-    """What a request that raised ``error`` was billed: nothing where it was refused or never sent, else not known."""
+    """Return the bill of a request that raised ``error``: zero if rejected or never sent, else None (unknown)."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and 400 <= status < 500 and status != 408:
         return NOTHING
@@ -103,7 +112,7 @@ def _is_unbilled(cause: BaseException) -> bool:
     import httpx
 
     if isinstance(cause, httpx.HTTPStatusError):
-        # A gateway that lost its server, or patience with it, does not know what the server did.
+        # A proxy that lost its server or timed out does not know whether the server billed the request.
         return cause.response.status_code not in (408, 502, 504)
     return isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout)
 

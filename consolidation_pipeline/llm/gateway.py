@@ -1,13 +1,14 @@
-"""The one way to a language model: within the budget, from the cache where possible, and only with checked replies.
+"""Gateway to a language model: budget, reply cache, one repair per reply, and a circuit breaker.
 
     gateway = Gateway("openai/gpt-4o-mini", SpendLedger(engine, project_id, job_id, budgets))
     outcomes = gateway.ask_many(prompts, PatternReply, check=find_problems)
 
-Every request is reserved in the ledger before it is sent and settled after: no reservation, no request.
+Every request is reserved in the ledger before it is sent and settled after it. Nothing else sends prompts.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,10 +20,15 @@ from typing import Generic, TypeVar
 from pydantic import BaseModel
 
 from consolidation_pipeline.core.jobs.spending import Bill
-from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, InvalidReplyError, LLMError
+from consolidation_pipeline.errors import (
+    AttemptsExhaustedError,
+    BudgetExhaustedError,
+    InvalidReplyError,
+    LLMError,
+    ModelUnavailableError,
+)
 from consolidation_pipeline.llm.budget import BudgetGate, CallLedger, EarlierReplies
 from consolidation_pipeline.llm.chat_model import ChatModel
-from consolidation_pipeline.llm.circuit_breaker import MAX_FAILURES_IN_A_ROW, CircuitBreaker
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
 from consolidation_pipeline.llm.prompt import Prompt, hash_prompt
@@ -30,15 +36,16 @@ from consolidation_pipeline.llm.request import Check, PromptRequest, RequestSend
 from consolidation_pipeline.llm.retries import MAX_RETRIES
 
 CONCURRENCY = 4
-MAX_REPLIES = 2  # the first one, and its repair
-MAX_ATTEMPTS = MAX_RETRIES + MAX_REPLIES  # requests that one job makes for one prompt, however often it is resumed
+MAX_REPLIES = 2  # the first one and its repair
+MAX_ATTEMPTS = MAX_RETRIES + MAX_REPLIES  # requests of one job for one prompt, over all its resumptions
+MAX_FAILURES_IN_A_ROW = 5
 
 T = TypeVar("T", bound=BaseModel)
 
 
 @dataclass(frozen=True)
 class Answer(Generic[T]):
-    """A checked reply. ``usd``: what the replies to this prompt cost now, US dollars; 0 from the cache."""
+    """A checked reply. ``usd``: US dollars paid for it now; 0 from the cache."""
 
     value: T
     usd: Decimal
@@ -46,12 +53,18 @@ class Answer(Generic[T]):
 
 
 class Gateway:
-    """A model by its litellm name, for one phase of one job. Safe to use from several threads.
+    """Gateway to one model for one phase of one job. Safe to use from several threads.
 
-    ``api_base``, ``api_key``: None is what litellm reads from the environment. ``timeout``: seconds, per request.
-    ``fallback_price``: what counts for a model that litellm lists no price for, US dollars per million tokens.
-    ``concurrency``: most requests at once. ``failures_in_a_row``: prompts without a usable reply after which the model
-    is not asked again by this gateway. ``sleep`` waits between attempts.
+    Args:
+        model: Name of the model, as litellm knows it.
+        ledger: Reserves and records the calls.
+        api_base: URL of the provider; None = from the environment, as litellm reads it.
+        api_key: Key of the provider; None = from the environment.
+        timeout: Seconds per request.
+        fallback_price: Price of a model that litellm lists no price for.
+        concurrency: Requests sent at the same time, at most.
+        failures_in_a_row: The model is not asked again after this many prompts in a row without a usable reply.
+        sleep: Waits between attempts, in seconds.
     """
 
     def __init__(
@@ -69,12 +82,12 @@ class Gateway:
     ) -> None:
         self._model = ChatModel(model, Pricing(model, fallback_price), api_base, api_key, timeout)
         self._ledger = ledger
-        self._asker = RequestSender(self._model, BudgetGate(ledger, max_attempts=MAX_ATTEMPTS), sleep)
+        self._sender = RequestSender(self._model, BudgetGate(ledger, max_attempts=MAX_ATTEMPTS), sleep)
         self._breaker = CircuitBreaker(model, failures_in_a_row)
         self._concurrency = concurrency
 
     def ask(self, prompt: Prompt, schema: type[T], *, check: Check[T] = lambda *_: ()) -> Answer[T]:
-        """The answer to one prompt, as by :meth:`ask_many`; what that returns as an error is raised."""
+        """Return the answer to one prompt; raise the error that :meth:`ask_many` would return."""
         [outcome] = self.ask_many([prompt], schema, check=check)
         if isinstance(outcome, Answer):
             return outcome
@@ -83,85 +96,120 @@ class Gateway:
     def ask_many(
         self, prompts: Sequence[Prompt], schema: type[T], *, check: Check[T] = lambda *_: ()
     ) -> list[Answer[T] | LLMError | BudgetExhaustedError]:
-        """An outcome for each prompt, in their order: the answer, or why there is none; none harms another.
+        """Return one outcome per prompt, in their order: its answer, or the error that left it without one.
 
-        A reply must fit ``schema`` and pass ``check``, which lists what is wrong (see ``guards``); one that does not is
-        repaired once. Equal prompts are asked once. Who meets a BudgetExhaustedError or a ModelUnavailableError should
-        keep the answers, which are paid for, and raise it then.
+        A failed prompt does not affect the others. Equal prompts are sent once. After a BudgetExhaustedError or a
+        ModelUnavailableError the caller should store the answers, which are paid for, and then raise the error.
+
+        Args:
+            prompts: The prompts.
+            schema: Form of the reply.
+            check: Lists what is wrong with a reply (see ``reply_checks``). Such a reply is repaired once.
         """
-        load_litellm()  # here, so that the threads do not import it against each other
-        questions = [make_request(prompt, schema, check, self._model.name) for prompt in prompts]
+        load_litellm()  # imported here, so that the threads do not import it at the same time
+        requests = [make_request(prompt, schema, check, self._model.name) for prompt in prompts]
         unique: dict[str, PromptRequest[T]] = {}
-        for question in questions:
-            unique.setdefault(question.key, question)
+        for request in requests:
+            unique.setdefault(request.key, request)
         earlier = self._ledger.load(list(unique))
-        # Threads know nothing of the span and the job that they work for unless they are handed the context.
+        # A thread has no span and no log context unless it runs in a copy of this one.
         contexts = [copy_context() for _ in unique]
         with ThreadPoolExecutor(self._concurrency, thread_name_prefix="llm") as pool:
-            found = pool.map(lambda c, q: c.run(self._try, q, earlier.get(q.key)), contexts, unique.values())
+            found = pool.map(lambda c, r: c.run(self._try, r, earlier.get(r.key)), contexts, unique.values())
             outcomes = dict(zip(unique, found, strict=True))
-        return [_as_asked(outcomes[q.key], is_repeat=q is not unique[q.key]) for q in questions]
+        return [_repeat_outcome(outcomes[r.key], is_repeat=r is not unique[r.key]) for r in requests]
 
     def price(self, prompts: Sequence[Prompt], schema: type[BaseModel]) -> dict[str, Bill]:
-        """The most that the first reply to each prompt may be billed, by its key in the cache. Nothing is sent."""
+        """Return the largest bill that the first reply to each prompt can have, by cache key. Sends nothing."""
         keys = {hash_prompt(prompt, self._model.name, schema.model_json_schema()): prompt for prompt in prompts}
-        return {key: self._asker.price(prompt, schema) for key, prompt in keys.items()}
+        return {key: self._sender.price(prompt, schema) for key, prompt in keys.items()}
 
     def _try(
-        self, question: PromptRequest[T], earlier: EarlierReplies | None
+        self, request: PromptRequest[T], earlier: EarlierReplies | None
     ) -> Answer[T] | LLMError | BudgetExhaustedError:
         try:
-            return self._answer(question, earlier)
+            return self._answer(request, earlier)
         except (LLMError, BudgetExhaustedError) as error:
             return error
 
-    def _answer(self, question: PromptRequest[T], earlier: EarlierReplies | None) -> Answer[T]:
+    def _answer(self, request: PromptRequest[T], earlier: EarlierReplies | None) -> Answer[T]:
         accepted, refused = (earlier.accepted, earlier.refused) if earlier else (None, ())
-        cached = None if accepted is None else question.read_cached(accepted)
+        cached = None if accepted is None else request.validate_cached(accepted)
         if cached is not None:
             return Answer(cached, Decimal(0), is_cached=True)
         if len(refused) >= MAX_REPLIES:
-            raise self._invalid(question, refused[-1])
-        answer = self._ask_model(question, refused, again=accepted is not None)
-        return answer or self._answer(question, self._ledger.load([question.key])[question.key])
+            raise self._make_invalid_error(request, refused[-1])
+        answer = self._ask_model(request, refused, again=accepted is not None)
+        return answer or self._answer(request, self._ledger.load([request.key])[request.key])
 
     def _ask_model(
-        self, question: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
+        self, request: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
     ) -> Answer[T] | None:
-        """The answer, paid for; None: another process has paid for one by now."""
+        """Return a paid answer; None if another process has paid for one in the meantime."""
         self._breaker.check()
         try:
-            answer = self._converse(question, refused, again=again)
+            answer = self._ask_and_repair(request, refused, again=again)
         except AttemptsExhaustedError:
-            raise  # says nothing about the model as it is now
+            raise  # says nothing about the state of the model now
         except LLMError as error:
-            self._breaker.failed(error)
+            self._breaker.record_failure(error)
             raise
-        self._breaker.succeeded()
+        self._breaker.record_success()
         return answer
 
-    def _converse(
-        self, question: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
+    def _ask_and_repair(
+        self, request: PromptRequest[T], refused: Sequence[tuple[str, str]], *, again: bool
     ) -> Answer[T] | None:
         usd, last = Decimal(0), refused[-1] if refused else None
         for _ in range(MAX_REPLIES - len(refused)):
-            reply = self._asker.ask(question, last, again=again)
+            reply = self._sender.send(request, last, again=again)
             if reply is None:
                 return None
             usd += reply.usd
             if reply.value is not None:
                 return Answer(reply.value, usd)
             last = reply.refused
-        raise self._invalid(question, last)
+        raise self._make_invalid_error(request, last)
 
-    def _invalid(self, question: PromptRequest[T], refused: tuple[str, str] | None) -> InvalidReplyError:
-        wrong = "; ".join(refused[1].split("\n")) if refused else "nothing came back"
-        return InvalidReplyError(
-            f"{describe_request(question, self._model)} got {MAX_REPLIES} unusable replies: {wrong}"
-        )
+    def _make_invalid_error(self, request: PromptRequest[T], refused: tuple[str, str] | None) -> InvalidReplyError:
+        problems = "; ".join(refused[1].split("\n")) if refused else "nothing came back"
+        described = describe_request(request, self._model)
+        return InvalidReplyError(f"{described} got {MAX_REPLIES} unusable replies: {problems}")
 
 
-def _as_asked(
+def _repeat_outcome(
     outcome: Answer[T] | LLMError | BudgetExhaustedError, *, is_repeat: bool
 ) -> Answer[T] | LLMError | BudgetExhaustedError:
     return replace(outcome, usd=Decimal(0), is_cached=True) if is_repeat and isinstance(outcome, Answer) else outcome
+
+
+class CircuitBreaker:
+    """Counts prompts in a row without a usable reply, and opens for good at ``limit``. Safe to share by threads."""
+
+    def __init__(self, model: str, limit: int = MAX_FAILURES_IN_A_ROW) -> None:
+        self._model = model
+        self._limit = limit
+        self._failures = 0
+        self._last_error = ""
+        self._lock = threading.Lock()
+
+    def check(self) -> None:
+        """Raise ModelUnavailableError if ``limit`` prompts in a row have failed."""
+        with self._lock:
+            if self._failures >= self._limit:
+                raise ModelUnavailableError(
+                    f"{self._model} failed for {self._failures} prompts in a row and is not asked again in this phase; "
+                    f"the last time: {self._last_error}"
+                )
+
+    def record_failure(self, error: Exception) -> None:
+        """Count a prompt that got no usable reply."""
+        with self._lock:
+            self._failures += 1
+            self._last_error = str(error)
+
+    def record_success(self) -> None:
+        """Reset the count, unless the breaker is open."""
+        with self._lock:
+            if self._failures < self._limit:
+                self._failures = 0

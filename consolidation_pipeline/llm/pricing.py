@@ -1,4 +1,4 @@
-"""What a request costs: by litellm's price list, or by a stated price where that has none."""
+"""Prices of requests: from litellm's price list, or a fallback price for models it does not list."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consolidation_pipeline.core.jobs.spending import Bill, dollars
 from consolidation_pipeline.llm.litellm_import import load_litellm
 from consolidation_pipeline.llm.prompt import Message
 
-# Tokens are counted with OpenAI's tokenizer; others cut the same text into more pieces, by up to about a quarter.
+# Tokens are counted with OpenAI's tokenizer; others split the same text into up to about a quarter more tokens.
 TOKEN_MARGIN = 1.25
 
 
@@ -25,19 +25,19 @@ class Price:
     output: float
 
 
-# For models without a listed price: that of the dearest widely used ones, so that the budget holds in any case.
+# Of models without a listed price: the price of the most expensive common models, so that the budget holds.
 FALLBACK_PRICE = Price(input=15.0, output=75.0)
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """Prices of one model; ``fallback`` counts where litellm lists none."""
+    """Prices of one model. ``fallback`` is used if litellm lists none."""
 
     model: str
     fallback: Price = FALLBACK_PRICE
 
     def bill(self, prompt_tokens: int, completion_tokens: int) -> Bill:
-        """What these tokens cost; discounts for cached prompts are left out."""
+        """Return the bill of these tokens, without discounts for cached prompts."""
         if self.is_listed:
             sent, received = load_litellm().cost_per_token(
                 model=self.model, prompt_tokens=prompt_tokens, completion_tokens=completion_tokens
@@ -47,8 +47,8 @@ class Pricing:
             received = completion_tokens * self.fallback.output / 1e6
         return Bill(prompt_tokens, completion_tokens, dollars(sent + received))
 
-    def most(self, messages: Sequence[Message], schema: dict[str, Any], max_tokens: int) -> Bill:
-        """The most a call can be billed: its tokens counted locally, with a margin, and the longest reply."""
+    def max_bill(self, messages: Sequence[Message], schema: dict[str, Any], max_tokens: int) -> Bill:
+        """Return the largest bill of a call: its tokens, counted locally with a margin, and the longest reply."""
         litellm = load_litellm()
         counted = litellm.token_counter(model=self.model, messages=list(messages))
         counted += litellm.token_counter(model=self.model, text=json.dumps(schema))
@@ -56,11 +56,11 @@ class Pricing:
 
     @cached_property
     def is_listed(self) -> bool:
-        """Whether litellm lists a price per token for the model."""
+        """True if litellm lists a price per token for the model."""
         litellm = load_litellm()
         try:
             entry = litellm.model_cost[litellm.get_model_info(model=self.model)["key"]]
-        except Exception:  # litellm raises a bare Exception for a model it does not know
+        except Exception:  # litellm raises a bare Exception for an unknown model
             return False
-        receives = entry.get("mode") != "embedding"
-        return "input_cost_per_token" in entry and ("output_cost_per_token" in entry or not receives)
+        has_output = entry.get("mode") != "embedding"
+        return "input_cost_per_token" in entry and ("output_cost_per_token" in entry or not has_output)

@@ -1,4 +1,4 @@
-"""What a model is asked: words of ours, and data of others that it cannot take for ours."""
+"""Prompts: the project's own instructions, and memories as data that a model does not take for instructions."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ _DATA_RULE = (
 class Prompt:
     """One question about some memories.
 
-    ``name`` and ``version`` say which prompt it is: a new version is not answered from the cache of the old one.
-    ``system`` and ``task`` are ours; ``sources`` are the texts of memories, known to the model as 1, 2, ..
-    ``max_tokens``: the longest reply.
+    ``name``, ``version``: a new version is not answered from the cache of the old one. ``system``, ``task``: our
+    instructions. ``sources``: texts of memories, numbered 1, 2, .. for the model. ``max_tokens``: longest reply.
     """
 
     name: str
@@ -35,7 +34,7 @@ class Prompt:
     max_tokens: int = 2000
 
     def messages(self) -> list[Message]:
-        """The messages that are sent: the sources in blocks between fences that stand in none of them."""
+        """Return the messages to send. Each source is a block between fences that occur in no source."""
         fence = make_fence(self.sources)
         blocks = [
             f"[{fence} memory {number} begins]\n{source}\n[{fence} memory {number} ends]"
@@ -48,7 +47,7 @@ class Prompt:
 
 
 def make_fence(texts: Sequence[str]) -> str:
-    """A mark that stands in none of the texts, in whatever case: the same for the same texts, and hard to foresee."""
+    """Return a mark that occurs in none of the texts, in any letter case: equal for equal texts, hard to guess."""
     seed = json.dumps(list(texts))
     lowered = [text.lower() for text in texts]
     count = 0
@@ -60,16 +59,16 @@ def make_fence(texts: Sequence[str]) -> str:
 
 
 def hash_prompt(prompt: Prompt, model: str, schema: dict[str, Any]) -> str:
-    """SHA-256 of all that decides what a good reply is: the key of the reply cache."""
+    """Return the key of the reply cache: the SHA-256 of everything that decides what a good reply is."""
     parts = [model, prompt.name, prompt.version, schema, prompt.system, prompt.task, prompt.sources]
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def language_rule(languages: Sequence[str]) -> str:
-    """A sentence that has the model write in the language of the sources.
+    """Return the sentence that tells a model the language to write in.
 
-    ``languages``: their text search configurations, such as ``german``. The most frequent wins, ties by the alphabet;
-    ``simple`` names no language.
+    ``languages``: text search configurations of the sources, such as ``german``. The most frequent one is named, ties
+    by alphabet; ``simple`` names no language.
     """
     known = Counter(language.rpartition(".")[2] for language in languages)
     known.pop("simple", None)

@@ -1,4 +1,4 @@
-"""From what a model says to a checked value, or to a list of what is wrong with it."""
+"""Parses replies: the JSON object in a model's text, validated by a schema, or a list of problems."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from consolidation_pipeline.llm.prompt import Message
 
 T = TypeVar("T", bound=BaseModel)
 
-_MOST_PROBLEMS = 10
-_LONGEST_PROBLEM = 300
-_LONGEST_ECHO = 8000  # characters of a refused reply that the model is shown again
+_MAX_PROBLEMS = 10
+_MAX_PROBLEM_CHARS = 300
+_MAX_ECHO_CHARS = 8000  # of a refused reply, when it is sent back to the model
 
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")  # as JSON writes it; an even number of backslashes before it is text
 _OPENS_OBJECT = re.compile(r'\{\s*"')
@@ -24,7 +24,7 @@ _OPENS_OBJECT = re.compile(r'\{\s*"')
 
 @dataclass(frozen=True)
 class ParsedReply(Generic[T]):
-    """A reply as read: its JSON object and the value made of it, or what is wrong."""
+    """A parsed reply: its JSON object (``content``) and the value made of it, or its problems."""
 
     value: T | None = None
     content: dict[str, Any] | None = None
@@ -32,21 +32,21 @@ class ParsedReply(Generic[T]):
 
 
 def parse_reply(text: str, schema: type[T]) -> ParsedReply[T]:
-    """The first JSON object in ``text`` that fits the schema, whatever stands around it: fences, prose.
+    """Return the first JSON object in ``text`` that fits the schema, in code fences or prose or alone.
 
-    Without one, the problems of the largest object.
+    If none fits, return the problems of the largest object.
     """
     worst: tuple[int, ParsedReply[T]] = (0, ParsedReply(problems=(_without_json(text),)))
     for content, length in _iter_objects(text):
-        reading = validate_reply(content, schema)
-        if not reading.problems:
-            return reading
-        worst = max(worst, (length, reading), key=lambda pair: pair[0])
+        parsed = validate_reply(content, schema)
+        if not parsed.problems:
+            return parsed
+        worst = max(worst, (length, parsed), key=lambda pair: pair[0])
     return worst[1]
 
 
 def validate_reply(content: Any, schema: type[T]) -> ParsedReply[T]:
-    """JSON values as a value of the schema; refused too: what Postgres cannot store (NUL, half surrogates, NaN)."""
+    """Validate JSON values by the schema. Also refused: what Postgres cannot store (NUL, half surrogates, NaN)."""
     try:
         written = json.dumps(content, ensure_ascii=False, allow_nan=False)
         written.encode()
@@ -54,7 +54,7 @@ def validate_reply(content: Any, schema: type[T]) -> ParsedReply[T]:
             return ParsedReply(problems=("it holds the character NUL: leave it out",))
         return ParsedReply(schema.model_validate(content), content)
     except ValidationError as error:
-        return ParsedReply(problems=tuple(_explain(e) for e in error.errors()[:_MOST_PROBLEMS]))
+        return ParsedReply(problems=tuple(_explain(e) for e in error.errors()[:_MAX_PROBLEMS]))
     except UnicodeEncodeError:
         return ParsedReply(problems=("it holds half a surrogate pair: write valid Unicode",))
     except ValueError:
@@ -62,10 +62,10 @@ def validate_reply(content: Any, schema: type[T]) -> ParsedReply[T]:
 
 
 def repair_messages(text: str, problems: Sequence[str]) -> list[Message]:
-    """What is said after a refused reply: the reply itself, what is wrong with it, and what is wanted."""
-    listed = "\n".join(f"- {problem[:_LONGEST_PROBLEM]}" for problem in problems[:_MOST_PROBLEMS])
+    """Return the messages that follow a refused reply: the reply, its problems, and the request to repair it."""
+    listed = "\n".join(f"- {problem[:_MAX_PROBLEM_CHARS]}" for problem in problems[:_MAX_PROBLEMS])
     return [
-        {"role": "assistant", "content": text[:_LONGEST_ECHO] or "(empty)"},
+        {"role": "assistant", "content": text[:_MAX_ECHO_CHARS] or "(empty)"},
         {
             "role": "user",
             "content": f"This reply cannot be used:\n{listed}\nReply again, with one JSON object and nothing else.",
@@ -74,7 +74,7 @@ def repair_messages(text: str, problems: Sequence[str]) -> list[Message]:
 
 
 def schema_rule(schema: type[BaseModel]) -> str:
-    """What a model is told that takes no schema beside the prompt."""
+    """Return the instruction that states the schema, for models that take no response schema."""
     described = json.dumps(schema.model_json_schema())
     return f"Reply with one JSON object, and nothing else, that fits this JSON schema:\n{described}"
 
@@ -86,7 +86,7 @@ def _without_json(text: str) -> str:
 
 
 def _iter_objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every JSON object in a text that is not part of another one, with its length in characters."""
+    """Yield each outermost JSON object of a text, with its length in characters."""
     decoder = json.JSONDecoder(parse_constant=_refuse)
     at = text.find("{")
     while at >= 0:
@@ -94,7 +94,7 @@ def _iter_objects(text: str) -> Iterator[tuple[dict[str, Any], int]]:
             content, end = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             if _OPENS_OBJECT.match(text, at):
-                return  # cut short: an object inside it is not the reply
+                return  # truncated: an object inside it is not the reply
             end = at + 1
         else:
             yield content, end - at

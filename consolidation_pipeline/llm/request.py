@@ -1,4 +1,4 @@
-"""One question to a model: reserved, sent, retried, read, judged and settled."""
+"""One request to a model: reserve, send with retries, parse the reply, check it, settle."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from consolidation_pipeline.llm.redaction import redact
 from consolidation_pipeline.llm.reply_parsing import ParsedReply, parse_reply, repair_messages, validate_reply
 from consolidation_pipeline.llm.retries import GivenUpError, with_retries
 
-_LONGEST_ERROR = 2000  # characters: some providers answer with whole pages
+_MAX_ERROR_CHARS = 2000  # some providers answer with whole pages
 
 T = TypeVar("T", bound=BaseModel)
 
 Check = Callable[[Prompt, T], Sequence[str]]
-"""What is wrong with a reply that fits its schema; nothing = it is accepted."""
+"""Lists the problems of a reply that fits its schema; without problems the reply is accepted."""
 
 
 @dataclass(frozen=True)
 class PromptRequest(Generic[T]):
-    """A prompt, and what its reply must be. ``key`` is the reply cache's."""
+    """A prompt, and the schema and check of its reply. ``key``: its key in the reply cache."""
 
     prompt: Prompt
     schema: type[T]
     check: Check[T]
     key: str
 
-    def read(self, completion: Completion) -> ParsedReply[T]:
-        """The value of a reply, or what is wrong with it."""
+    def parse(self, completion: Completion) -> ParsedReply[T]:
+        """Return the value of a reply, or its problems."""
         if completion.problem is not None:
             return ParsedReply(problems=(completion.problem,))
         return self._checked(parse_reply(completion.text, self.schema))
 
-    def read_cached(self, content: Any) -> T | None:
-        """The value of an accepted reply; None when it would not be accepted today."""
+    def validate_cached(self, content: Any) -> T | None:
+        """Return the value of a stored accepted reply; None if it would not be accepted today."""
         return self._checked(validate_reply(content, self.schema)).value
 
-    def _checked(self, reading: ParsedReply[T]) -> ParsedReply[T]:
-        problems = () if reading.value is None else tuple(self.check(self.prompt, reading.value))
-        return ParsedReply(problems=problems) if problems else reading
+    def _checked(self, parsed: ParsedReply[T]) -> ParsedReply[T]:
+        problems = () if parsed.value is None else tuple(self.check(self.prompt, parsed.value))
+        return ParsedReply(problems=problems) if problems else parsed
 
 
 def make_request(prompt: Prompt, schema: type[T], check: Check[T], model: str) -> PromptRequest[T]:
-    """The question, with its key."""
+    """Return the request of a prompt to a model, with its cache key."""
     return PromptRequest(prompt, schema, check, hash_prompt(prompt, model, schema.model_json_schema()))
 
 
 @dataclass(frozen=True)
 class Reply(Generic[T]):
-    """What came back: a value, or the text that was refused and why, a line each. ``usd``: what it cost."""
+    """A reply: its value, or the refused text and its problems, one per line. ``usd``: US dollars paid for it."""
 
     value: T | None
     refused: tuple[str, str]
@@ -68,71 +68,79 @@ class Reply(Generic[T]):
 
 @dataclass(frozen=True)
 class RequestSender:
-    """Sends questions to one model and pays for them; ``sleep`` waits between attempts."""
+    """Sends requests to one model and pays for them. ``sleep`` waits between attempts, in seconds."""
 
     model: ChatModel
-    purse: BudgetGate
+    gate: BudgetGate
     sleep: Callable[[float], None] = time.sleep
 
-    def ask(self, question: PromptRequest[T], refused: tuple[str, str] | None, *, again: bool) -> Reply[T] | None:
-        """A reply, after retries; ``refused``: the reply to be repaired. None: there is an accepted one by now.
+    def send(self, request: PromptRequest[T], refused: tuple[str, str] | None, *, again: bool) -> Reply[T] | None:
+        """Return a reply, after retries.
 
-        ``again``: ask even so.
+        Args:
+            request: The request.
+            refused: The reply to be repaired and its problems; None for the first reply.
+            again: Send it even if an accepted reply exists.
+
+        Returns:
+            None if an accepted reply was stored in the meantime and ``again`` is False.
 
         Raises:
-            LLMError: no reply came. BudgetExhaustedError, AttemptsExhaustedError: it may not be sent.
+            LLMError: No reply came.
+            BudgetExhaustedError: The request could exceed a budget.
+            AttemptsExhaustedError: The prompt was sent as often as one job may send it.
         """
         repair = repair_messages(refused[0], refused[1].split("\n")) if refused else []
-        messages = [*self.model.with_schema(question.prompt.messages(), question.schema), *repair]
-        most = self._most(messages, question.prompt, question.schema)
-        call = Call(question.prompt.name, self.model.name, question.key, most)
+        messages = [*self.model.add_schema(request.prompt.messages(), request.schema), *repair]
+        max_bill = self._max_bill(messages, request.prompt, request.schema)
+        call = Call(request.prompt.name, self.model.name, request.key, max_bill)
         try:
-            with self.model.span(question.prompt):
-                made = with_retries(lambda: self._send(question, messages, call, again=again), sleep=self.sleep)
+            with self.model.span(request.prompt):
+                sent = with_retries(lambda: self._send_once(request, messages, call, again=again), sleep=self.sleep)
         except GivenUpError as error:
-            failure = LLMError(f"{describe_request(question, self.model)} got no reply: {self._redact(error)}")
+            failure = LLMError(f"{describe_request(request, self.model)} got no reply: {self._redact(error)}")
         else:
-            return None if made is None else self._judge(question, call, *made)
-        raise failure  # out here the provider's error, which may repeat the key, is no longer attached to it
+            return None if sent is None else self._settle(request, call, *sent)
+        raise failure  # outside of the except block: the provider's error may repeat the key and must not be chained
 
     def price(self, prompt: Prompt, schema: type[BaseModel]) -> Bill:
-        """The most that the first reply to a prompt may be billed."""
-        return self._most(self.model.with_schema(prompt.messages(), schema), prompt, schema)
+        """Return the largest bill that the first reply to a prompt can have."""
+        return self._max_bill(self.model.add_schema(prompt.messages(), schema), prompt, schema)
 
-    def _most(self, messages: Sequence[Message], prompt: Prompt, schema: type[BaseModel]) -> Bill:
-        return self.model.pricing.most(messages, schema.model_json_schema(), prompt.max_tokens)
+    def _max_bill(self, messages: Sequence[Message], prompt: Prompt, schema: type[BaseModel]) -> Bill:
+        return self.model.pricing.max_bill(messages, schema.model_json_schema(), prompt.max_tokens)
 
-    def _send(
-        self, question: PromptRequest[T], messages: Sequence[Message], call: Call, *, again: bool
+    def _send_once(
+        self, request: PromptRequest[T], messages: Sequence[Message], call: Call, *, again: bool
     ) -> tuple[UUID, Completion] | None:
-        call_id = self.purse.reserve(call, again=again)
+        call_id = self.gate.reserve(call, again=again)
         if call_id is None:
             return None
         try:
-            return call_id, self.model.complete(messages, question.schema, question.prompt.max_tokens)
+            return call_id, self.model.complete(messages, request.schema, request.prompt.max_tokens)
         except Exception as error:
-            self.purse.fail(call_id, get_failure_bill(error), self._redact(error))
+            self.gate.fail(call_id, get_failure_bill(error), self._redact(error))
             raise
 
-    def _judge(self, question: PromptRequest[T], call: Call, call_id: UUID, completion: Completion) -> Reply[T]:
+    def _settle(self, request: PromptRequest[T], call: Call, call_id: UUID, completion: Completion) -> Reply[T]:
         try:
-            reading = question.read(completion)
-        except Exception as error:  # a check that breaks: what was paid is written down before that is found out
-            self.purse.fail(call_id, completion.bill, f"the check failed: {error!r}", completion.text)
+            parsed = request.parse(completion)
+        except Exception as error:  # a bug in a check: the bill is recorded before the error goes on
+            self.gate.fail(call_id, completion.bill, f"the check failed: {error!r}", completion.text)
             raise
         usd = (completion.bill or call.most).usd
-        if reading.value is not None:
-            self.purse.settle(call_id, completion.bill, reading.content)
-            return Reply(reading.value, ("", ""), usd)
-        wrong = "\n".join(reading.problems)
-        self.purse.fail(call_id, completion.bill, wrong, completion.text)
-        return Reply(None, (completion.text, wrong), usd)
+        if parsed.value is not None:
+            self.gate.settle(call_id, completion.bill, parsed.content)
+            return Reply(parsed.value, ("", ""), usd)
+        problems = "\n".join(parsed.problems)
+        self.gate.fail(call_id, completion.bill, problems, completion.text)
+        return Reply(None, (completion.text, problems), usd)
 
     def _redact(self, error: Exception) -> str:
         secrets = [self.model.api_key] if self.model.api_key else []
-        return redact(str(error), secrets)[:_LONGEST_ERROR]
+        return redact(str(error), secrets)[:_MAX_ERROR_CHARS]
 
 
-def describe_request(question: PromptRequest[T], model: ChatModel) -> str:
-    """Name a question in a message."""
-    return f"prompt {question.prompt.name} version {question.prompt.version} ({question.key[:12]}) to {model.name}"
+def describe_request(request: PromptRequest[T], model: ChatModel) -> str:
+    """Return the name of a request for messages: its prompt, version, the start of its key, and the model."""
+    return f"prompt {request.prompt.name} version {request.prompt.version} ({request.key[:12]}) to {model.name}"

@@ -1,4 +1,4 @@
-"""The one retry ladder: which failures of a provider are worth another attempt, and how long to wait for it."""
+"""Retries of requests to providers: the failures worth another attempt, and the wait before it."""
 
 import random
 import time
@@ -9,13 +9,13 @@ from typing import TypeVar
 from consolidation_pipeline.errors import ConsolidationError
 
 MAX_RETRIES = 3
-LONGEST_WAIT = 60.0  # seconds: also the most that a server's Retry-After can make us wait
+MAX_WAIT = 60.0  # seconds; also the longest Retry-After that is honoured
 
 T = TypeVar("T")
 
 
 class GivenUpError(Exception):
-    """The last attempt failed with ``reason``; it was number ``attempts``."""
+    """The last attempt, number ``attempts``, failed with ``reason``."""
 
     def __init__(self, attempts: int, reason: Exception) -> None:
         super().__init__(f"attempt {attempts} failed: {reason}")
@@ -26,12 +26,12 @@ class GivenUpError(Exception):
 def with_retries(
     attempt: Callable[[], T], *, retries: int = MAX_RETRIES, sleep: Callable[[float], None] = time.sleep
 ) -> T:
-    """Call ``attempt`` until it succeeds: after 429, 5xx, timeouts and lost connections at most ``retries`` times more.
+    """Call ``attempt`` until it succeeds: after 429, 5xx, timeouts and lost connections up to ``retries`` times more.
 
-    ``sleep`` waits between attempts. Errors of this project pass through.
+    ``sleep`` waits between attempts. Errors of this project are raised as they are.
 
     Raises:
-        GivenUpError: the error is of another kind, or the last attempt failed too.
+        GivenUpError: The error is of another kind, or the last attempt failed too.
     """
     made = 0
     while True:
@@ -40,35 +40,35 @@ def with_retries(
             return attempt()
         except ConsolidationError:
             raise
-        except Exception as error:  # a reply that litellm cannot read escapes from it as a bare TypeError
+        except Exception as error:  # a reply that litellm cannot parse escapes from it as a bare TypeError
             if made > retries or not is_transient(error):
                 raise GivenUpError(made, error) from error
-            wait = _wait(made, error)
+            wait = _compute_wait(made, error)
         sleep(wait)
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed later."""
-    # litellm gives timeouts the status 408, and lost connections and replies cut short the status 500.
+    """Return True if the same request may succeed later."""
+    # litellm gives timeouts the status 408, and lost connections and truncated replies the status 500.
     status = getattr(error, "status_code", None)
     return isinstance(status, int) and (status in (408, 429) or status >= 500)
 
 
-def _wait(attempt: int, error: Exception) -> float:
-    """Seconds after a failed attempt (1, 2, ..): 1, 2, 4 or what the server asks for, spread by half of itself.
+def _compute_wait(attempt: int, error: Exception) -> float:
+    """Return the seconds to wait after attempt 1, 2, ..: 1, 2, 4 or Retry-After, plus up to half of it at random.
 
-    The spread keeps the workers from coming back in step.
+    The random part keeps workers from retrying in step.
     """
     headers = getattr(error, "litellm_response_headers", None) or {}
-    asked = _seconds(str(headers.get("retry-after", "")))
-    return min(LONGEST_WAIT, max(asked, 2.0 ** (attempt - 1)) * random.uniform(1.0, 1.5))
+    asked = _parse_retry_after(str(headers.get("retry-after", "")))
+    return min(MAX_WAIT, max(asked, 2.0 ** (attempt - 1)) * random.uniform(1.0, 1.5))
 
 
-def _seconds(retry_after: str) -> float:
-    """A Retry-After header: seconds, or the date until when to wait (RFC 9110); 0 when it is neither."""
-    if retry_after.replace(".", "", 1).isdecimal():
-        return float(retry_after)
+def _parse_retry_after(value: str) -> float:
+    """Return the seconds of a Retry-After header: a number of seconds or a date (RFC 9110); 0 if it is neither."""
+    if value.replace(".", "", 1).isdecimal():
+        return float(value)
     try:
-        return parsedate_to_datetime(retry_after).timestamp() - time.time()
+        return parsedate_to_datetime(value).timestamp() - time.time()
     except ValueError:
         return 0.0

@@ -105,7 +105,7 @@ def test_listed_prices_are_those_of_the_list_and_unlisted_ones_are_dear() -> Non
 
 def test_what_is_reserved_covers_prompt_schema_and_the_longest_reply() -> None:
     messages = ask_for().messages()
-    most = Pricing(MODEL).most(messages, Pattern.model_json_schema(), 500)
+    most = Pricing(MODEL).max_bill(messages, Pattern.model_json_schema(), 500)
     assert most.completion_tokens == 500
     assert most.prompt_tokens > len(" ".join(message["content"] for message in messages).split())
 
@@ -236,7 +236,7 @@ RUNS = st.lists(
 def test_whatever_the_provider_does_and_whenever_the_process_dies_the_budget_holds(
     engine: Engine, runs: list[tuple[list[int], list[str], bool]], calls_in_budget: int
 ) -> None:
-    one = Pricing(MODEL).most(ask_for().messages(), Pattern.model_json_schema(), 500).usd
+    one = Pricing(MODEL).max_bill(ask_for().messages(), Pattern.model_json_schema(), 500).usd
     budgets = Budgets(float(calls_in_budget * one * Decimal("1.3")), 5, 1_000_000)
     ledger = Dying(engine, uuid4(), uuid4(), budgets)
     with openai_server(chatting(answer_well)) as provider:

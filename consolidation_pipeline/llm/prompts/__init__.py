@@ -1,1 +1,5 @@
-"""What models are asked, one file each: the words, their version, the form of the reply and what is wrong with one."""
+"""The prompts, one module each: wording, version, schema of the reply and checks of it.
+
+The JSON schema of a reply is sent to the model and is part of the cache key. It has the class name, the docstring and
+the field descriptions of the reply class: changing one of them needs a new ``VERSION`` too.
+"""

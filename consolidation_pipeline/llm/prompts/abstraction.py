@@ -1,4 +1,4 @@
-"""What replies about patterns and about principles have in common: their form, and what makes one invalid."""
+"""Replies with patterns and principles: their common form and their checks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Quote(BaseModel):
 
 
 class AbstractionReply(BaseModel):
-    """What several memories have in common, as a model found it."""
+    """Base of the replies with a pattern or a principle."""
 
     pattern_type: Literal["success", "failure", "decision", "workflow", "gotcha"]
     confidence: float = Field(ge=0, le=1, description="How sure it is that this holds, from 0 to 1.")
@@ -34,15 +34,15 @@ class AbstractionReply(BaseModel):
     @property
     @abstractmethod
     def statement(self) -> str:
-        """What it says, in the words that are stored."""
+        """The text that is stored."""
 
-    def told(self) -> Iterator[str]:
-        """Every text of the reply that is stored and is no quote."""
+    def stored_texts(self) -> Iterator[str]:
+        """Yield every stored text of the reply that is not a quote."""
         yield from (self.statement, self.summary, *self.best_practices, *self.gotchas)
 
 
 def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
-    """What is wrong: nothing said, memories that were not given, quotes and literals that stand in none."""
+    """Return the problems of a reply: no text, unknown memories, invented quotes and literals."""
     sources = dict(enumerate(prompt.sources, start=1))
     quotes = [(item.unit, item.quote) for item in reply.evidence if item.unit in sources]
     blank = [] if reply.statement.strip() and reply.summary.strip() else ["it says nothing: write a text and a summary"]
@@ -50,5 +50,5 @@ def find_problems(prompt: Prompt, reply: AbstractionReply) -> list[str]:
         *blank,
         *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
         *find_invented_quotes(quotes, sources),
-        *find_invented_literals("\n".join(reply.told()), prompt.sources),
+        *find_invented_literals("\n".join(reply.stored_texts()), prompt.sources),
     ]

@@ -1,4 +1,4 @@
-"""The prompt that says in one text what several near-duplicates say, and what makes a reply lose something of them."""
+"""The prompt that rewrites near-duplicates as one text, and checks that the text loses nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from consolidation_pipeline.core.text.text_merge import missing_literals
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
-# Raise it with every change of the words below: replies to the old ones are not used any more.
+# Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
 
 _SYSTEM = "You read memories of software agents that say nearly the same, and write the one that stands in their place."
@@ -27,8 +27,8 @@ _TASK = """Write one text that says everything that these memories say, each thi
 - Add nothing: no number, name, version or path of your own, no reason, no advice and no heading.
 - At most {longest} characters; shorter where nothing is lost.
 {language}"""
-# Tokens of a reply: two characters make one at worst in most scripts, and some models write no more than these.
-_CHARS_PER_TOKEN, _FRAME, _MOST_TOKENS = 2, 300, 4000
+# Tokens of a reply: a token has two characters at worst in most scripts; some models write at most 4,000 tokens.
+_CHARS_PER_TOKEN, _FRAME_TOKENS, _MAX_TOKENS = 2, 300, 4000
 
 
 class MergeReply(BaseModel):
@@ -38,18 +38,21 @@ class MergeReply(BaseModel):
 
 
 def merge_prompt(texts: Sequence[str], languages: Sequence[str], *, max_chars: int) -> Prompt:
-    """What is asked about the texts of one merge group, written in these text search configurations.
+    """Return the prompt for one merge group.
 
-    ``max_chars``: most characters of a merged text.
+    Args:
+        texts: Texts of the memories.
+        languages: Their text search configurations.
+        max_chars: Longest merged text, in characters.
     """
     longest = max_rewrite_chars(texts, max_chars=max_chars)
     task = _TASK.format(longest=longest, language=language_rule(languages))
-    tokens = min(_MOST_TOKENS, _FRAME + longest // _CHARS_PER_TOKEN)
+    tokens = min(_MAX_TOKENS, _FRAME_TOKENS + longest // _CHARS_PER_TOKEN)
     return Prompt("merge", VERSION, _SYSTEM, task, tuple(texts), max_tokens=tokens)
 
 
 def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[str]:
-    """What is wrong: too long, something of a source lost or reversed, something in it that no source says."""
+    """Return the problems of a reply: too long, a fact of a source lost or reversed, a fact that no source has."""
     text = reply.content.strip()
     if not text:
         return ["it says nothing: write the text"]

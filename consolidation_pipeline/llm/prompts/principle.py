@@ -1,4 +1,4 @@
-"""The prompt that finds what several patterns have in common."""
+"""The prompt that finds the principle that several patterns share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.abstraction import AbstractionReply
 
-# Raise it with every change of the words below: replies to the old ones are not used any more.
+# Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
 
 _SYSTEM = (
@@ -37,5 +37,5 @@ class PrincipleReply(AbstractionReply):
 
 
 def principle_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
-    """What is asked about the texts of one group of patterns, written in these text search configurations."""
+    """Return the prompt for one group of patterns. ``languages``: text search configurations of the texts."""
     return Prompt("principle", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))

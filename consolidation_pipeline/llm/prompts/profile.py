@@ -1,4 +1,4 @@
-"""The prompt that finds out from summaries how a project, or the person behind it, works."""
+"""The prompt that derives from summaries how a project, or the person behind it, works."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.prompts.summary import find_text_problems
 from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
-# Raise it with every change of the words below: replies to the old ones are not used any more.
+# Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
-# It is read as a whole before work starts.
-LONGEST = 6000
+MAX_CHARS = 6000  # a profile is read as a whole before work starts
 
 _SYSTEM = (
     "You read summaries of what software agents noted in one project; each is given as a memory. You find out how "
@@ -41,20 +40,20 @@ class ProfileReply(BaseModel):
     context: list[str] = Field(description="One sentence each; empty where nothing is said.")
 
     def parts(self) -> dict[str, list[str]]:
-        """The lists by name, without what is blank."""
+        """Return the lists by name, without blank entries."""
         named = self.model_dump(exclude={"profile"})
         return {name: [text.strip() for text in texts if text.strip()] for name, texts in named.items()}
 
 
 def profile_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
-    """What is asked about the summaries of a user, oldest first, written in these text search configurations."""
+    """Return the prompt for a user's summaries, oldest first. ``languages``: their text search configurations."""
     return Prompt("profile", VERSION, _SYSTEM, _TASK.format(language=language_rule(languages)), tuple(texts))
 
 
 def find_problems(prompt: Prompt, reply: ProfileReply) -> list[str]:
-    """What is wrong: nothing said, far too much said, literals that stand in none of the summaries."""
+    """Return the problems of a reply: no text, a text that is too long, invented literals."""
     listed = "\n".join(text for texts in reply.parts().values() for text in texts)
     return [
-        *find_text_problems(prompt, "profile", reply.profile, longest=LONGEST),
+        *find_text_problems(prompt, "profile", reply.profile, max_chars=MAX_CHARS),
         *find_invented_literals(listed, prompt.sources),
     ]

@@ -1,4 +1,4 @@
-"""The prompt that proposes one memory in place of some that may say the same, for a person to decide on."""
+"""The prompt that proposes one memory in place of several that may say the same; a person decides."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consolidation_pipeline.core.knowledge.merge_proposals import longest_length
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
-# Raise it with every change of the words below: replies to the old ones are not used any more.
+# Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
 
 _SYSTEM = (
@@ -27,9 +27,9 @@ _TASK = """Propose one memory in place of these.
 - Add nothing: no number, name, version or path of your own, and no reason that none of them gives.
 {language}"""
 _LESSONS = "\n\nLessons learned: "
-_KEYWORDS, _LONGEST_KEYWORD = 10, 60
-# Tokens of a reply: two characters make one at worst in most scripts, and some models write no more than these.
-_CHARS_PER_TOKEN, _FRAME, _MOST_TOKENS = 2, 400, 4000
+_MAX_KEYWORDS, _MAX_KEYWORD_CHARS = 10, 60
+# Tokens of a reply: a token has two characters at worst in most scripts; some models write at most 4,000 tokens.
+_CHARS_PER_TOKEN, _FRAME_TOKENS, _MAX_TOKENS = 2, 400, 4000
 
 
 class SuggestionReply(BaseModel):
@@ -42,7 +42,7 @@ class SuggestionReply(BaseModel):
 
 @dataclass(frozen=True)
 class OriginalMemory:
-    """One memory as a model is shown it; ``language``: its text search configuration."""
+    """One memory as the model sees it. ``language``: its text search configuration."""
 
     content: str
     lessons: str | None
@@ -50,13 +50,13 @@ class OriginalMemory:
 
     @property
     def text(self) -> str:
-        """Both in one."""
+        """Content and lessons in one text."""
         return self.content + (_LESSONS + self.lessons if self.lessons else "")
 
 
 @dataclass(frozen=True)
 class SuggestionText:
-    """A reply as it is proposed: no longer than the longest original has it."""
+    """The proposed texts, no longer than those of the longest original."""
 
     content: str
     lessons_learned: str | None
@@ -64,34 +64,34 @@ class SuggestionText:
 
 
 def suggestion_prompt(originals: Sequence[OriginalMemory]) -> Prompt:
-    """What is asked about the originals of one group."""
+    """Return the prompt for the originals of one group."""
     content, lessons = _limits(originals)
     language = language_rule([original.language for original in originals])
-    task = _TASK.format(content=content, lessons=lessons, keywords=_KEYWORDS, language=language)
-    tokens = min(_MOST_TOKENS, _FRAME + (content + lessons) // _CHARS_PER_TOKEN)
+    task = _TASK.format(content=content, lessons=lessons, keywords=_MAX_KEYWORDS, language=language)
+    tokens = min(_MAX_TOKENS, _FRAME_TOKENS + (content + lessons) // _CHARS_PER_TOKEN)
     texts = tuple(original.text for original in originals)
     return Prompt("suggestion", VERSION, _SYSTEM, task, texts, max_tokens=tokens)
 
 
 def find_inventions(prompt: Prompt, reply: SuggestionReply) -> list[str]:
-    """What is wrong: nothing said, or something in it that stands in none of the memories. Length is trimmed later."""
+    """Return the problems of a reply: no text, invented literals. Its length is trimmed later."""
     if not reply.content.strip():
         return ["it says nothing: write the content"]
     return find_invented_literals("\n".join((reply.content, reply.lessons_learned, *reply.keywords)), prompt.sources)
 
 
 def trim_reply(reply: SuggestionReply, originals: Sequence[OriginalMemory]) -> SuggestionText:
-    """The reply, content and lessons cut at a word boundary to the longest of the originals, never to nothing."""
+    """Return the reply with content and lessons cut at a word boundary to the longest original, never to nothing."""
     content, lessons = _limits(originals)
-    words = (trim_words(word, _LONGEST_KEYWORD) for word in reply.keywords)
+    words = (trim_words(word, _MAX_KEYWORD_CHARS) for word in reply.keywords)
     return SuggestionText(
         trim_words(reply.content, content),
         trim_words(reply.lessons_learned, lessons) or None,
-        tuple(dict.fromkeys(filter(None, words)))[:_KEYWORDS],
+        tuple(dict.fromkeys(filter(None, words)))[:_MAX_KEYWORDS],
     )
 
 
 def _limits(originals: Sequence[OriginalMemory]) -> tuple[int, int]:
-    """Most characters of content and of lessons; where no original has lessons of its own, they are in its content."""
+    """Return the most characters of content and lessons; without lessons of the originals, content limits both."""
     content = max(longest_length(original.content for original in originals), 1)
     return content, longest_length(original.lessons for original in originals) or content

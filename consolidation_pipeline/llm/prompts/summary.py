@@ -9,10 +9,10 @@ from pydantic import BaseModel, Field
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
-# Raise it with every change of the words below: replies to the old ones are not used any more.
+# Raise it with every change of the wording or the reply class: cached replies of older versions are not used.
 VERSION = 1
-# Five long sentences have some 1000 characters. What is three times as long is no summary.
-LONGEST = 3000
+# Five long sentences have about 1,000 characters. A text three times as long is no summary.
+MAX_CHARS = 3000
 
 _SYSTEM = (
     "You keep the long-term memory of software agents. You read what they noted after their tasks and write down what "
@@ -37,27 +37,27 @@ class SummaryReply(BaseModel):
 
 
 def summary_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
-    """What is asked about a batch of memories, oldest first, written in these text search configurations."""
-    return _ask(_BATCH, texts, languages)
+    """Return the prompt for a batch of memories, oldest first. ``languages``: their text search configurations."""
+    return _make_prompt(_BATCH, texts, languages)
 
 
 def reduce_prompt(texts: Sequence[str], languages: Sequence[str]) -> Prompt:
-    """What is asked about several summaries, oldest first, that are to become one."""
-    return _ask(_REDUCE, texts, languages)
+    """Return the prompt that turns several summaries, oldest first, into one."""
+    return _make_prompt(_REDUCE, texts, languages)
 
 
 def find_problems(prompt: Prompt, reply: SummaryReply) -> list[str]:
-    """What is wrong: nothing said, far too much said, literals that stand in none of the memories."""
-    return find_text_problems(prompt, "summary", reply.summary, longest=LONGEST)
+    """Return the problems of a reply: no text, a text that is too long, invented literals."""
+    return find_text_problems(prompt, "summary", reply.summary, max_chars=MAX_CHARS)
 
 
-def find_text_problems(prompt: Prompt, name: str, text: str, *, longest: int) -> list[str]:
-    """What is wrong with a text made of all of a prompt's sources; ``name`` is what the text is called."""
+def find_text_problems(prompt: Prompt, name: str, text: str, *, max_chars: int) -> list[str]:
+    """Return the problems of a text made from all sources of a prompt. ``name``: the text's name in messages."""
     if not any(map(str.isalnum, text)):
         return [f"it says nothing: write a {name}"]
-    long = [f"the {name} has {len(text)} characters: write at most {longest}"] if len(text) > longest else []
-    return [*long, *find_invented_literals(text, prompt.sources)]
+    too_long = [f"the {name} has {len(text)} characters: write at most {max_chars}"] if len(text) > max_chars else []
+    return [*too_long, *find_invented_literals(text, prompt.sources)]
 
 
-def _ask(task: str, texts: Sequence[str], languages: Sequence[str]) -> Prompt:
+def _make_prompt(task: str, texts: Sequence[str], languages: Sequence[str]) -> Prompt:
     return Prompt("summary", VERSION, _SYSTEM, task.format(language=language_rule(languages)), tuple(texts))
