@@ -53,9 +53,9 @@ def read_history(
 ) -> HistoryReply:
     """Return groups of changes, newest first: operation, reason, number of changes, rolled back or not."""
     found = caller.find_project(project)
-    chosen = {"operation": operation, "since": since, "until": until}
-    groups = list_change_groups(caller.engine, found.slug, limit=limit, offset=offset, **chosen)
-    total = count_change_groups(caller.engine, found.slug, **chosen)
+    filters = {"operation": operation, "since": since, "until": until}
+    groups = list_change_groups(caller.engine, found.slug, limit=limit, offset=offset, **filters)
+    total = count_change_groups(caller.engine, found.slug, **filters)
     page = {"total": total, "limit": limit, "offset": offset, "history": groups}
     return HistoryReply.model_validate({"project_id": found.id, "project": found.slug, **page})
 
@@ -86,13 +86,13 @@ def read_changes(
     As JSONL (`format=jsonl` or `Accept: application/x-ndjson`), the whole ledger is streamed, one change per line.
     """
     found = caller.find_project(project)
-    chosen: dict[str, Any] = {"operation": operation, "job_id": job_id, "since": since, "until": until}
+    filters: dict[str, Any] = {"operation": operation, "job_id": job_id, "since": since, "until": until}
     if format == "jsonl" or (format is None and _JSONL_TYPE in request.headers.get("accept", "")):
-        rows = stream_ledger(caller.engine, found.slug, most=limit, offset=offset, **chosen)
+        rows = stream_ledger(caller.engine, found.slug, limit=limit, offset=offset, **filters)
         return StreamingResponse(_write_jsonl(rows), media_type=_JSONL_TYPE)
     most = min(limit or 50, 1000)
-    told = list_ledger(caller.engine, found.slug, limit=most, offset=offset, **chosen)
-    return ChangesReply.model_validate({"project_id": found.id, "limit": most, "offset": offset, **told})
+    page = list_ledger(caller.engine, found.slug, limit=most, offset=offset, **filters)
+    return ChangesReply.model_validate({"project_id": found.id, "limit": most, "offset": offset, **page})
 
 
 def _write_jsonl(rows: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -45,7 +45,7 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
     usage_buffer.add(found.results)
     reply = SearchReply(
         project=found.project,
-        results=[_tell(hit) for hit in found.results],
+        results=[_build_found_memory(hit) for hit in found.results],
         total_found=found.total_found,
         search_time_ms=found.search_time_ms,
         note=found.note,
@@ -54,7 +54,7 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
     return Response(reply.model_dump_json(), media_type="application/json")
 
 
-def _tell(hit: Hit) -> FoundMemory:
+def _build_found_memory(hit: Hit) -> FoundMemory:
     sources = (
         None
         if hit.sources is None

@@ -51,7 +51,7 @@ def add_memory(
 
     caller = get_caller(ctx)
     slug = caller.resolve_project(project)
-    row = _row(
+    row = _drop_empty(
         content=content,
         memory_type=memory_type,
         goal=goal,
@@ -93,6 +93,6 @@ def memory_feedback(
     return FeedbackAnswer.model_validate(feedback)
 
 
-def _row(**fields: Any) -> dict[str, Any]:
+def _drop_empty(**fields: Any) -> dict[str, Any]:
     """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in ("", None)}

@@ -55,7 +55,7 @@ def show_changes(
         tab="history",
         run=describe_job(visitor.engine, str(job)) if job else None,
         steps=steps,
-        chosen={"job": job, "operation": operation},
+        filters={"job": job, "operation": operation},
         page=page,
         pages=-(-steps.total // _PAGE_SIZE),
     )

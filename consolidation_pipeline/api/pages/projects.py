@@ -124,7 +124,7 @@ def show_knowledge(
         kinds=KINDS,
         types=MEMORY_TYPES,
         confidences=_CONFIDENCES,
-        chosen={"kind": selected, "type": type, "confidence": confidence, "since": since, "until": until},
+        filters={"kind": selected, "type": type, "confidence": confidence, "since": since, "until": until},
         knowledge=found,
         page=page,
         pages=-(-found.total // _PAGE_SIZE),

@@ -94,7 +94,7 @@ def show_queue(
     return render(
         request,
         "review.html",
-        chosen=filters,
+        filters=filters,
         total=page.total,
         at=at,
         first=first,
