@@ -78,7 +78,7 @@ def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> lis
     for id_ in ids:
         if found[id_].kind not in REVIEWED_KINDS:
             raise UsageError(f"{id_} is of kind {found[id_].kind}: it must be one of {', '.join(REVIEWED_KINDS)}")
-    decided = tuple(str(id_) for id_ in ids if not (found[id_].waits if approved else found[id_].stands))
+    decided = tuple(str(id_) for id_ in ids if not (found[id_].is_waiting if approved else found[id_].can_be_dismissed))
     if decided:
         why = "does not wait for review" if approved else "is retired already"
         raise ConflictError(f"{found[UUID(decided[0])].kind} {decided[0]} {why}", decided)

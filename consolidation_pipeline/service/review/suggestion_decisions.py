@@ -129,7 +129,9 @@ def list_pending(
     check_choice("pending", type)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        return store.list_pending_ids(connection, project.id, memory_type=type, least=min_similarity, limit=limit)
+        return store.list_pending_ids(
+            connection, project.id, memory_type=type, min_similarity=min_similarity, limit=limit
+        )
 
 
 def decide_each(

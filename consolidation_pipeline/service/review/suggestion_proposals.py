@@ -75,7 +75,7 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
         ConflictError: another process proposed something for the same memories meanwhile.
     """
     asks = run.options.llm_model is not None and run.plan is None
-    with run.writing() as connection:
+    with run.transaction() as connection:
         superseded = store.supersede_stale(connection, run.author)
         if asks or any(store.load_proposed(connection, run.project.id)):
             groups = load_suggest_groups(connection, run)
@@ -135,7 +135,7 @@ def _propose(run: ProjectRun, due: Sequence[ProposableGroup]) -> tuple[int, tupl
         _write(run, worded)
         created += len(worded)
         if stop is not None:
-            return created, tuple(failures), run.note_stop(PURPOSE, stop)
+            return created, tuple(failures), run.record_stop(PURPOSE, stop)
         failures += [(one.group.cluster_key, str(said)) for one, said in batch if isinstance(said, LLMError)]
     return created, tuple(failures), None
 
@@ -170,7 +170,7 @@ def _write(run: ProjectRun, suggestions: Sequence[store.NewSuggestion]) -> None:
     """The suggestions and their events, in one transaction."""
     if not suggestions:
         return
-    with run.writing() as connection:
+    with run.transaction() as connection:
         ids = store.append_suggestions(connection, run.author, suggestions, now=run.now)
         for id_ in ids:
             payload = {"suggestion_id": str(id_), "job_id": str(run.job_id)}

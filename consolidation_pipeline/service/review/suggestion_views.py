@@ -115,7 +115,7 @@ def list_suggestions(
             project_id,
             status=status,
             memory_type=type,
-            least=min_similarity,
+            min_similarity=min_similarity,
             limit=limit,
             offset=offset,
         )

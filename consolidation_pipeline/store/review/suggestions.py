@@ -1,4 +1,4 @@
-"""Proposed merges that wait for a person: what is shown of them, and how they are written through the ledger."""
+"""Suggestions: proposed merges that wait for a person, read and written through the ledger."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.store.database.schema import consolidation_suggestions
+from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.ledger.ledger_writer import (
     Author,
     Change,
@@ -20,26 +21,24 @@ from consolidation_pipeline.store.ledger.ledger_writer import (
 )
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, lock_rows
 
-# All originals are of one type, but where a project lets groups cross types: then the first one's counts.
-_TYPE = (
-    "coalesce((SELECT memory_type FROM consolidation.task_memories WHERE id = s.original_memory_ids[1]), "
-    "(SELECT memory_type FROM consolidation.consolidated_memories WHERE id = s.original_memory_ids[1]))"
-)
-# The group of the decision that is in force, by which it is undone.
-_DECISION = (
-    "CASE WHEN s.status IN ('validated', 'rejected') THEN (SELECT c.group_id FROM consolidation.consolidation_changes c "
-    "WHERE c.entity_id = s.id AND c.version_after = s.version ORDER BY c.seq DESC LIMIT 1) END"
-)
-_CHOSEN = (
-    "(CAST(:project AS uuid) IS NULL OR s.project_id = :project) "
-    "AND (CAST(:status AS text) IS NULL OR s.status = :status) "
-    "AND (CAST(:least AS real) IS NULL OR s.similarity >= CAST(:least AS real) - 1e-6) "
-    f"AND (CAST(:type AS text) IS NULL OR {_TYPE} = :type)"
-)
-_SHOWN = f"""
-    SELECT s.*, p.slug, {_TYPE} AS memory_type, {_DECISION} AS decided_in
+# `memory_type`: all originals have one type, unless the project lets groups cross types; then the first one's counts.
+# `decided_in`: the ledger group of the decision in force, to undo it by.
+_SELECT_SUGGESTIONS = """
+    SELECT s.*, p.slug,
+        coalesce((SELECT memory_type FROM consolidation.task_memories WHERE id = s.original_memory_ids[1]),
+            (SELECT memory_type FROM consolidation.consolidated_memories WHERE id = s.original_memory_ids[1])
+        ) AS memory_type,
+        CASE WHEN s.status IN ('validated', 'rejected') THEN (
+            SELECT c.group_id FROM consolidation.consolidation_changes c
+            WHERE c.entity_id = s.id AND c.version_after = s.version ORDER BY c.seq DESC LIMIT 1) END AS decided_in
     FROM consolidation.consolidation_suggestions s JOIN consolidation.projects p ON p.id = s.project_id
+    WHERE true/* filters */
+    ORDER BY s.reviewed_at DESC NULLS LAST, s.similarity DESC NULLS LAST, s.created_at, s.id/* page */
 """
+_COUNT_SUGGESTIONS = "SELECT count(*) FROM consolidation.consolidation_suggestions s WHERE true/* filters */"
+_HAS_TYPE = """:type = coalesce(
+    (SELECT memory_type FROM consolidation.task_memories WHERE id = s.original_memory_ids[1]),
+    (SELECT memory_type FROM consolidation.consolidated_memories WHERE id = s.original_memory_ids[1]))"""
 
 
 def list_suggestions(
@@ -48,55 +47,65 @@ def list_suggestions(
     *,
     status: str | None,
     memory_type: str | None,
-    least: float | None,
+    min_similarity: float | None,
     limit: int,
     offset: int = 0,
 ) -> tuple[int, Sequence[Row[Any]]]:
-    """How many suggestions there are, and a page of them: the last decided first, of those that wait the most similar.
+    """Return the number of suggestions that match, and a page of them.
 
-    None = of any project, status, memory type; ``least``: the lowest similarity.
+    The last decided come first; of those that wait, the most similar. None = any project, status, type or similarity.
     """
-    chosen = {"project": project_id, "status": status, "type": memory_type, "least": least}
-    total = connection.execute(
-        text(f"SELECT count(*) FROM consolidation.consolidation_suggestions s WHERE {_CHOSEN}"), chosen
-    ).scalar_one()
-    query = (
-        f"{_SHOWN} WHERE {_CHOSEN} ORDER BY s.reviewed_at DESC NULLS LAST, s.similarity DESC NULLS LAST, s.created_at, "
-        "s.id LIMIT :limit OFFSET :offset"
+    filters = _filters(project_id, status, memory_type, min_similarity)
+    bound = {"project": project_id, "status": status, "type": memory_type, "min_similarity": min_similarity}
+    total = connection.execute(text(compose(_COUNT_SUGGESTIONS, filters=filters)), bound).scalar_one()
+    statement = compose(_SELECT_SUGGESTIONS, filters=filters, page=" LIMIT :limit OFFSET :offset")
+    return int(total), connection.execute(text(statement), {**bound, "limit": limit, "offset": offset}).all()
+
+
+def _filters(project_id: UUID | None, status: str | None, memory_type: str | None, min_similarity: float | None) -> str:
+    return conditions(
+        None if project_id is None else "s.project_id = :project",
+        None if status is None else "s.status = :status",
+        # Stored similarities are rounded to real.
+        None if min_similarity is None else "s.similarity >= CAST(:min_similarity AS real) - 1e-6",
+        None if memory_type is None else _HAS_TYPE,
     )
-    rows = connection.execute(text(query), {**chosen, "limit": limit, "offset": offset}).all()
-    return int(total), rows
 
 
 def find_suggestion(connection: Connection, suggestion_id: UUID) -> Row[Any] | None:
-    """One suggestion, as ``list_suggestions`` has them."""
-    return connection.execute(text(f"{_SHOWN} WHERE s.id = :id"), {"id": suggestion_id}).one_or_none()
+    """Return one suggestion with the columns of ``list_suggestions``; None if there is none."""
+    statement = compose(_SELECT_SUGGESTIONS, filters=conditions("s.id = :id"), page="")
+    return connection.execute(text(statement), {"id": suggestion_id}).one_or_none()
 
 
-_ORIGINALS = f"""
+_LOAD_ORIGINALS = compose(
+    """
     SELECT id, 'raw' AS kind, memory_type, version, learned_at, source, content_hash, language::text,
         NOT is_archived AND NOT is_consolidated AS is_active,
         CASE WHEN is_consolidated THEN 'was merged' ELSE 'was archived' END AS gone,
-        ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts
+        ARRAY[/* text_columns */]::text[] AS texts
     FROM consolidation.task_memories WHERE id = ANY(:ids)
     UNION ALL
     SELECT id, kind, memory_type, version, learned_at, NULL, content_hash, language::text, retired_at IS NULL,
         CASE WHEN superseded_by_id IS NOT NULL THEN 'was merged' ELSE 'was archived' END, ARRAY[content]
     FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
-"""
+    """,
+    text_columns=", ".join(TEXT_COLUMNS),
+)
 
 
 def load_originals(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Row[Any]]:
-    """Raw and consolidated memories by id, whatever became of them: where they are not active, ``gone`` says what.
+    """Return raw and consolidated memories by id, active or not.
 
-    ``texts`` of a raw one in the order of ``TEXT_COLUMNS``, else the content.
+    ``texts``: of a raw memory in the order of ``TEXT_COLUMNS``, else the content alone. ``gone``: what became of a
+    memory that is not active.
     """
-    return {row.id: row for row in connection.execute(text(_ORIGINALS), {"ids": list(ids)})}
+    return {row.id: row for row in connection.execute(text(_LOAD_ORIGINALS), {"ids": list(ids)})}
 
 
 @dataclass(frozen=True)
 class NewSuggestion:
-    """A proposed merge ready to be written; ``originals``: (id, version) as they were when it was worded."""
+    """A proposed merge to be written; ``originals``: (id, version) as the proposal was made from."""
 
     cluster_key: str
     originals: Sequence[tuple[UUID, int]]
@@ -111,10 +120,10 @@ class NewSuggestion:
 def append_suggestions(
     connection: Connection, author: Author, suggestions: Sequence[NewSuggestion], *, now: datetime
 ) -> list[UUID]:
-    """Write pending suggestions, each a group of its own in the ledger; returns their ids.
+    """Write pending suggestions, each in its own ledger group; return their ids.
 
     Raises:
-        ConflictError: one asks what was asked before, or shares a memory with a pending one; none is written then.
+        ConflictError: a suggestion was proposed before, or shares a memory with a pending one. Nothing is written.
     """
     changes = [Change(uuid4(), uuid4(), _columns(one, now), None, one.rationale) for one in suggestions]
     with check_constraints_at_end(connection, "suggestion"):
@@ -139,67 +148,98 @@ def _columns(suggestion: NewSuggestion, now: datetime) -> dict[str, Any]:
     }
 
 
+_LIST_FINGERPRINTS = """
+    SELECT fingerprint FROM consolidation.consolidation_suggestions
+    WHERE project_id = :project AND status <> 'superseded'
+"""
+_LIST_WAITING_MEMORIES = "SELECT memory_id FROM consolidation.suggestion_originals WHERE project_id = :project"
+
+
 def load_proposed(connection: Connection, project_id: UUID) -> tuple[set[str], set[UUID]]:
-    """Fingerprints of what a person was asked, superseded questions left out, and the memories that still wait."""
-    named = {"project": project_id}
-    asked = "SELECT fingerprint FROM consolidation.consolidation_suggestions WHERE project_id = :project AND status <> 'superseded'"
-    waiting = "SELECT memory_id FROM consolidation.suggestion_originals WHERE project_id = :project"
-    return set(connection.scalars(text(asked), named)), set(connection.scalars(text(waiting), named))
+    """Return the fingerprints of all suggestions that are not superseded, and the memories of pending ones."""
+    bound = {"project": project_id}
+    fingerprints = connection.scalars(text(_LIST_FINGERPRINTS), bound)
+    return set(fingerprints), set(connection.scalars(text(_LIST_WAITING_MEMORIES), bound))
+
+
+_COUNT_BY_STATUS = """
+    SELECT status, count(*) FROM consolidation.consolidation_suggestions WHERE project_id = :project GROUP BY 1
+"""
 
 
 def count_suggestions(connection: Connection, project_id: UUID) -> dict[str, int]:
-    """How many suggestions of each status a project has; a status that none has is left out."""
-    query = (
-        "SELECT status, count(*) FROM consolidation.consolidation_suggestions WHERE project_id = :project GROUP BY 1"
-    )
-    return {row[0]: row[1] for row in connection.execute(text(query), {"project": project_id})}
+    """Return the number of suggestions by status, without statuses that have none."""
+    return {row[0]: row[1] for row in connection.execute(text(_COUNT_BY_STATUS), {"project": project_id})}
 
 
-_STALE = """
-    SELECT s.id, s.version FROM consolidation.consolidation_suggestions s WHERE s.project_id = :project AND s.status = 'pending' AND EXISTS (
+_LOCK_STALE = """
+    SELECT s.id, s.version FROM consolidation.consolidation_suggestions s
+    WHERE s.project_id = :project AND s.status = 'pending' AND EXISTS (
         SELECT 1 FROM unnest(s.original_memory_ids, s.original_versions) AS o(id, version)
-        WHERE NOT EXISTS (SELECT 1 FROM consolidation.task_memories m WHERE m.id = o.id AND m.version = o.version
-                AND NOT m.is_archived AND NOT m.is_consolidated)
-            AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories c WHERE c.id = o.id AND c.version = o.version
-                AND c.retired_at IS NULL))
+        WHERE NOT EXISTS (SELECT 1 FROM consolidation.task_memories m
+                WHERE m.id = o.id AND m.version = o.version AND NOT m.is_archived AND NOT m.is_consolidated)
+            AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories c
+                WHERE c.id = o.id AND c.version = o.version AND c.retired_at IS NULL))
     ORDER BY s.id FOR UPDATE OF s
 """
 
 
 def supersede_stale(connection: Connection, author: Author) -> int:
-    """Mark pending suggestions superseded of which an original is gone, archived, merged or changed; their number."""
-    stale = connection.execute(text(_STALE), {"project": author.project_id}).all()
+    """Mark pending suggestions as superseded if an original changed or is not active any more; return their number."""
+    stale = connection.execute(text(_LOCK_STALE), {"project": author.project_id}).all()
     values = {"status": "superseded"}
     changes = [Change(row.id, uuid4(), values, row.version, "an original has changed since") for row in stale]
     return update_rows(connection, author, consolidation_suggestions, changes, operation="review")
 
 
+_LIST_PENDING_IDS = """
+    SELECT s.id FROM consolidation.consolidation_suggestions s WHERE true/* filters */
+    ORDER BY s.similarity DESC NULLS LAST, s.created_at, s.id LIMIT :limit
+"""
+
+
 def list_pending_ids(
-    connection: Connection, project_id: UUID, *, memory_type: str | None, least: float | None, limit: int | None
+    connection: Connection,
+    project_id: UUID,
+    *,
+    memory_type: str | None,
+    min_similarity: float | None,
+    limit: int | None,
 ) -> list[UUID]:
-    """The pending suggestions of a project that a rule names, the most similar first."""
-    chosen = {"project": project_id, "status": "pending", "type": memory_type, "least": least, "limit": limit}
-    query = (
-        f"SELECT s.id FROM consolidation.consolidation_suggestions s WHERE {_CHOSEN} "
-        "ORDER BY s.similarity DESC NULLS LAST, s.created_at, s.id LIMIT :limit"
-    )
-    return list(connection.scalars(text(query), chosen))
+    """Return the ids of the pending suggestions that match, the most similar first.
+
+    None = any type or similarity, no limit.
+    """
+    filters = _filters(project_id, "pending", memory_type, min_similarity)
+    bound = {
+        "project": project_id,
+        "status": "pending",
+        "type": memory_type,
+        "min_similarity": min_similarity,
+        "limit": limit,
+    }
+    return list(connection.scalars(text(compose(_LIST_PENDING_IDS, filters=filters)), bound))
+
+
+_LOCK_SUGGESTION = "SELECT s.* FROM consolidation.consolidation_suggestions s WHERE s.id = :id FOR UPDATE"
 
 
 def lock_suggestion(connection: Connection, suggestion_id: UUID) -> Row[Any] | None:
-    """The suggestion as it is now, locked until the transaction ends."""
-    query = "SELECT s.* FROM consolidation.consolidation_suggestions s WHERE s.id = :id FOR UPDATE"
-    return connection.execute(text(query), {"id": suggestion_id}).one_or_none()
+    """Lock a suggestion until the transaction ends, and return it; None if there is none."""
+    return connection.execute(text(_LOCK_SUGGESTION), {"id": suggestion_id}).one_or_none()
+
+
+_LIST_RAW_IDS = """
+    SELECT id FROM consolidation.task_memories WHERE id = ANY(:ids) OR consolidated_into_id = ANY(:ids) ORDER BY id
+"""
 
 
 def lock_originals(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
-    """Lock these memories, and the raw ones behind those of them that are merged; the ids of all that are raw."""
-    raw = "id = ANY(:ids) OR consolidated_into_id = ANY(:ids)"
+    """Lock these memories and the raw memories behind merged ones; return the ids of all raw ones."""
     chosen = {"ids": list(ids)}
     lock_rows(connection, "consolidated_memories", "id = ANY(:ids)", chosen)
-    lock_rows(connection, "task_memories", raw, chosen)
-    query = f"SELECT id FROM consolidation.task_memories WHERE {raw} ORDER BY id"
-    return list(connection.scalars(text(query), chosen))
+    lock_rows(connection, "task_memories", "id = ANY(:ids) OR consolidated_into_id = ANY(:ids)", chosen)
+    return list(connection.scalars(text(_LIST_RAW_IDS), chosen))
 
 
 def decide_suggestion(
@@ -211,6 +251,11 @@ def decide_suggestion(
     group_id: UUID,
     reason: str,
 ) -> None:
-    """Write a decision, columns by name, on a suggestion that ``lock_suggestion`` gave."""
+    """Write a decision on a locked suggestion.
+
+    Args:
+        suggestion: row from ``lock_suggestion``.
+        decision: new values by column.
+    """
     change = Change(suggestion.id, group_id, decision, suggestion.version, reason)
     update_rows(connection, author, consolidation_suggestions, [change], operation="review")

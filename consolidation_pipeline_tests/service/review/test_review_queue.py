@@ -147,7 +147,7 @@ def test_a_pattern_does_not_come_back_beside_another_of_its_group(unsure: Pipeli
     unsure.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
     with pytest.raises(ConflictError, match=f"{hooks.id} stands for the same as pattern memory {moves.id}"):
         restore_memories(unsure.engine, [hooks.id], changed_by="tester")
-    with pytest.raises(ConflictError, match=f"row {moves.id} says the same, or stands for the same group"):
+    with pytest.raises(ConflictError, match=f"row {moves.id} has the same text, or is of the same group"):
         unsure.roll_back(done.group_id)
 
 

@@ -152,7 +152,7 @@ def test_words_that_a_person_approved_stand_when_the_memory_grows(desk: Desk) ->
 
 def test_a_text_that_another_memory_has_already_is_refused_and_can_be_worded_otherwise(desk: Desk) -> None:
     desk.approve(desk.ids[1], content="The same words.", lessons_learned="")
-    with pytest.raises(ConflictError, match="says the same"):
+    with pytest.raises(ConflictError, match="has the same text"):
         desk.approve(desk.ids[2], content="The same words.", lessons_learned="")
     assert desk.get(desk.ids[2]).status == "pending"
     desk.approve(desk.ids[2], content="Other words.", lessons_learned="")
