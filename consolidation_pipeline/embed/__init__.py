@@ -1,4 +1,4 @@
-"""Embedding models: the one inside the package, and those that litellm reaches."""
+"""Embedding models: the local one inside the package, and those that litellm reaches."""
 
 from consolidation_pipeline.embed.embedder import Embedder, Usage, embed_batches
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
@@ -18,19 +18,22 @@ __all__ = [
 
 
 def is_local(name: str) -> bool:
-    """Whether an ``embedding_model`` option or a stored model id names the model inside the package."""
+    """Return True if an ``embedding_model`` option or a stored model name is the model inside the package."""
     return name in ("local", LOCAL_MODEL)
 
 
-def load_embedder(name: str, *, ledger: CallLedger | None = None, patience: float | None = None) -> Embedder:
-    """Return the embedder for an ``embedding_model`` option or a stored model id.
+def load_embedder(name: str, *, ledger: CallLedger | None = None, timeout: float | None = None) -> Embedder:
+    """Return the embedder for an ``embedding_model`` option or a stored model name.
 
-    "local" and its full id are the model inside the package, which bills nothing; every other name is litellm's, and
-    what it bills is reserved in ``ledger`` first. ``patience``: seconds for the one attempt that somebody waits for;
-    None: a batch has a minute, and failures are retried. Nothing is imported, loaded or reached before the first text.
+    Nothing is imported, loaded or requested before the first text is embedded.
+
+    Args:
+        name: "local" or the full name of the local model; every other name is litellm's.
+        ledger: Reserves what litellm's models bill. The local model bills nothing.
+        timeout: Seconds for a single attempt that a user waits for. None: a minute per batch, with retries.
     """
     if is_local(name):
         return LocalEmbedder()
-    if patience is None:
+    if timeout is None:
         return LiteLLMEmbedder(name, ledger=ledger)
-    return LiteLLMEmbedder(name, ledger=ledger, timeout=patience, retries=0)
+    return LiteLLMEmbedder(name, ledger=ledger, timeout=timeout, retries=0)

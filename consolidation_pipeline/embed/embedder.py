@@ -1,4 +1,4 @@
-"""What every embedding model offers, and what none of them may hand on."""
+"""Interface of embedding models, and checks of texts and vectors."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,42 +18,42 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Usage:
-    """What is billed: tokens, and US dollars (None where no price is known for the model)."""
+    """Estimated bill: tokens, and US dollars (None if the model has no known price)."""
 
     tokens: int
     cost_usd: float | None
 
 
 class Embedder(Protocol):
-    """An embedding model: two methods, and the name under which its vectors are stored."""
+    """An embedding model."""
 
     @property
     def name(self) -> str:
-        """The ``embedding_model`` of stored vectors; vectors are compared only within one name."""
+        """Name stored with the vectors. Only vectors with the same name are compared."""
         ...
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return float32 (n, d), L2-normalised, row i for text i; raise EmbeddingError and name the text."""
+        """Return float32 (n, d), L2-normalised, row i for text i. Raise EmbeddingError, which names the text."""
         ...
 
     def estimate(self, texts: Sequence[str]) -> Usage:
-        """Return what ``embed`` would be billed for these texts, without any call."""
+        """Return what ``embed`` would bill for these texts, without a request."""
         ...
 
 
 @runtime_checkable
 class BatchEmbedder(Protocol):
-    """A model that is asked for parts of what it is given, each paid for by itself."""
+    """An embedding model that is paid per batch, and returns each batch as soon as it has it."""
 
     def embed_batches(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
-        """As :func:`embed_batches`."""
+        """Yield vectors batch by batch, see :func:`embed_batches`."""
         ...
 
 
 def embed_batches(embedder: Embedder, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
-    """The vectors of ``embedder.embed``, in parts: the index of the first text, and float32 (m, d) from that one on.
+    """Yield the vectors of ``embedder.embed`` in batches: the index of the first text, and float32 (m, d).
 
-    What was embedded before the model or the budget gave out is handed out before the error is raised.
+    If the model fails or the budget is used up, the finished batches are yielded before the error is raised.
     """
     if isinstance(embedder, BatchEmbedder):
         yield from embedder.embed_batches(texts)
@@ -62,12 +62,12 @@ def embed_batches(embedder: Embedder, texts: Sequence[str]) -> Iterator[tuple[in
 
 
 def is_free(embedder: Embedder) -> bool:
-    """Whether embedding is not billed: a model that counts no tokens runs inside this process."""
+    """Return True if the model bills nothing: a model that counts no tokens runs inside this process."""
     return embedder.estimate(["a"]).tokens == 0
 
 
 def check_texts(texts: Sequence[str]) -> None:
-    """Raise EmbeddingError for the first text that is blank or cannot be encoded, before anything is paid for."""
+    """Raise EmbeddingError for the first text that is blank or not valid Unicode."""
     for index, text in enumerate(texts):
         if not text.strip():
             raise EmbeddingError(f"{describe_text(index, text)} is blank: a text to embed needs at least one word")
@@ -82,10 +82,16 @@ def check_vectors(
     dimension: int | None = None,
     first: int = 0,
 ) -> Vectors:
-    """Return the vectors as L2-normalised float32 (n, d), or raise EmbeddingError naming the first unusable one.
+    """Return the vectors as L2-normalised float32 (n, d).
 
-    Refused: another number of vectors than texts; a length other than ``dimension`` (None: that of the first vector);
-    NaN, infinite and zero vectors. ``first`` is the index of ``texts[0]`` in the whole input, for the message.
+    Args:
+        vectors: One vector per text.
+        texts: The embedded texts.
+        dimension: Expected length of a vector; None = length of the first one.
+        first: Index of ``texts[0]`` in the whole input, for error messages.
+
+    Raises:
+        EmbeddingError: The number of vectors is wrong, or a vector has another length, NaN, infinity or only zeros.
     """
     if len(vectors) != len(texts):
         raise EmbeddingError(f"{len(texts)} texts from text {first} on got {len(vectors)} vectors: each needs one")
@@ -104,5 +110,5 @@ def check_vectors(
 
 
 def describe_text(index: int, text: str) -> str:
-    """Name a text in a message: its index and its first 60 characters."""
+    """Return the name of a text for messages: its index and its first 60 characters."""
     return f"text {index} ({text[:60]!r})"

@@ -1,4 +1,4 @@
-"""The default embedder: static word vectors that come inside the wordllama wheel. No network, no key, no torch."""
+"""Local embedder, the default: static word vectors from the wordllama wheel, without network, key or torch."""
 
 import logging
 from collections.abc import Sequence
@@ -14,22 +14,24 @@ from consolidation_pipeline.embed.embedder import Usage, Vectors, check_texts, c
 LOCAL_MODEL = "wordllama/l2_supercat_256"
 DIMENSION = 256
 
-# Vectors of this many tokens are summed at a time (4 MB), so a text of any length is embedded whole in little memory.
+# Token vectors summed at a time (4 MB): a text of any length is embedded whole in little memory.
 _TOKENS_AT_ONCE = 4096
-# Texts are tokenised this many at a time: calls cost little by then, and the tokens of a few fit the cache.
+# Texts tokenised per call: enough to make the call's overhead small, few enough for the CPU cache.
 _TEXTS_AT_ONCE = 256
 
 
 class LocalEmbedder:
-    """wordllama's 256-dimensional ``l2_supercat``: the mean of the vectors of a text's tokens."""
+    """wordllama's ``l2_supercat`` with 256 dimensions: the mean of the vectors of a text's tokens."""
 
     name = LOCAL_MODEL
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return float32 (n, 256), L2-normalised, row i for text i, whatever its length: nothing is truncated.
+        """Return float32 (n, 256), L2-normalised, row i for text i. Nothing is truncated.
 
-        Each text is tokenised and averaged alone, so its vector is bit for bit the same in any company and order.
-        EmbeddingError: a text is blank or not valid Unicode; the message has its index and first 60 characters.
+        A text is tokenised and averaged alone, so its vector does not depend on the other texts, bit for bit.
+
+        Raises:
+            EmbeddingError: A text is blank or not valid Unicode.
         """
         check_texts(texts)
         if not texts:
@@ -42,8 +44,8 @@ class LocalEmbedder:
                 vectors[row] = _mean_vector(model.embedding, encoding.ids)
         return check_vectors(vectors, texts, dimension=DIMENSION)
 
-    def estimate(self, texts: Sequence[str]) -> Usage:  # noqa: ARG002  free, whatever the texts are
-        """Return zero tokens and zero dollars: nothing is billed."""
+    def estimate(self, texts: Sequence[str]) -> Usage:  # noqa: ARG002  always free
+        """Return zero tokens and zero dollars."""
         return Usage(tokens=0, cost_usd=0.0)
 
 
@@ -56,8 +58,8 @@ def _mean_vector(table: NDArray[np.float32], ids: list[int]) -> NDArray[np.float
 
 @cache
 def _load_model() -> Any:
-    # With downloads disabled wordllama looks for the tokenizer in its package's folder "tokenizer", but the wheel has
-    # it in "tokenizers": the name that is looked for in the cache folder. So the package serves as its own cache.
+    # With downloads disabled, wordllama looks for the tokenizer in the folder "tokenizer" of its package. The wheel has
+    # it in "tokenizers", the folder that wordllama expects in its cache. So the package is given as the cache.
     wordllama = _import_wordllama()
     package = Path(wordllama.__file__).parent
     model = wordllama.WordLlama.load(cache_dir=package, dim=DIMENSION, disable_download=True)
@@ -66,8 +68,7 @@ def _load_model() -> Any:
 
 
 def _import_wordllama() -> Any:
-    # Its import calls logging.basicConfig(level=INFO): that would put a handler of a library on the root logger, and
-    # every other library's INFO lines on the standard error of whoever embeds first.
+    # Its import calls logging.basicConfig(level=INFO), which would send INFO lines of all libraries to standard error.
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     import wordllama

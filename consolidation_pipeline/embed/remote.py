@@ -1,4 +1,4 @@
-"""Embedding models behind an API, through litellm: batched, concurrent, retried, and within the budget."""
+"""Embedding models behind an API, through litellm: batches, concurrency, retries and the budget."""
 
 import math
 import threading
@@ -25,10 +25,10 @@ from consolidation_pipeline.llm.spans import call_span, record_reply
 
 CONCURRENCY = 4
 PURPOSE = "embedding"
-# For models without a listed price, US dollars per million tokens: that of the dearest widely used ones.
+# Of models without a listed price, US dollars per million tokens: the price of the most expensive common models.
 FALLBACK_PRICE = Price(input=0.2, output=0.0)
 
-# A batch is one request. OpenAI takes at most 300,000 tokens in one; even text of one token per character fits.
+# A batch is one request. OpenAI takes at most 300,000 tokens in one, so even one token per character fits.
 BATCH_TEXTS = 128
 BATCH_CHARACTERS = 200_000
 
@@ -39,7 +39,7 @@ class _Batch:
     texts: list[str]
 
     def __str__(self) -> str:
-        # A provider does not say which text it refuses; most often it is the longest one, beyond the model's limit.
+        # A provider does not name the text it refuses. Usually it is the longest one, which exceeds the model's limit.
         index, longest = max(enumerate(self.texts, start=self.first), key=lambda pair: len(pair[1]))
         last = self.first + len(self.texts) - 1
         return f"texts {self.first} to {last} (longest: {describe_text(index, longest)}, {len(longest)} characters)"
@@ -48,10 +48,15 @@ class _Batch:
 class LiteLLMEmbedder:
     """An embedding model by its litellm name, e.g. ``openai/text-embedding-3-large``.
 
-    ``ledger``: where each request is reserved before it is sent, and settled after (None: nobody keeps account).
-    ``dimension``: the expected length of vectors (None: that of the first reply). ``api_base``, ``api_key``: None is
-    what litellm reads from the environment (``OPENAI_API_BASE``, ``OPENAI_API_KEY``, ..). ``timeout``: seconds, per
-    attempt; ``retries``: how many more there may be; ``sleep`` waits between them.
+    Args:
+        name: Name of the model, as litellm knows it.
+        ledger: Reserves each request before it is sent and settles it after; None = nothing is recorded.
+        dimension: Expected length of the vectors; None = length in the first reply.
+        api_base: URL of the provider; None = from the environment (``OPENAI_API_BASE``, ..).
+        api_key: Key of the provider; None = from the environment (``OPENAI_API_KEY``, ..).
+        timeout: Seconds per attempt.
+        retries: Attempts after the first one.
+        sleep: Waits between attempts, in seconds.
     """
 
     def __init__(
@@ -67,49 +72,52 @@ class LiteLLMEmbedder:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.name = name
-        self._purse = None if ledger is None else BudgetGate(ledger, max_attempts=MAX_RETRIES + 1)
+        self._gate = None if ledger is None else BudgetGate(ledger, max_attempts=MAX_RETRIES + 1)
         self._pricing = Pricing(name, FALLBACK_PRICE)
         self._dimension = dimension
         self._api_key = api_key
-        self._request = {"model": name, "api_base": api_base, "api_key": api_key, "timeout": timeout}
+        self._options = {"model": name, "api_base": api_base, "api_key": api_key, "timeout": timeout}
         self._retries = retries
         self._sleep = sleep
         self._lock = threading.Lock()
 
     def embed(self, texts: Sequence[str]) -> Vectors:
-        """Return float32 (n, d), L2-normalised, row i for text i; nothing is truncated here.
+        """Return float32 (n, d), L2-normalised, row i for text i. Nothing is truncated here.
 
-        429, 5xx, timeouts and lost connections are retried (see ``llm.retrying``), other errors never. EmbeddingError:
-        a text is blank or not valid Unicode, the model cannot be reached or refuses, or a vector is unusable (NaN,
-        infinite, zero, missing, of another dimension); the message names the text. BudgetExhaustedError: the next
-        request might cost more than is left. Requests not yet sent are dropped.
+        429, 5xx, timeouts and lost connections are retried (see ``llm.retries``), other errors are not. After an error
+        the requests not yet sent are dropped.
+
+        Raises:
+            EmbeddingError: A text is blank or not valid Unicode, the model cannot be reached or refuses, or a vector
+                is missing or unusable (see ``check_vectors``). The message names the text.
+            BudgetExhaustedError: The next request could cost more than is left.
         """
         parts = [vectors for _, vectors in self.embed_batches(texts)]
         return np.concatenate(parts) if parts else np.empty((0, self._dimension or 0), dtype=np.float32)
 
     def embed_batches(self, texts: Sequence[str]) -> Iterator[tuple[int, Vectors]]:
-        """The vectors of ``embed`` by request, as soon as they are there: the index of its first text, float32 (m, d).
+        """Yield the vectors of each request as soon as they arrive: the index of its first text, and float32 (m, d).
 
-        Raises as ``embed``, after everything that was paid for has been handed out.
+        Raises the errors of ``embed``, after all vectors that were paid for have been yielded.
         """
         check_texts(texts)
         if not texts:
             return
-        load_litellm()  # here, so that the threads do not import it against each other
+        load_litellm()  # imported here, so that the threads do not import it at the same time
         with ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="embed") as pool:
-            asked = [
+            requests = [
                 (batch.first, pool.submit(copy_context().run, self._embed_batch, batch))
                 for batch in _split_batches(texts)
             ]
             try:
-                yield from _collect_results(asked)
+                yield from _collect_results(requests)
             finally:
-                _cancel(asked)
+                _cancel(requests)
 
     def estimate(self, texts: Sequence[str]) -> Usage:
-        """Return the tokens and price of embedding these texts, counted locally with OpenAI's tokenizer.
+        """Return tokens and price of these texts, counted locally with OpenAI's tokenizer.
 
-        Exact for OpenAI's models, near for others.
+        Exact for OpenAI's models, close for others.
         """
         tokens = self._count(texts)
         return Usage(tokens, float(self._pricing.bill(tokens, 0).usd) if self._pricing.is_listed else None)
@@ -119,7 +127,7 @@ class LiteLLMEmbedder:
         return sum(litellm.token_counter(model=self.name, text=text) for text in texts)
 
     def _embed_batch(self, batch: _Batch) -> Vectors:
-        call = None if self._purse is None else self._call(batch)
+        call = None if self._gate is None else self._make_call(batch)
         try:
             with call_span("embeddings", self.name, {}):
                 return with_retries(lambda: self._send(batch, call), retries=self._retries, sleep=self._sleep)
@@ -129,30 +137,30 @@ class LiteLLMEmbedder:
         except AttemptsExhaustedError as error:
             raise EmbeddingError(f"{self.name} gave no vectors for {batch}: {error}") from error
 
-    def _call(self, batch: _Batch) -> Call:
+    def _make_call(self, batch: _Batch) -> Call:
         key = sha256("\0".join([self.name, *batch.texts]).encode()).hexdigest()
         return Call(PURPOSE, self.name, key, self._pricing.bill(math.ceil(self._count(batch.texts) * TOKEN_MARGIN), 0))
 
     def _send(self, batch: _Batch, call: Call | None) -> Vectors:
-        """One request, reserved and settled; no retry of any kind."""
-        if self._purse is None or call is None:
-            return self._read(self._ask(batch), batch)
-        call_id = self._purse.reserve(call, again=True)
-        assert call_id is not None  # asked for again whatever there is
+        """Send one request, reserved and settled, without retries."""
+        if self._gate is None or call is None:
+            return self._parse_reply(self._request(batch), batch)
+        call_id = self._gate.reserve(call, again=True)
+        assert call_id is not None  # again=True
         reply = None
         try:
-            reply = self._ask(batch)
-            vectors = self._read(reply, batch)
+            reply = self._request(batch)
+            vectors = self._parse_reply(reply, batch)
         except Exception as error:
             bill = get_failure_bill(error) if reply is None else self._bill(reply)
-            self._purse.fail(call_id, bill, redact(str(error), [self._api_key] if self._api_key else []))
+            self._gate.fail(call_id, bill, redact(str(error), [self._api_key] if self._api_key else []))
             raise
-        self._purse.settle(call_id, self._bill(reply), None)
+        self._gate.settle(call_id, self._bill(reply), None)
         return vectors
 
-    def _ask(self, batch: _Batch) -> Any:
-        # Attempts are counted on our ladder alone: retries of litellm and of the SDK below it would multiply them.
-        reply = load_litellm().embedding(**self._request, input=batch.texts, num_retries=0, max_retries=0)
+    def _request(self, batch: _Batch) -> Any:
+        # Only with_retries retries: retries of litellm and of the SDK below it would multiply the attempts.
+        reply = load_litellm().embedding(**self._options, input=batch.texts, num_retries=0, max_retries=0)
         record_reply(reply)
         return reply
 
@@ -160,14 +168,14 @@ class LiteLLMEmbedder:
         sent = getattr(getattr(reply, "usage", None), "prompt_tokens", 0) or 0
         return self._pricing.bill(sent, 0) if sent else None
 
-    def _read(self, reply: Any, batch: _Batch) -> Vectors:
-        rows = self._in_order(reply.data or [], batch)
+    def _parse_reply(self, reply: Any, batch: _Batch) -> Vectors:
+        rows = self._order_by_index(reply.data or [], batch)
         with self._lock:
             vectors = check_vectors(rows, batch.texts, dimension=self._dimension, first=batch.first)
             self._dimension = vectors.shape[1]
         return vectors
 
-    def _in_order(self, rows: Sequence[Any], batch: _Batch) -> list[list[float]]:
+    def _order_by_index(self, rows: Sequence[Any], batch: _Batch) -> list[list[float]]:
         by_index = {row["index"]: row["embedding"] or [] for row in rows}
         expected = range(len(batch.texts))
         if len(rows) != len(expected) or by_index.keys() != set(expected):
@@ -179,25 +187,25 @@ class LiteLLMEmbedder:
 _Requests = Sequence[tuple[int, Future[Vectors]]]
 
 
-def _collect_results(asked: _Requests) -> Iterator[tuple[int, Vectors]]:
-    """What the requests gave, in their order. After the first that failed none is begun; then its error is raised."""
+def _collect_results(requests: _Requests) -> Iterator[tuple[int, Vectors]]:
+    """Yield the results in order. After the first failure no request is started; its error is raised at the end."""
     failure: Exception | None = None
-    for first, future in asked:
+    for first, future in requests:
         try:
             vectors = future.result()
         except CancelledError:
             continue
         except Exception as error:
             failure = failure or error
-            _cancel(asked)
+            _cancel(requests)
             continue
         yield first, vectors
     if failure is not None:
         raise failure
 
 
-def _cancel(asked: _Requests) -> None:
-    for _, future in asked:
+def _cancel(requests: _Requests) -> None:
+    for _, future in requests:
         future.cancel()
 
 

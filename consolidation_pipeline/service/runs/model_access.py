@@ -1,4 +1,4 @@
-"""Whatever is paid for is paid through one ledger: completions and embeddings share the project's budgets."""
+"""Access to paid models: completions and embeddings share one spend ledger and the project's budgets."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 from consolidation_pipeline.store.projects import Project
 
 
-def budgets_of(options: ConsolidationOptions) -> Budgets:
-    """The budgets that a project is configured with."""
-    return Budgets(options.budget_usd_per_run, options.budget_usd_per_day, options.budget_tokens_per_run)
-
-
 def open_spend_ledger(engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID) -> SpendLedger:
-    """The ledger that a job of the project spends through; ``job_id`` may be that of something done by hand."""
-    return SpendLedger(engine, project.id, job_id, budgets_of(options))
+    """Return the spend ledger of a job; ``job_id`` may be the id of a manual action."""
+    budgets = Budgets(options.budget_usd_per_run, options.budget_usd_per_day, options.budget_tokens_per_run)
+    return SpendLedger(engine, project.id, job_id, budgets)
 
 
 def open_embedder(
-    engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID, *, patience: float | None = None
+    engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID, *, timeout: float | None = None
 ) -> Embedder:
-    """The project's embedding model, which pays through the ledger where it is not free.
+    """Return the project's embedding model; a paid one pays through the spend ledger.
 
-    ``patience``: as ``embed.load_embedder`` takes it.
+    Args:
+        engine: Engine of the store.
+        project: The project that pays.
+        options: Its options.
+        job_id: Job that pays, or id of a manual action.
+        timeout: See ``embed.load_embedder``.
     """
     return load_embedder(
-        options.embedding_model, ledger=open_spend_ledger(engine, project, options, job_id), patience=patience
+        options.embedding_model, ledger=open_spend_ledger(engine, project, options, job_id), timeout=timeout
     )

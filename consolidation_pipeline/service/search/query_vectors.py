@@ -22,19 +22,19 @@ from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search.retrievers import load_vector_length
 
 # Seconds: somebody waits for the answer of a search, and words alone give one meanwhile.
-PATIENCE = 3.0
+QUERY_TIMEOUT_SECONDS = 3.0
 # Seconds for which a model that gave no vector is not asked again: one search pays for it, the next ones do not.
-PAUSE = 30.0
+PAUSE_SECONDS = 30.0
 # Vectors of 12 KB at 3,072 dimensions.
-REMEMBERED = 1_000
+MAX_CACHED_VECTORS = 1_000
 
 
-class QueryVectors:
+class QueryVectorCache:
     """Vectors of the last queries by model and text, and the models that are out of order; threads may share it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._known: LRUCache[tuple[str, str], Vectors] = LRUCache(REMEMBERED)
-        self._failures: TTLCache[str, str] = TTLCache(REMEMBERED, PAUSE, clock)
+        self._known: LRUCache[tuple[str, str], Vectors] = LRUCache(MAX_CACHED_VECTORS)
+        self._failures: TTLCache[str, str] = TTLCache(MAX_CACHED_VECTORS, PAUSE_SECONDS, clock)
         self._lock = threading.Lock()
 
     def embed(self, embedder: Embedder, text: str) -> Vectors:
@@ -73,7 +73,7 @@ def _first(vectors: Vectors) -> Vectors:
     return vector
 
 
-_OF_ENGINE: WeakKeyDictionary[Engine, QueryVectors] = WeakKeyDictionary()
+_OF_ENGINE: WeakKeyDictionary[Engine, QueryVectorCache] = WeakKeyDictionary()
 
 
 def embed_query(
@@ -83,19 +83,19 @@ def embed_query(
 
     A paid model is not asked where there is nothing to compare with.
     """
-    embedder = open_embedder(engine, project, options, uuid4(), patience=PATIENCE)
+    embedder = open_embedder(engine, project, options, uuid4(), timeout=QUERY_TIMEOUT_SECONDS)
     if not is_local(embedder.name):
         with engine.connect() as connection:
-            missing = explain_missing(connection, project, embedder.name)
+            missing = explain_missing_vectors(connection, project, embedder.name)
         if missing:
             return embedder.name, None, missing
     try:
-        return embedder.name, _OF_ENGINE.setdefault(engine, QueryVectors()).embed(embedder, text), None
+        return embedder.name, _OF_ENGINE.setdefault(engine, QueryVectorCache()).embed(embedder, text), None
     except (BudgetExhaustedError, EmbeddingError, LLMError) as error:
         return embedder.name, None, str(error)
 
 
-def explain_missing(connection: Connection, project: Project, model: str) -> str | None:
+def explain_missing_vectors(connection: Connection, project: Project, model: str) -> str | None:
     """That no memory of the project has a vector of the model; None where one has."""
     has_vectors = load_vector_length(connection, project.id, model) > 0
     return None if has_vectors else f"no memory has a vector of {model} yet, a run gives it one"

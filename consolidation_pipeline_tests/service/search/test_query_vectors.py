@@ -11,7 +11,12 @@ from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
 from consolidation_pipeline.errors import EmbeddingError
 from consolidation_pipeline.service.search import query_vectors
-from consolidation_pipeline.service.search.query_vectors import PATIENCE, PAUSE, REMEMBERED, QueryVectors
+from consolidation_pipeline.service.search.query_vectors import (
+    MAX_CACHED_VECTORS,
+    PAUSE_SECONDS,
+    QUERY_TIMEOUT_SECONDS,
+    QueryVectorCache,
+)
 from consolidation_pipeline_tests.openai_server import Behaviour, OpenAIServer, failing, hanging, openai_server
 
 MODEL = "openai/text-embedding-3-small"
@@ -30,12 +35,12 @@ def server() -> Iterator[OpenAIServer]:
         yield running
 
 
-def embedder_of(server: OpenAIServer, timeout: float = PATIENCE) -> LiteLLMEmbedder:
+def embedder_of(server: OpenAIServer, timeout: float = QUERY_TIMEOUT_SECONDS) -> LiteLLMEmbedder:
     return LiteLLMEmbedder(MODEL, api_base=server.api_base, api_key="key", timeout=timeout, retries=0)
 
 
 def test_the_same_query_is_asked_for_once(server: OpenAIServer) -> None:
-    vectors, embedder = QueryVectors(), embedder_of(server)
+    vectors, embedder = QueryVectorCache(), embedder_of(server)
     first, again = (vectors.embed(embedder, "a question") for _ in range(2))
     vectors.embed(embedder, "another question")
     assert np.array_equal(first, again)
@@ -43,9 +48,9 @@ def test_the_same_query_is_asked_for_once(server: OpenAIServer) -> None:
 
 
 def test_only_the_last_queries_are_remembered(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert REMEMBERED >= 100
-    monkeypatch.setattr(query_vectors, "REMEMBERED", 2)
-    vectors, embedder = QueryVectors(), embedder_of(server)
+    assert MAX_CACHED_VECTORS >= 100
+    monkeypatch.setattr(query_vectors, "MAX_CACHED_VECTORS", 2)
+    vectors, embedder = QueryVectorCache(), embedder_of(server)
     for text in ("one", "two", "one", "three", "one", "two"):
         vectors.embed(embedder, text)
     assert [request.body["input"] for request in server.requests] == [["one"], ["two"], ["three"], ["two"]]
@@ -54,19 +59,19 @@ def test_only_the_last_queries_are_remembered(server: OpenAIServer, monkeypatch:
 @pytest.mark.parametrize("behaviour", [failing(503), failing(429), hanging])
 def test_a_model_that_is_down_is_asked_once_and_again_after_a_pause(server: OpenAIServer, behaviour: Behaviour) -> None:
     clock = Clock()
-    vectors, embedder = QueryVectors(clock), embedder_of(server, timeout=0.3)
+    vectors, embedder = QueryVectorCache(clock), embedder_of(server, timeout=0.3)
     server.then(behaviour)
     for text in ("one", "two", "three"):
         with pytest.raises(EmbeddingError, match=MODEL):
             vectors.embed(embedder, text)
     assert len(server.requests) == 1
-    clock.now += PAUSE
+    clock.now += PAUSE_SECONDS
     assert vectors.embed(embedder, "two").ndim == 1
     assert len(server.requests) == 2
 
 
 def test_a_query_that_is_refused_says_nothing_of_the_next(server: OpenAIServer) -> None:
-    vectors, embedder = QueryVectors(), embedder_of(server)
+    vectors, embedder = QueryVectorCache(), embedder_of(server)
     server.then(failing(400))
     with pytest.raises(EmbeddingError, match="told to fail with 400"):
         vectors.embed(embedder, "one")
@@ -78,5 +83,5 @@ def test_somebody_who_waits_gets_one_attempt(monkeypatch: pytest.MonkeyPatch, se
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     server.then(failing(503))
     with pytest.raises(EmbeddingError, match="attempt 1 "):
-        load_embedder(MODEL, patience=PATIENCE).embed(["one"])
+        load_embedder(MODEL, timeout=QUERY_TIMEOUT_SECONDS).embed(["one"])
     assert len(server.requests) == 1
