@@ -47,7 +47,7 @@ def compression_ratio(memories: int, summaries: int) -> float | None:
 
 
 def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold: int = SUMMARY_THRESHOLD) -> Due:
-    """Return if a summary is due, and why: ``threshold`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
+    """Decide if a summary is due: ``threshold`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
 
     Args:
         unsummarised: number of memories without a summary.

@@ -95,7 +95,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
         ConflictError: a row changed meanwhile; earlier batches stay written.
     """
     present_keys = frozenset(group.cluster_key for group in groups)
-    with run.writing() as connection:
+    with run.transaction() as connection:
         existing = load_existing_rows(connection, run.project.id, kind.name)
         superseded = _retire_superseded(connection, run, kind, existing, present_keys=present_keys)
         if superseded:
@@ -119,7 +119,7 @@ def derive_abstractions(run: ProjectRun, kind: AbstractionKind, groups: Sequence
             drafts += batch
     except STOP_ERRORS as error:
         # Replies so far are paid for, and their rows stay; the next run asks for the rest.
-        stopped = run.note_stop(kind.name, error)
+        stopped = run.record_stop(kind.name, error)
     result = replace(
         _count_drafts(plans, drafts),
         groups=len(groups),
@@ -214,7 +214,7 @@ def _write_batch(
     if not texts:
         return 0
     rows = _build_rows(run, kind, texts)
-    with run.writing() as connection:
+    with run.transaction() as connection:
         write_derived(connection, run.author, rows, operation=kind.name, now=run.now)
         existing = load_existing_rows(connection, run.project.id, kind.name)
         retired = _retire_superseded(connection, run, kind, existing, present_keys=present_keys, pending=pending)

@@ -85,7 +85,7 @@ class Rewriter:
         if isinstance(answer, InvalidReplyError):
             return Rewrite(None, refused=True)
         if isinstance(answer, STOP_ERRORS):
-            self.stopped = self.stopped or self.run.note_stop("merged_memories", answer)
+            self.stopped = self.stopped or self.run.record_stop("merged_memories", answer)
         else:
             self.failed += 1
         self.run.unfinished = True

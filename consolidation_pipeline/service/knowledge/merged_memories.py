@@ -158,7 +158,7 @@ def _write_batch(
     while True:
         attempts -= 1
         try:
-            with run.writing() as connection:
+            with run.transaction() as connection:
                 write_merged(connection, run.author, batch.rows, now=run.now)
             return batch
         except JobEndedError:

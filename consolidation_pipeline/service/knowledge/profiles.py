@@ -107,7 +107,7 @@ def update_profiles(run: ProjectRun) -> ProfileResult:
                 raise failure
     except STOP_ERRORS as error:
         # Replies so far are paid for and in the cache: the next run asks for the rest.
-        stopped = run.note_stop("profile", error)
+        stopped = run.record_stop("profile", error)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
     return ProfileResult(
         summaries=sum(map(len, users)),

@@ -137,7 +137,7 @@ def _summarize_users(run: ProjectRun) -> tuple[list[_UserResult], str | None]:
                 raise stop
     except STOP_ERRORS as error:
         # Replies so far are paid for and in the cache: the next run asks for the rest.
-        return results, run.note_stop("summary", error)
+        return results, run.record_stop("summary", error)
     return results, None
 
 

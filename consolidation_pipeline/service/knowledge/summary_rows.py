@@ -54,7 +54,7 @@ def write_summary_rows(run: ProjectRun, rows: Sequence[SummaryRow]) -> None:
         return
     vectors = run.embedder.embed([row.passage.text for row in rows])
     derived = [_derive_memory(run, row, vector) for row, vector in zip(rows, vectors, strict=True)]
-    with run.writing() as connection:
+    with run.transaction() as connection:
         write_derived(connection, run.author, derived, operation="summarize", now=run.now)
 
 

@@ -95,7 +95,7 @@ def embed_missing(run: ProjectRun, sample: Compared) -> Compared:
 def _joined(sample: Compared, ids: Ids, vectors: Vectors) -> Compared:
     every = np.concatenate([sample.ends.ids, ids])
     x = np.concatenate([sample.x.reshape(len(sample.x), vectors.shape[1]), vectors])
-    ends = sample.ends.united(sample.missing)
+    ends = sample.ends.union(sample.missing)
     has = np.isin(ends.ids, every)
     return Compared(ends.select(has), x[np.argsort(every)], ends.select(~has))
 

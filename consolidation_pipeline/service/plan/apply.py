@@ -111,7 +111,7 @@ def _known_knowledge(
     for row in rows.values():
         known[str(row.id)] |= {hash_decision(row.id, row.source_memory_ids, text) for text in (row.content, "")}
     for entry in entries:
-        known[str(entry.id)].add(hash_decision(entry.id, entry.supporting, entry.content))
+        known[str(entry.id)].add(hash_decision(entry.id, entry.supporting_ids, entry.content))
     return known
 
 

@@ -32,9 +32,8 @@ from consolidation_pipeline.service.knowledge.text_writers import (
     write_texts,
 )
 from consolidation_pipeline.service.plan.plan_document import PlannedKnowledge
-from consolidation_pipeline.service.playbook.drafts import EntryDraft
 from consolidation_pipeline.service.playbook.entries import load_promotion_inputs
-from consolidation_pipeline.service.playbook.promotion import draft_entries
+from consolidation_pipeline.service.playbook.promotion import EntryDraft, draft_entries
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -269,7 +268,7 @@ def _candidate(worded: _Worded) -> Candidate:
         confidence=columns["confidence_score"],
         needs_review=columns["needs_review"],
         is_heuristic=columns["consolidation_method"] == "heuristic",
-        leaves=tuple(worded.planned.group.raw_ids),
+        raw_ids=tuple(worded.planned.group.raw_ids),
     )
 
 
@@ -308,11 +307,11 @@ def _entry(draft: EntryDraft, made: Collection[UUID]) -> PlannedKnowledge:
     return PlannedKnowledge(
         id=entry.id,
         kind="playbook",
-        action="create" if draft.held is None else "update",
+        action="create" if draft.existing is None else "update",
         reason="; ".join(draft.reasons),
         confidence=entry.confidence,
         needs_review=entry.status == "review",
-        sources=list(entry.supporting),
+        sources=list(entry.supporting_ids),
         text=entry.content,
         rests_on=[entry.source_id] if entry.source_id in made else [],
     )

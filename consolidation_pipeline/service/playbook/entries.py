@@ -1,4 +1,4 @@
-"""The playbook: instructions for agents, promoted from patterns and principles, and read by priority."""
+"""The playbook of a project: updated by a run, read by priority, and rendered as Markdown."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.core.knowledge.playbook import STATUSES as ENTRY_STATUSES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.playbook.drafts import EntryDraft
-from consolidation_pipeline.service.playbook.promotion import PlaybookChanges, PromotionInputs, draft_entries
+from consolidation_pipeline.service.playbook.promotion import (
+    EntryDraft,
+    PlaybookChanges,
+    PromotionInputs,
+    draft_entries,
+)
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -34,12 +38,12 @@ from consolidation_pipeline.store.similarity.similarity_graph import load_dimens
 
 @dataclass(frozen=True)
 class PromotionResult:
-    """What a run did to the playbook. ``candidates``: active patterns and principles.
+    """The result of the phase.
 
-    ``promoted``: entries that became active, new ones and such as waited; ``proposed``: new ones that wait for a
-    person; ``reinforced``: those that more memories bear out now; ``updated``: those that followed what they were made
-    from; ``below``: candidates that no gate let through; ``held_back``: those that wait until a person has decided on
-    others; ``active``, ``waiting``: entries there are now.
+    ``candidates``: active patterns and principles. ``promoted``: entries that became active, new or waiting before.
+    ``proposed``: new entries that wait for a person. ``reinforced``: entries with more supporting memories.
+    ``updated``: entries that followed their source. ``below``: candidates that no gate let through. ``held_back``:
+    candidates that wait until a person has decided on others. ``active``, ``waiting``: entries after the run.
     """
 
     candidates: int = 0
@@ -53,44 +57,46 @@ class PromotionResult:
     waiting: int = 0
 
 
-def describe_promotion(done: PromotionResult) -> dict[str, Any]:
-    """The numbers of a run's work on the playbook under their stable names."""
+def describe_promotion(result: PromotionResult) -> dict[str, Any]:
+    """Return the numbers of the result under their stable metadata names."""
     return {
-        "candidates_in": done.candidates,
-        "entries_promoted": done.promoted,
-        "entries_proposed": done.proposed,
-        "entries_reinforced": done.reinforced,
-        "entries_updated": done.updated,
-        "candidates_below": done.below,
-        "candidates_held_back": done.held_back,
-        "entries_active": done.active,
-        "entries_waiting": done.waiting,
+        "candidates_in": result.candidates,
+        "entries_promoted": result.promoted,
+        "entries_proposed": result.proposed,
+        "entries_reinforced": result.reinforced,
+        "entries_updated": result.updated,
+        "candidates_below": result.below,
+        "candidates_held_back": result.held_back,
+        "entries_active": result.active,
+        "entries_waiting": result.waiting,
     }
 
 
 def update_playbook(run: ProjectRun) -> PromotionResult:
-    """Bring the project's playbook up to what its patterns and principles say (``promoting.draft_entries``).
+    """Write the entries that follow from the project's patterns and principles (``draft_entries``).
 
-    An entry has the vector of what it was made from; nothing is embedded. All in one transaction. Nothing is done while
-    ``promote`` is off; a run that carries out a plan writes the entries of the plan.
+    An entry takes over the vector of its source; nothing is embedded. All in one transaction. Nothing is written while
+    ``promote`` is off. A run that applies a plan writes the entries of the plan only.
 
     Raises:
         ConflictError: a person decided on an entry meanwhile; nothing is written then.
     """
     if not run.options.promote:
-        return _count_alone(run)
+        with run.engine.connect() as connection:
+            totals = count_entries(connection, run.project.id)
+        return PromotionResult(active=totals.get("active", 0), waiting=totals.get("review", 0))
     with run.engine.connect() as connection:
-        material = load_promotion_inputs(connection, run)
-    drafted = draft_entries(run.project.slug, material, t_promote=run.options.t_promote)
-    drafted = replace(drafted, drafts=[draft for draft in drafted.drafts if run.may_write(draft.entry.id)])
-    done = _count(material, drafted)
-    if drafted.drafts:
-        _write(run, material, drafted.drafts, done)
-    return done
+        inputs = load_promotion_inputs(connection, run)
+    changes = draft_entries(run.project.slug, inputs, t_promote=run.options.t_promote)
+    changes = replace(changes, drafts=[draft for draft in changes.drafts if run.may_write(draft.entry.id)])
+    result = _count_changes(inputs, changes)
+    if changes.drafts:
+        _write_drafts(run, inputs, changes.drafts, result)
+    return result
 
 
 def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionInputs:
-    """What the playbook is judged by: as the store holds it, in the vectors of the run's model."""
+    """Return the inputs of ``draft_entries``; candidates without a vector of the run's model are left out."""
     project, model = run.project.id, run.embedder.name
     candidates = load_candidates(connection, project, model)
     dimension = load_dimension(connection, project, model)
@@ -105,45 +111,47 @@ def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionI
     )
 
 
-def _count_alone(run: ProjectRun) -> PromotionResult:
-    with run.engine.connect() as connection:
-        totals = count_entries(connection, run.project.id)
-    return PromotionResult(active=totals.get("active", 0), waiting=totals.get("review", 0))
+def _is_promoted(draft: EntryDraft) -> bool:
+    return draft.entry.status == "active" and (draft.existing is None or draft.existing.status != "active")
 
 
-def _was_promoted(draft: EntryDraft) -> bool:
-    return draft.entry.status == "active" and (draft.held is None or draft.held.status != "active")
-
-
-def _count(material: PromotionInputs, drafted: PlaybookChanges) -> PromotionResult:
-    drafts = drafted.drafts
-    held = [draft for draft in drafts if draft.held is not None]
-    now = {entry.id: entry.status for entry in material.entries} | {d.entry.id: d.entry.status for d in drafts}
-    statuses = list(now.values())
+def _count_changes(inputs: PromotionInputs, changes: PlaybookChanges) -> PromotionResult:
+    drafts = changes.drafts
+    existing = [draft for draft in drafts if draft.existing is not None]
+    status_by_id = {entry.id: entry.status for entry in inputs.entries} | {d.entry.id: d.entry.status for d in drafts}
+    statuses = list(status_by_id.values())
     return PromotionResult(
-        candidates=len(material.candidates),
-        promoted=sum(map(_was_promoted, drafts)),
-        proposed=sum(draft.held is None and draft.entry.status == "review" for draft in drafts),
-        reinforced=sum(draft.reinforced for draft in held),
-        updated=sum(not draft.reinforced and not _was_promoted(draft) for draft in held),
-        below=drafted.below,
-        held_back=drafted.held_back,
+        candidates=len(inputs.candidates),
+        promoted=sum(map(_is_promoted, drafts)),
+        proposed=sum(draft.existing is None and draft.entry.status == "review" for draft in drafts),
+        reinforced=sum(draft.is_reinforced for draft in existing),
+        updated=sum(not draft.is_reinforced and not _is_promoted(draft) for draft in existing),
+        below=changes.below,
+        held_back=changes.held_back,
         active=statuses.count("active"),
         waiting=statuses.count("review"),
     )
 
 
-def _write(run: ProjectRun, material: PromotionInputs, drafts: Sequence[EntryDraft], done: PromotionResult) -> None:
+def _write_drafts(
+    run: ProjectRun, inputs: PromotionInputs, drafts: Sequence[EntryDraft], result: PromotionResult
+) -> None:
     model = run.embedder.name
-    promoted = [_change(draft, material.vectors, model) for draft in drafts if _was_promoted(draft)]
-    others = [_change(draft, material.vectors, model) for draft in drafts if not _was_promoted(draft)]
-    told = {"promoted": done.promoted, "proposed": done.proposed, "updated": done.reinforced + done.updated}
-    with run.writing() as connection:
+    promoted = [_build_change(draft, inputs.vectors, model) for draft in drafts if _is_promoted(draft)]
+    others = [_build_change(draft, inputs.vectors, model) for draft in drafts if not _is_promoted(draft)]
+    payload = {
+        "job_id": str(run.job_id),
+        "promoted": result.promoted,
+        "proposed": result.proposed,
+        "updated": result.reinforced + result.updated,
+    }
+    with run.transaction() as connection:
         write_entries(connection, run.author, promoted, operation="promote", now=run.now)
         write_entries(connection, run.author, others, operation="edit", now=run.now)
-        append_event(connection, run.project.id, "playbook.changed", {"job_id": str(run.job_id), **told})
+        append_event(connection, run.project.id, "playbook.changed", payload)
 
 
+# Field of `PlaybookEntry` -> column of `playbook_entries`.
 _COLUMNS = {
     "source_id": "source_id",
     "status": "status",
@@ -153,35 +161,36 @@ _COLUMNS = {
     "tags": "tags",
     "priority": "priority",
     "confidence": "confidence",
-    "supporting": "supporting_memory_ids",
+    "supporting_ids": "supporting_memory_ids",
 }
 
 
-def _change(draft: EntryDraft, vectors: Mapping[UUID, Vectors], model: str) -> EntryChange:
-    """The columns that differ, and the vector where the text does."""
-    entry, held = draft.entry, draft.held
+def _build_change(draft: EntryDraft, vectors: Mapping[UUID, Vectors], model: str) -> EntryChange:
+    """Return the columns that differ from the stored entry, with the vector if the text does."""
+    entry, existing = draft.entry, draft.existing
     values: dict[str, Any] = {
-        column: _plain(getattr(entry, name))
+        column: _to_column(getattr(entry, name))
         for name, column in _COLUMNS.items()
-        if held is None or getattr(held, name) != getattr(entry, name)
+        if existing is None or getattr(existing, name) != getattr(entry, name)
     }
     if "content_hash" in values:
-        vector = vectors[draft.words_from]
+        vector = vectors[draft.vector_id]
         values |= {"embedding": vector, "embedding_model": model, "embedding_dim": len(vector)}
     return EntryChange(entry.id, entry.version, uuid4(), values, "; ".join(draft.reasons), entry.confidence)
 
 
-def _plain(value: Any) -> Any:
+def _to_column(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
 def read_playbook(
     engine: Engine, slug: str, *, limit: int, status: str = "active", category: str | None = None
 ) -> dict[str, Any]:
-    """The project's entries of one status, and of one category if given, most urgent first; and how many there are.
+    """Return the project's entries of one status, and of one category if given, by priority, and totals by status.
 
     Raises:
-        NotFoundError: no such project. UsageError: no such status or category.
+        NotFoundError: no such project.
+        UsageError: no such status or category.
     """
     if status not in ENTRY_STATUSES:
         raise UsageError(f"status {status!r} does not exist; an entry is {', '.join(ENTRY_STATUSES)}")
@@ -199,7 +208,7 @@ def read_playbook(
 
 
 def to_markdown(playbook: Mapping[str, Any]) -> str:
-    """What ``read_playbook`` found as Markdown for an agent's instructions."""
+    """Return the entries of ``read_playbook`` as Markdown for an agent's instructions."""
     entries = [
         Instruction(row["id"], row["content"], row["category"], row["priority"], row["evidence"])
         for row in playbook["entries"]

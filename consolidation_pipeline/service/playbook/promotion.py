@@ -1,20 +1,27 @@
-"""What becomes of the playbook: which patterns and principles become entries, which bear others out, which wait."""
+"""Promotion to the playbook: which patterns and principles become entries, support others, or wait for a person."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from consolidation_pipeline.core.knowledge.playbook import contradicts_itself
-from consolidation_pipeline.core.knowledge.quality_gates import Verdict, judge_heuristic_promotion, judge_promotion
-from consolidation_pipeline.service.playbook.drafts import (
-    EntryDraft,
-    PlaybookDraft,
-    describe_evidence,
-    with_evidence,
-    with_source_text,
+import numpy as np
+
+from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
+from consolidation_pipeline.core.knowledge.playbook import compute_priority, contradicts_itself, find_category
+from consolidation_pipeline.core.knowledge.quality_gates import (
+    ENTRY_REVIEW_FROM,
+    MAX_HEURISTIC_WAITING,
+    EntryAction,
+    Verdict,
+    judge_fit,
+    judge_heuristic_promotion,
+    judge_promotion,
 )
+from consolidation_pipeline.core.memories.memories import consolidated_id
+from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.abstractions import APPROVED
 from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
@@ -22,10 +29,11 @@ from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookE
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionInputs:
-    """What a plan is made from. ``vectors``: of entries and candidates, by id; others are compared with nothing.
+    """The inputs of ``draft_entries``.
 
-    ``successors``: what a superseded source came to stand in; ``withdrawn``: by source, the hashes of the texts of
-    entries that a person undid by themselves.
+    ``vectors``: float32 (d,) of entries and candidates, by id; those without one are not compared. ``successors``:
+    the active successor of each superseded source, by id. ``withdrawn``: content hashes of entries that a person undid
+    one by one, by source id.
     """
 
     candidates: Sequence[Candidate]
@@ -35,104 +43,265 @@ class PromotionInputs:
     withdrawn: Mapping[UUID, frozenset[str]] = field(default_factory=dict)
 
 
+@dataclass
+class EntryDraft:
+    """An entry as the run leaves it.
+
+    ``existing``: the stored entry, None for a new one. ``vector_id``: the entry or candidate whose vector its text has.
+    """
+
+    entry: PlaybookEntry
+    existing: PlaybookEntry | None
+    vector_id: UUID
+    reasons: list[str] = field(default_factory=list)
+    is_reinforced: bool = False
+
+    def update(self, entry: PlaybookEntry, reason: str) -> None:
+        """Replace the entry and note the reason, if it differs."""
+        if entry != self.entry:
+            self.entry = entry
+            self.reasons.append(reason)
+
+
 @dataclass(frozen=True)
 class PlaybookChanges:
-    """The drafts that differ from what is held, and what became of the candidates that are no entry."""
+    """The result of ``draft_entries``.
+
+    ``drafts``: the entries to write. ``below``: candidates that no gate let through. ``held_back``: extracted
+    candidates that wait until a person has decided on others.
+    """
 
     drafts: Sequence[EntryDraft]
     below: int
     held_back: int
 
 
+def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> PlaybookChanges:
+    """Return the entries that a run changes; a second run over the result changes nothing.
+
+    First, stored entries follow their sources. If a source was superseded, its entry goes over to the successor,
+    unless that has an entry of its own. Then the entry takes over the source's text and evidence. An active entry takes
+    a new text only from a source that would be promoted, and no entry takes one after a person edited it. If a
+    source was retired or dismissed without a successor, its entry stays as it is.
+
+    Then the other candidates are judged one by one, each against the entries so far: those of a model first,
+    principles before patterns, then by confidence, evidence and id. From a cosine of 0.90 with an entry, a candidate
+    reinforces that entry, an active one rather than one that waits. From 0.85, or if it was extracted, it becomes an
+    entry that waits for a person. A waiting entry becomes active if only its source stood in the way, and that passes
+    the gate now; not if a person set its status last.
+    """
+    verdicts = {candidate.id: judge_candidate(candidate, t_promote=t_promote) for candidate in inputs.candidates}
+    drafts = [EntryDraft(entry, entry, entry.id) for entry in inputs.entries]
+    _follow_successors(drafts, inputs.successors)
+    by_source = _index_by_source(drafts)
+    for candidate in inputs.candidates:
+        if candidate.id in by_source:
+            _follow_source(by_source[candidate.id], candidate, verdicts[candidate.id])
+    new = [c for c in inputs.candidates if c.id not in by_source and not _is_withdrawn(c, inputs.withdrawn)]
+    passed = sorted((c for c in new if verdicts[c.id] is not Verdict.DISCARD), key=_candidate_order)
+    playbook = _PlaybookDraft(slug, drafts, passed, inputs.vectors)
+    for candidate in sorted(inputs.candidates, key=_candidate_order):
+        if candidate.id in by_source and verdicts[candidate.id] is Verdict.STORE:
+            playbook.activate(by_source[candidate.id])
+    for candidate in passed:
+        playbook.promote(candidate, verdicts[candidate.id])
+    changed = [draft for draft in playbook.drafts if draft.entry != draft.existing]
+    return PlaybookChanges(changed, len(new) - len(passed), playbook.held_back)
+
+
 def judge_candidate(candidate: Candidate, *, t_promote: float) -> Verdict:
-    """Whether a candidate becomes an entry, waits for a person, or neither (``core.gates``)."""
-    evidence = len(candidate.leaves)
+    """Return the verdict on a candidate: store as an active entry, review or discard (``quality_gates``)."""
+    evidence = len(candidate.raw_ids)
     approved = bool(candidate.details.get(APPROVED))
     if candidate.is_heuristic and not approved:
-        verdict = judge_heuristic_promotion(candidate.confidence, evidence, instructs=_advises(candidate))
-        # Read last: it is all that costs time, and many candidates fall short anyway.
+        instructs = bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
+        verdict = judge_heuristic_promotion(candidate.confidence, evidence, instructs=instructs)
+        # The slow check comes last: many candidates fail the gate anyway.
         return verdict if verdict is Verdict.DISCARD or not contradicts_itself(candidate.content) else Verdict.DISCARD
     return judge_promotion(
         candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote, approved=approved
     )
 
 
-def _advises(candidate: Candidate) -> bool:
-    return bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
-
-
-def draft_entries(slug: str, material: PromotionInputs, *, t_promote: float) -> PlaybookChanges:
-    """The playbook after a run, as far as it differs.
-
-    First the entries there are follow their sources: to what superseded them, unless that has an entry of its own, and
-    to what they say and rest on now. What was retired or dismissed without a successor leaves its entry as it is, for
-    what was promoted is not silently lost. An active entry takes new words only from a source that would be promoted
-    as it is, none takes them where a person has worded it.
-
-    Then candidates are judged one after the other, each against what the earlier ones left: first those of a model,
-    principles before patterns, by confidence, evidence and id. What an entry says already, at a cosine of 0.90, bears
-    that out, an active one rather than one that waits; what resembles one from 0.85 on waits for a person, as does what
-    was made without a model. A waiting entry becomes active when nothing but its source stood in the way, and that has
-    become sure enough; not where a person had the last word on it. A second run drafts nothing.
-    """
-    verdicts = {candidate.id: judge_candidate(candidate, t_promote=t_promote) for candidate in material.candidates}
-    drafts = [EntryDraft(entry, entry, entry.id) for entry in material.entries]
-    _follow_successors(drafts, material.successors)
-    own = _by_source(drafts)
-    for candidate in material.candidates:
-        if candidate.id in own:
-            _follow_source(own[candidate.id], candidate, verdicts[candidate.id])
-    fresh = [c for c in material.candidates if c.id not in own and not _is_withdrawn(c, material.withdrawn)]
-    chosen = sorted((c for c in fresh if verdicts[c.id] is not Verdict.DISCARD), key=_rank)
-    book = PlaybookDraft(slug, drafts, chosen, material.vectors)
-    for candidate in sorted(material.candidates, key=_rank):
-        if candidate.id in own and verdicts[candidate.id] is Verdict.STORE:
-            book.activate(own[candidate.id])
-    for candidate in chosen:
-        book.judge(candidate, verdicts[candidate.id])
-    changed = [draft for draft in book.drafts if draft.entry != draft.held]
-    return PlaybookChanges(changed, len(fresh) - len(chosen), book.held_back)
-
-
-def _rank(candidate: Candidate) -> tuple[bool, bool, float, int, UUID]:
-    kind = candidate.kind != "principle"
-    return candidate.is_heuristic, kind, -(candidate.confidence or 0.0), -len(candidate.leaves), candidate.id
+def _candidate_order(candidate: Candidate) -> tuple[bool, bool, float, int, UUID]:
+    is_pattern = candidate.kind != "principle"
+    return candidate.is_heuristic, is_pattern, -(candidate.confidence or 0.0), -len(candidate.raw_ids), candidate.id
 
 
 def _is_withdrawn(candidate: Candidate, withdrawn: Mapping[UUID, frozenset[str]]) -> bool:
     return candidate.content_hash in withdrawn.get(candidate.id, ())
 
 
-_STANDING = {"active": 0, "review": 1, "retired": 2}
+_STATUS_ORDER = {"active": 0, "review": 1, "retired": 2}
 
 
-def _first(drafts: Iterable[EntryDraft]) -> list[EntryDraft]:
-    """Active ones first, then by priority, ties by id."""
-    return sorted(drafts, key=lambda d: (_STANDING[d.entry.status], -d.entry.priority, d.entry.id))
+def _sort_drafts(drafts: Iterable[EntryDraft]) -> list[EntryDraft]:
+    """Return the drafts by status, active ones first, then by priority; ties: by id."""
+    return sorted(drafts, key=lambda d: (_STATUS_ORDER[d.entry.status], -d.entry.priority, d.entry.id))
 
 
-def _by_source(drafts: Sequence[EntryDraft]) -> dict[UUID, EntryDraft]:
-    return {d.entry.source_id: d for d in reversed(_first(drafts)) if d.entry.source_id is not None}
+def _index_by_source(drafts: Sequence[EntryDraft]) -> dict[UUID, EntryDraft]:
+    """Return the first draft of each source in the order of ``_sort_drafts``."""
+    return {d.entry.source_id: d for d in reversed(_sort_drafts(drafts)) if d.entry.source_id is not None}
 
 
 def _follow_successors(drafts: Sequence[EntryDraft], successors: Mapping[UUID, UUID]) -> None:
-    taken = {draft.entry.source_id for draft in drafts}
-    for draft in _first(d for d in drafts if d.entry.status != "retired"):
-        source = draft.entry.source_id
-        successor = None if source is None else successors.get(source)
-        if successor is not None and successor not in taken:
-            taken.add(successor)
-            draft.become(replace(draft.entry, source_id=successor), f"{source} was superseded by {successor}")
+    source_ids = {draft.entry.source_id for draft in drafts}
+    for draft in _sort_drafts(d for d in drafts if d.entry.status != "retired"):
+        source_id = draft.entry.source_id
+        successor = None if source_id is None else successors.get(source_id)
+        if successor is not None and successor not in source_ids:
+            source_ids.add(successor)
+            draft.update(replace(draft.entry, source_id=successor), f"{source_id} was superseded by {successor}")
 
 
 def _follow_source(draft: EntryDraft, source: Candidate, verdict: Verdict) -> None:
-    """Take over what the source says and rests on by now."""
+    """Take over the text and evidence of the source."""
     entry = draft.entry
     if entry.status == "retired":
         return
-    if not entry.words_by_hand and (entry.status == "review" or verdict is Verdict.STORE):
+    if not entry.is_text_manual and (entry.status == "review" or verdict is Verdict.STORE):
         entry = replace(entry, confidence=source.confidence)
         if source.content_hash != entry.content_hash:
-            entry = with_source_text(entry, source)
-            draft.words_from = source.id
-    draft.become(with_evidence(entry, source.leaves), f"its {source.kind} changed: {describe_evidence(source)}")
+            entry = _with_source_text(entry, source)
+            draft.vector_id = source.id
+    draft.update(_with_evidence(entry, source.raw_ids), f"its {source.kind} changed: {_describe_evidence(source)}")
+
+
+class _PlaybookDraft:
+    """The entries of a project as the run leaves them, and the similar pairs among entries and new candidates."""
+
+    def __init__(
+        self, slug: str, drafts: list[EntryDraft], candidates: Sequence[Candidate], vectors: Mapping[UUID, Vectors]
+    ) -> None:
+        self.drafts = list(drafts)
+        self.held_back = 0
+        self._slug = slug
+        self._ids = {draft.entry.id for draft in drafts}
+        self._heuristic_waiting = sum(d.entry.status == "review" and d.entry.is_heuristic for d in drafts)
+        compared = [d for d in drafts if d.entry.status != "retired" and d.vector_id in vectors]
+        # Row of a vector -> the draft it belongs to; the rows of candidates are added as they become entries.
+        self._draft_at = dict(enumerate(compared))
+        self._row = {id_: row for row, id_ in enumerate([*(d.entry.id for d in compared), *(c.id for c in candidates)])}
+        vector_ids = [d.vector_id for d in compared] + [c.id for c in candidates]
+        self._neighbours = _find_neighbours([vectors[id_] for id_ in vector_ids])
+
+    def promote(self, candidate: Candidate, verdict: Verdict) -> None:
+        """Make the candidate an entry, or let it reinforce one."""
+        similar = self._find_similar(self._row[candidate.id])
+        similarity, nearest = similar[0] if similar else (None, None)
+        action = judge_fit(similarity)
+        if nearest is None or action is EntryAction.CREATE:
+            self._add(candidate, verdict, None)
+        elif action is EntryAction.REVIEW:
+            self._add(candidate, Verdict.REVIEW, f"similar to entry {nearest.entry.id} ({similarity:.2f})")
+        else:
+            same = [draft for cosine, draft in similar if judge_fit(cosine) is EntryAction.REINFORCE]
+            _reinforce(next((draft for draft in same if draft.entry.status == "active"), same[0]), candidate, same)
+
+    def activate(self, draft: EntryDraft) -> None:
+        """Activate an entry that waits, unless a person set its status last or it is similar to another entry."""
+        entry = draft.entry
+        if entry.status != "review" or entry.is_status_manual or entry.id not in self._row:
+            return
+        similar = self._find_similar(self._row[entry.id])
+        if judge_fit(similar[0][0] if similar else None) is EntryAction.CREATE:
+            draft.update(replace(entry, status="active"), "promoted: its source has enough confidence now")
+
+    def _find_similar(self, row: int) -> list[tuple[float, EntryDraft]]:
+        """Return (cosine, draft) of the drafts similar to the vector at ``row``, most similar first; ties: by id."""
+        similar = [
+            (cosine, self._draft_at[other]) for cosine, other in self._neighbours[row] if other in self._draft_at
+        ]
+        return sorted(similar, key=lambda one: (-one[0], one[1].entry.id))
+
+    def _add(self, candidate: Candidate, verdict: Verdict, similar_to: str | None) -> None:
+        waits = verdict is Verdict.REVIEW
+        if waits and candidate.is_heuristic:
+            if self._heuristic_waiting >= MAX_HEURISTIC_WAITING:
+                self.held_back += 1
+                return
+            self._heuristic_waiting += 1
+        draft = EntryDraft(_new_entry(self._new_id(candidate), candidate, waits), None, candidate.id)
+        draft.reasons.append(_explain_new_entry(candidate, waits, similar_to))
+        self.drafts.append(draft)
+        self._ids.add(draft.entry.id)
+        self._draft_at[self._row[candidate.id]] = draft
+
+    def _new_id(self, candidate: Candidate) -> UUID:
+        """Return an unused id: an entry made of this candidate may have gone over to its successor."""
+        names = [candidate.id]
+        while (id_ := consolidated_id(self._slug, "playbook", names, ALGORITHM_VERSION)) in self._ids:
+            names.append(id_)
+        return id_
+
+
+def _find_neighbours(vectors: Sequence[Vectors]) -> dict[int, list[tuple[float, int]]]:
+    """Return (cosine, row) of the rows from ``ENTRY_REVIEW_FROM`` on, by row."""
+    neighbours: dict[int, list[tuple[float, int]]] = defaultdict(list)
+    if len(vectors) > 1:
+        pairs = similarity_join(np.stack(vectors), ENTRY_REVIEW_FROM)
+        for i, j, cosine in zip(pairs.i.tolist(), pairs.j.tolist(), pairs.similarity.tolist(), strict=True):
+            neighbours[i].append((cosine, j))
+            neighbours[j].append((cosine, i))
+    return neighbours
+
+
+def _reinforce(draft: EntryDraft, candidate: Candidate, same: Sequence[EntryDraft]) -> None:
+    """Add the candidate's memories to an entry, unless one of the entries that say the ``same`` has all of them."""
+    if any(_with_evidence(one.entry, candidate.raw_ids).supporting_ids == one.entry.supporting_ids for one in same):
+        return
+    reinforced = _with_evidence(draft.entry, candidate.raw_ids)
+    draft.is_reinforced = True
+    draft.update(reinforced, f"supported by {candidate.kind} {candidate.id}: {_describe_evidence(candidate)}")
+
+
+def _new_entry(id_: UUID, source: Candidate, waits: bool) -> PlaybookEntry:
+    empty = PlaybookEntry(
+        id=id_,
+        version=None,
+        source_id=source.id,
+        status="review" if waits else "active",
+        content="",
+        content_hash="",
+        category="",
+        tags=(),
+        priority=0,
+        confidence=source.confidence,
+        supporting_ids=(),
+        is_heuristic=source.is_heuristic,
+    )
+    return _with_evidence(_with_source_text(empty, source), source.raw_ids)
+
+
+def _with_source_text(entry: PlaybookEntry, source: Candidate) -> PlaybookEntry:
+    """Return the entry with the text of its source, and the category of that text."""
+    texts = (source.content, source.details.get("summary") or "", *source.details.get("best_practices", ()))
+    return replace(
+        entry,
+        content=source.content,
+        content_hash=source.content_hash,
+        category=find_category("\n".join(texts)),
+        tags=source.tags,
+    )
+
+
+def _with_evidence(entry: PlaybookEntry, raw_ids: Iterable[UUID]) -> PlaybookEntry:
+    """Return the entry supported by these memories too, except declined ones; its priority never falls."""
+    new = {*raw_ids} - {*entry.supporting_ids} - entry.declined_ids
+    supporting_ids = tuple(sorted({*entry.supporting_ids, *new})) if new else entry.supporting_ids
+    priority = compute_priority(entry.confidence, len(supporting_ids))
+    return replace(entry, supporting_ids=supporting_ids, priority=max(entry.priority, priority))
+
+
+def _describe_evidence(source: Candidate) -> str:
+    confidence = "no confidence" if source.confidence is None else f"confidence {source.confidence:.2f}"
+    return f"{len(source.raw_ids)} memories, {confidence}"
+
+
+def _explain_new_entry(source: Candidate, waits: bool, similar_to: str | None) -> str:
+    origin = f"{source.kind} of {_describe_evidence(source)}"
+    if not waits:
+        return f"promoted from a {origin}"
+    doubt = "needs review itself" if source.needs_review else "too little confidence to be promoted without review"
+    return f"proposed from a {origin}: {similar_to or ('made without a model' if source.is_heuristic else doubt)}"

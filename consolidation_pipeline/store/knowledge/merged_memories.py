@@ -1,4 +1,4 @@
-"""Consolidated memories: what merging reads, and how a merge is written through the ledger."""
+"""Consolidated memories: the inputs of merging, and writing derived rows through the ledger."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, select, text
+from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
+from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
-from consolidation_pipeline.store.memories.memories import FILES, TEXT_COLUMNS
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
 
 @dataclass(frozen=True)
 class MergeSource:
-    """A raw memory as merging sees it; ``texts`` in the order of ``TEXT_COLUMNS``."""
+    """A raw memory to merge. ``texts``: in the order of ``TEXT_COLUMNS``."""
 
     id: UUID
     version: int
@@ -44,9 +45,10 @@ class MergeSource:
         return embedding_text(**dict(zip(TEXT_COLUMNS, self.texts, strict=True)))
 
 
-_OPEN_GROUPS = """
+_LOAD_UNMERGED_GROUPS = """
     SELECT c.cluster_key, array_agg(c.member_id ORDER BY c.is_representative DESC, c.member_id) AS members
-    FROM consolidation.memory_clusters c LEFT JOIN consolidation.task_memories m ON m.id = c.member_id AND m.archived_at IS NULL
+    FROM consolidation.memory_clusters c
+        LEFT JOIN consolidation.task_memories m ON m.id = c.member_id AND m.archived_at IS NULL
         LEFT JOIN consolidation.consolidated_memories waiting
             ON waiting.id = m.consolidated_into_id AND waiting.details ? CAST(:pending AS text)
     WHERE c.project_id = :project AND c.tier = 'merge' GROUP BY c.cluster_key
@@ -59,26 +61,31 @@ _OPEN_GROUPS = """
 def load_unmerged_groups(
     connection: Connection, project_id: UUID, *, pending: str | None = None
 ) -> dict[str, list[UUID]]:
-    """The merge groups that are not one merged memory yet: cluster key -> members, the representative first.
+    """Return the merge groups that are not one merged memory yet: members by cluster key, the representative first.
 
-    Groups of which a member is gone or archived are among them. ``pending``: those whose merged memory has this key in
-    its ``details`` as well.
+    Groups with a deleted or archived member are included.
+
+    Args:
+        pending: include groups whose merged memory has this key in ``details``.
     """
-    rows = connection.execute(text(_OPEN_GROUPS), {"project": project_id, "pending": pending})
+    rows = connection.execute(text(_LOAD_UNMERGED_GROUPS), {"project": project_id, "pending": pending})
     return {row.cluster_key: row.members for row in rows}
 
 
-_SOURCE_QUERY = f"""
-    SELECT id, version, memory_type, ARRAY[{", ".join(TEXT_COLUMNS)}] AS texts, tags,
-        {FILES},
+_LOAD_SOURCES = compose(
+    """
+    SELECT id, version, memory_type, ARRAY[goal, execution_summary, result, lessons_learned, feedback] AS texts, tags,
+        ARRAY(SELECT path FROM consolidation.memory_files f WHERE f.owner_id = t.id ORDER BY path) AS files,
         success, importance, pinned, reused_count, last_accessed_at, learned_at, language::text, consolidated_into_id
-    FROM consolidation.task_memories t WHERE id = ANY(:ids) AND {IS_NODE}
-"""
+    FROM consolidation.task_memories t WHERE id = ANY(:ids) /* filters */
+    """,
+    filters=conditions(IS_NODE),
+)
 
 
 def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, MergeSource]:
-    """Raw memories that are not archived, themselves or with the merged memory they are in, by id."""
-    rows = connection.execute(text(_SOURCE_QUERY), {"ids": list(ids)})
+    """Return the raw memories by id, without archived ones and those of an archived merged memory."""
+    rows = connection.execute(text(_LOAD_SOURCES), {"ids": list(ids)})
     return {
         row.id: MergeSource(
             **{**row._mapping, "texts": tuple(row.texts), "tags": tuple(row.tags), "files": tuple(row.files)}
@@ -87,23 +94,28 @@ def load_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Merg
     }
 
 
+_LOAD_SOURCE_VECTORS = """
+    SELECT id, embedding FROM consolidation.task_memories
+    WHERE id = ANY(%(ids)s) AND (%(model)s::text IS NULL OR embedding_model = %(model)s)
+"""
+
+
 def load_source_vectors(
     connection: Connection, ids: Sequence[UUID], dimension: int, *, model: str | None = None
 ) -> dict[UUID, Vectors]:
-    """Plain vectors float32 (dimension,) of raw memories by id, of those alone that have one of ``model`` if given."""
-    found, vectors = load_vectors(
-        connection,
-        "SELECT id, embedding FROM consolidation.task_memories WHERE id = ANY(%(ids)s) "
-        "AND (%(model)s::text IS NULL OR embedding_model = %(model)s)",
-        {"ids": list(ids), "model": model},
-        dimension=dimension,
-    )
+    """Return the plain vectors float32 (dimension,) of raw memories by id; with ``model``, only those of it.
+
+    Raises:
+        EmbeddingError: a vector has another length than ``dimension``.
+    """
+    parameters = {"ids": list(ids), "model": model}
+    found, vectors = load_vectors(connection, _LOAD_SOURCE_VECTORS, parameters, dimension=dimension)
     return dict(zip(to_uuids(found), vectors, strict=True))
 
 
 @dataclass(frozen=True)
 class LineageEdge:
-    """One edge of lineage: what the row was made from, and how similar it is to it; None = in another model."""
+    """An edge from a derived row to a source. ``similarity``: cosine, None if the source has another model's vector."""
 
     parent_id: UUID
     parent_kind: str
@@ -112,7 +124,11 @@ class LineageEdge:
 
 @dataclass(frozen=True, kw_only=True)
 class DerivedMemory:
-    """A consolidated memory ready to be written. ``version`` None = new; ``superseded``: (id, version) of others."""
+    """A consolidated memory to write.
+
+    ``version``: the stored version that is updated, None for a new row. ``values``: its columns. ``vector``: float32
+    (d,) of ``model``. ``source_ids``: the raw memories behind it. ``superseded``: (id, version) of rows to retire.
+    """
 
     id: UUID
     version: int | None
@@ -127,13 +143,13 @@ class DerivedMemory:
 
     @property
     def confidence(self) -> float:
-        """How sure it is, for the ledger."""
+        """The confidence that the ledger shows."""
         return float(self.values["confidence_score"])
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergedMemory(DerivedMemory):
-    """A merged memory ready to be written; ``absorbed``: the sources that are not behind it yet."""
+    """A merged memory to write. ``absorbed``: its sources that are not hidden behind it yet."""
 
     absorbed: Sequence[MergeSource]
 
@@ -141,18 +157,18 @@ class MergedMemory(DerivedMemory):
 def write_derived(
     connection: Connection, author: Author, rows: Sequence[DerivedMemory], *, operation: str, now: datetime
 ) -> None:
-    """Consolidated memories with vector, files, tags and lineage, then those they supersede are retired.
+    """Write consolidated memories with vector, files, tags and lineage, then retire those they supersede.
 
-    All in the caller's transaction, each a group of its own in the ledger.
+    All in the caller's transaction, each row with those it supersedes as one group in the ledger.
 
     Raises:
-        ConflictError: a row changed since it was read, or another one is active in the place of one of these.
+        ConflictError: a row changed since it was read, or another active row has the same uniqueness key.
     """
     lock_active_keys(connection, [author.project_id])
-    new = [_change(author, row, now) for row in rows if row.version is None]
+    new = [_build_change(author, row, now) for row in rows if row.version is None]
     insert_rows(connection, author, consolidated_memories, new, operation=operation)
-    grown = [_change(author, row, now) for row in rows if row.version is not None]
-    update_rows(connection, author, consolidated_memories, grown, operation=operation)
+    updated = [_build_change(author, row, now) for row in rows if row.version is not None]
+    update_rows(connection, author, consolidated_memories, updated, operation=operation)
     superseded = [
         Change(id_, row.group_id, {"superseded_by_id": row.id, "retired_at": now}, version, row.reason, row.confidence)
         for row in rows
@@ -163,21 +179,21 @@ def write_derived(
 
 
 def write_merged(connection: Connection, author: Author, merged: Sequence[MergedMemory], *, now: datetime) -> None:
-    """Successor first: the merged memories as by ``write_derived``, then their sources are hidden.
+    """Write merged memories as ``write_derived`` does, then hide their sources.
 
     Raises:
-        ConflictError: a row changed since it was read, or another merged memory says the same word for word.
+        ConflictError: a row changed since it was read, or another active merged memory has the same text and type.
     """
     write_derived(connection, author, merged, operation="merge", now=now)
     hidden = [
-        Change(s.id, m.group_id, {"consolidated_into_id": m.id}, s.version, m.reason, m.confidence)
-        for m in merged
-        for s in m.absorbed
+        Change(source.id, row.group_id, {"consolidated_into_id": row.id}, source.version, row.reason, row.confidence)
+        for row in merged
+        for source in row.absorbed
     ]
     update_rows(connection, author, task_memories, hidden, operation="merge")
 
 
-def _change(author: Author, row: DerivedMemory, now: datetime) -> Change:
+def _build_change(author: Author, row: DerivedMemory, now: datetime) -> Change:
     job_id = None if author.job_id is None else str(author.job_id)
     lineage = [
         {"parent_id": str(e.parent_id), "parent_kind": e.parent_kind, "similarity": e.similarity, "job_id": job_id}
@@ -197,16 +213,23 @@ def _change(author: Author, row: DerivedMemory, now: datetime) -> Change:
     return Change(row.id, row.group_id, values, row.version, row.reason, row.confidence)
 
 
+_LOAD_CONSOLIDATED_TEXTS = "SELECT id, content FROM consolidation.consolidated_memories WHERE id = ANY(:ids)"
+
+
 def load_consolidated_texts(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Texts of consolidated memories by id."""
-    query = select(consolidated_memories.c.id, consolidated_memories.c.content)
-    rows = connection.execute(query.where(consolidated_memories.c.id.in_(list(ids))))
+    """Return the texts of consolidated memories by id."""
+    rows = connection.execute(text(_LOAD_CONSOLIDATED_TEXTS), {"ids": list(ids)})
     return {row.id: row.content for row in rows}
 
 
+_LOAD_CONSOLIDATED = """
+    SELECT id, version, content, details, source_memory_ids, source_count, importance, pinned, reuse_count,
+        last_accessed_at, retired_at, archive_reason
+    FROM consolidation.consolidated_memories WHERE id = ANY(:ids)
+"""
+
+
 def load_consolidated(connection: Connection, ids: Iterable[UUID]) -> dict[UUID, Row[Any]]:
-    """Consolidated memories by id, vectors and caches left out."""
-    hidden = {"embedding", "content_tsv", "content_hash", "normalized_hash"}
-    columns = [column for column in consolidated_memories.c if column.name not in hidden]
-    rows = connection.execute(select(*columns).where(consolidated_memories.c.id.in_(list(ids))))
+    """Return consolidated memories by id, retired ones too."""
+    rows = connection.execute(text(_LOAD_CONSOLIDATED), {"ids": list(ids)})
     return {row.id: row for row in rows}

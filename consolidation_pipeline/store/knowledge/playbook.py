@@ -1,4 +1,4 @@
-"""The playbook: what may become an entry, the entries there are, and how they are written through the ledger."""
+"""Playbook entries: the candidates for them, the stored entries, and writing entries through the ledger."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, in
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
-    """An active pattern or principle that an entry may be made of. ``leaves``: its raw memories, ascending.
+    """An active pattern or principle that may become an entry.
 
-    ``details`` without its evidence, which is most of it and says nothing in an entry.
+    ``details``: without its evidence, which is large and not used in entries. ``raw_ids``: its raw memories, ascending.
     """
 
     id: UUID
@@ -32,30 +32,33 @@ class Candidate:
     confidence: float | None
     needs_review: bool
     is_heuristic: bool
-    leaves: tuple[UUID, ...]
+    raw_ids: tuple[UUID, ...]
+
+
+_LOAD_CANDIDATES = """
+    SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, confidence_score AS confidence,
+        needs_review, consolidation_method = 'heuristic' AS is_heuristic,
+        ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS raw_ids
+    FROM consolidation.consolidated_memories
+    WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL
+        AND embedding_model = :model
+    ORDER BY id
+"""
 
 
 def load_candidates(connection: Connection, project_id: UUID, model: str) -> list[Candidate]:
-    """The active patterns and principles that have a vector of ``model``, by id."""
-    rows = connection.execute(
-        text(
-            "SELECT id, kind, content, content_hash, details - 'evidence' AS details, tags, "
-            "confidence_score AS confidence, needs_review, consolidation_method = 'heuristic' AS is_heuristic, "
-            "ARRAY(SELECT unnest(source_memory_ids) AS id ORDER BY id) AS leaves FROM consolidation.consolidated_memories "
-            "WHERE project_id = :project AND kind IN ('pattern', 'principle') AND retired_at IS NULL "
-            "AND embedding_model = :model ORDER BY id"
-        ),
-        {"project": project_id, "model": model},
-    )
-    return [Candidate(**{**row._mapping, "tags": tuple(row.tags), "leaves": tuple(row.leaves)}) for row in rows]
+    """Return the active patterns and principles that have a vector of ``model``, by id."""
+    rows = connection.execute(text(_LOAD_CANDIDATES), {"project": project_id, "model": model})
+    return [Candidate(**{**row._mapping, "tags": tuple(row.tags), "raw_ids": tuple(row.raw_ids)}) for row in rows]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlaybookEntry:
-    """An entry as the playbook holds it: its columns, then what the ledger tells about it.
+    """A stored entry: its columns, and facts from the ledger.
 
-    ``words_by_hand``, ``status_by_hand``: whoever gave it its text, or status, last was a person; also where the ledger
-    does not reach back so far. ``declined``: evidence that a person took out of it by undoing just that.
+    ``supporting_ids``: the raw memories that support it. ``is_text_manual``, ``is_status_manual``: a person set the
+    text or status last; True too if the ledger does not reach back that far. ``declined_ids``: supporting memories
+    that a person removed by an undo of that change alone.
     """
 
     id: UUID
@@ -68,95 +71,116 @@ class PlaybookEntry:
     tags: tuple[str, ...]
     priority: int
     confidence: float | None
-    supporting: tuple[UUID, ...]
+    supporting_ids: tuple[UUID, ...]
     is_heuristic: bool = False
-    words_by_hand: bool = False
-    status_by_hand: bool = False
-    declined: frozenset[UUID] = frozenset()
+    is_text_manual: bool = False
+    is_status_manual: bool = False
+    declined_ids: frozenset[UUID] = frozenset()
 
 
-# Undoing a whole job is no word on each entry of it.
-_BY_HAND = "c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'"
-_NEWEST = f"""(SELECT {_BY_HAND} FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? '{{key}}'
-    ORDER BY seq DESC LIMIT 1)"""
-_ENTRIES = f"""
+# A change is manual if it has no job, and reverts no whole job: undoing a job is no decision on each entry of it.
+_LOAD_ENTRIES = """
     SELECT e.id, e.version, e.source_id, e.status, e.content, e.content_hash, e.category, e.tags, e.priority,
-        e.confidence, e.supporting_memory_ids AS supporting,
+        e.confidence, e.supporting_memory_ids AS supporting_ids,
         coalesce(s.consolidation_method = 'heuristic', false) AS is_heuristic,
-        coalesce({_NEWEST.format(key="content")}, true) AS words_by_hand,
-        coalesce({_NEWEST.format(key="status")}, true) AS status_by_hand,
-        ARRAY(SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined
-    FROM {playbook_entries} e LEFT JOIN consolidation.consolidated_memories s ON s.id = e.source_id LEFT JOIN LATERAL (
-        SELECT coalesce(c.previous_state -> 'supporting_memory_ids', '[]') AS before,
-            c.new_state -> 'supporting_memory_ids' AS after, {_BY_HAND} AS by_hand
-        FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'supporting_memory_ids'
-        ORDER BY seq DESC LIMIT 1) n ON n.by_hand
+        coalesce((
+            SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
+            FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'content'
+            ORDER BY seq DESC LIMIT 1), true) AS is_text_manual,
+        coalesce((
+            SELECT c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group'
+            FROM consolidation.consolidation_changes c WHERE c.entity_id = e.id AND c.new_state ? 'status'
+            ORDER BY seq DESC LIMIT 1), true) AS is_status_manual,
+        ARRAY(
+            SELECT one::uuid FROM jsonb_array_elements_text(n.before) AS one WHERE NOT n.after ? one) AS declined_ids
+    FROM consolidation.playbook_entries e
+        LEFT JOIN consolidation.consolidated_memories s ON s.id = e.source_id
+        LEFT JOIN LATERAL (
+            SELECT coalesce(c.previous_state -> 'supporting_memory_ids', '[]') AS before,
+                c.new_state -> 'supporting_memory_ids' AS after,
+                c.job_id IS NULL AND coalesce(c.reverts_scope, 'group') = 'group' AS is_manual
+            FROM consolidation.consolidation_changes c
+            WHERE c.entity_id = e.id AND c.new_state ? 'supporting_memory_ids'
+            ORDER BY seq DESC LIMIT 1) n ON n.is_manual
     WHERE e.project_id = :project ORDER BY e.id
 """
 
 
 def load_entries(connection: Connection, project_id: UUID) -> list[PlaybookEntry]:
-    """Every entry of a project, retired ones too, by id."""
-    rows = connection.execute(text(_ENTRIES), {"project": project_id})
+    """Return every entry of a project, retired ones too, by id."""
+    rows = connection.execute(text(_LOAD_ENTRIES), {"project": project_id})
     return [
         PlaybookEntry(
             **{
                 **row._mapping,
                 "tags": tuple(row.tags),
-                "supporting": tuple(row.supporting),
-                "declined": frozenset(row.declined),
+                "supporting_ids": tuple(row.supporting_ids),
+                "declined_ids": frozenset(row.declined_ids),
             }
         )
         for row in rows
     ]
 
 
+_LOAD_ENTRY_VECTORS = """
+    SELECT id, embedding FROM consolidation.playbook_entries
+    WHERE project_id = %(project)s AND status <> 'retired' AND embedding_model = %(model)s
+    UNION ALL
+    SELECT id, embedding FROM consolidation.consolidated_memories
+    WHERE id = ANY(%(ids)s) AND embedding_model = %(model)s
+"""
+
+
 def load_entry_vectors(
     connection: Connection, project_id: UUID, model: str, candidates: Sequence[UUID], dimension: int
 ) -> dict[UUID, Vectors]:
-    """Vectors float32 (dimension,) by id: of the entries that are not retired, and of the ``candidates``.
+    """Return the vectors float32 (dimension,) of entries that are not retired and of ``candidates``, by id.
 
-    Those of another model are left out.
+    Vectors of another model are left out.
+
+    Raises:
+        EmbeddingError: a vector has another length than ``dimension``.
     """
-    query = (
-        f"SELECT id, embedding FROM {playbook_entries} WHERE project_id = %(project)s AND status <> 'retired' "
-        "AND embedding_model = %(model)s UNION ALL SELECT id, embedding FROM consolidation.consolidated_memories "
-        "WHERE id = ANY(%(ids)s) AND embedding_model = %(model)s"
-    )
     parameters = {"project": project_id, "model": model, "ids": list(candidates)}
-    ids, vectors = load_vectors(connection, query, parameters, dimension=dimension)
+    ids, vectors = load_vectors(connection, _LOAD_ENTRY_VECTORS, parameters, dimension=dimension)
     return dict(zip(to_uuids(ids), vectors, strict=True))
 
 
+_LOAD_SUCCESSORS = """
+    WITH RECURSIVE chain AS (
+        SELECT e.source_id AS origin, d.superseded_by_id AS id
+        FROM consolidation.playbook_entries e JOIN consolidation.consolidated_memories d ON d.id = e.source_id
+        WHERE e.project_id = :project AND d.retired_at IS NOT NULL
+        UNION
+        SELECT c.origin, d.superseded_by_id FROM chain c JOIN consolidation.consolidated_memories d ON d.id = c.id
+        WHERE d.retired_at IS NOT NULL)
+    SELECT c.origin, c.id FROM chain c JOIN consolidation.consolidated_memories d ON d.id = c.id
+    WHERE d.retired_at IS NULL
+"""
+
+
 def load_successors(connection: Connection, project_id: UUID) -> dict[UUID, UUID]:
-    """What a superseded source of an entry came to stand in at last, where that is active."""
-    query = f"""
-        WITH RECURSIVE chain AS (
-            SELECT e.source_id AS origin, d.superseded_by_id AS id
-            FROM {playbook_entries} e JOIN consolidation.consolidated_memories d ON d.id = e.source_id
-            WHERE e.project_id = :project AND d.retired_at IS NOT NULL
-            UNION
-            SELECT c.origin, d.superseded_by_id FROM chain c JOIN consolidation.consolidated_memories d ON d.id = c.id
-            WHERE d.retired_at IS NOT NULL)
-        SELECT c.origin, c.id FROM chain c JOIN consolidation.consolidated_memories d ON d.id = c.id WHERE d.retired_at IS NULL
-    """
-    return dict(connection.execute(text(query), {"project": project_id}).tuples().all())
+    """Return the last successor of each superseded source of an entry, by source id, if it is active."""
+    return dict(connection.execute(text(_LOAD_SUCCESSORS), {"project": project_id}).tuples().all())
+
+
+_LOAD_WITHDRAWN = """
+    WITH gone AS (
+        SELECT entity_id FROM (
+            SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope
+            FROM consolidation.consolidation_changes
+            WHERE project_id = :project AND entity_type = 'playbook_entries' ORDER BY entity_id, seq DESC) newest
+        WHERE new_state IS NULL AND reverts_scope = 'group')
+    SELECT DISTINCT entity_id, new_state ->> 'source_id' AS source, new_state ->> 'content_hash' AS hash
+    FROM consolidation.consolidation_changes JOIN gone USING (entity_id)
+"""
 
 
 def load_withdrawn(connection: Connection, project_id: UUID) -> dict[UUID, frozenset[str]]:
-    """Sources whose entry a person undid by itself: source -> the hashes of the texts that the entry had."""
-    query = """
-        WITH gone AS (
-            SELECT entity_id FROM (
-                SELECT DISTINCT ON (entity_id) entity_id, new_state, reverts_scope FROM consolidation.consolidation_changes
-                WHERE project_id = :project AND entity_type = 'playbook_entries' ORDER BY entity_id, seq DESC) newest
-            WHERE new_state IS NULL AND reverts_scope = 'group')
-        SELECT DISTINCT entity_id, new_state ->> 'source_id' AS source, new_state ->> 'content_hash' AS hash
-        FROM consolidation.consolidation_changes JOIN gone USING (entity_id)
-    """
+    """Return the content hashes of entries that a person undid one by one, by the id of their source."""
     sources: dict[UUID, set[UUID]] = defaultdict(set)
     hashes: dict[UUID, set[str]] = defaultdict(set)
-    for row in connection.execute(text(query), {"project": project_id}):
+    for row in connection.execute(text(_LOAD_WITHDRAWN), {"project": project_id}):
         sources[row.entity_id].update(() if row.source is None else (UUID(row.source),))
         hashes[row.entity_id].update(() if row.hash is None else (row.hash,))
     found: dict[UUID, frozenset[str]] = {}
@@ -167,7 +191,7 @@ def load_withdrawn(connection: Connection, project_id: UUID) -> dict[UUID, froze
 
 @dataclass(frozen=True)
 class EntryChange:
-    """An entry to be written: the columns that are new, and the present version; None for a new entry."""
+    """An entry to write. ``version``: the stored version, None for a new entry. ``values``: the columns to set."""
 
     id: UUID
     version: int | None
@@ -180,37 +204,43 @@ class EntryChange:
 def write_entries(
     connection: Connection, author: Author, changes: Sequence[EntryChange], *, operation: str, now: datetime
 ) -> None:
-    """Write entries, each as a group of its own in the ledger; one statement for those that change the same columns.
+    """Write entries, each as a group of its own in the ledger; entries with the same columns share a statement.
 
     Raises:
         ConflictError: an entry changed since it was read.
     """
-    alike: dict[tuple[bool, frozenset[str]], list[Change]] = defaultdict(list)
+    by_columns: dict[tuple[bool, frozenset[str]], list[Change]] = defaultdict(list)
     for one in changes:
         times = {"updated_at": now, **({"created_at": now} if one.version is None else {})}
         change = Change(one.id, one.group_id, {**one.values, **times}, one.version, one.reason, one.confidence)
-        alike[one.version is None, frozenset(one.values)].append(change)
-    for (is_new, _), rows in alike.items():
+        by_columns[one.version is None, frozenset(one.values)].append(change)
+    for (is_new, _), rows in by_columns.items():
         write = insert_rows if is_new else update_rows
         write(connection, author, playbook_entries, rows, operation=operation)
+
+
+_LIST_ENTRIES = """
+    SELECT id, content, category, tags, priority, confidence, cardinality(supporting_memory_ids) AS evidence,
+        supporting_memory_ids, source_id, status, created_at, updated_at
+    FROM consolidation.playbook_entries WHERE project_id = :project AND status = :status
+        AND (CAST(:category AS text) IS NULL OR category = :category)
+    ORDER BY priority DESC, confidence DESC NULLS LAST, id LIMIT :limit
+"""
 
 
 def list_entries(
     connection: Connection, project_id: UUID, *, limit: int, status: str, category: str | None = None
 ) -> Sequence[Row[Any]]:
-    """Entries of one ``status``, and of one ``category`` if given, by priority, then confidence."""
-    query = f"""
-        SELECT id, content, category, tags, priority, confidence, cardinality(supporting_memory_ids) AS evidence,
-            supporting_memory_ids, source_id, status, created_at, updated_at
-        FROM {playbook_entries} WHERE project_id = :project AND status = :status
-            AND (CAST(:category AS text) IS NULL OR category = :category)
-        ORDER BY priority DESC, confidence DESC NULLS LAST, id LIMIT :limit
-    """
+    """Return the entries of one ``status``, and of one ``category`` if given, by priority, then confidence."""
     parameters = {"project": project_id, "status": status, "category": category, "limit": limit}
-    return connection.execute(text(query), parameters).all()
+    return connection.execute(text(_LIST_ENTRIES), parameters).all()
+
+
+_COUNT_ENTRIES = """
+    SELECT status, count(*) FROM consolidation.playbook_entries WHERE project_id = :project GROUP BY status ORDER BY 1
+"""
 
 
 def count_entries(connection: Connection, project_id: UUID) -> dict[str, int]:
-    """How many entries of each status a project has."""
-    query = f"SELECT status, count(*) FROM {playbook_entries} WHERE project_id = :project GROUP BY status ORDER BY 1"
-    return {row[0]: row[1] for row in connection.execute(text(query), {"project": project_id})}
+    """Return the number of a project's entries by status."""
+    return {row[0]: row[1] for row in connection.execute(text(_COUNT_ENTRIES), {"project": project_id})}

@@ -1,4 +1,4 @@
-"""Relations between memories: what associations read, and how relations are written and decided on."""
+"""Relations between memories: the inputs of associations, and how relations are written, decided and listed."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from sqlalchemy import Connection, Row, text
 from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES, Association
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.store.database.schema import memory_relations
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, load_columns, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
-from consolidation_pipeline.store.memories.linked_units import ACTIVE, carriers
-
-# What may be related: active raw memories and active merged memories, each with its table's name.
-_UNITS = {
-    "task_memories": ACTIVE["task_memories"],
-    "consolidated_memories": f"t.kind = 'merged' AND {ACTIVE['consolidated_memories']}",
-}
+from consolidation_pipeline.store.memories.linked_units import carriers
 
 
 @dataclass(frozen=True)
 class AssociationInputs:
-    """Units that may be related, arrays of shape (n,), sorted by id: ids ``S16``; memory_type; learned_at in whole
-    microseconds since 1970, int64; dimension of the vector of the run's model (0 = it has none).
+    """Units that may be related, as arrays of shape (n,), sorted by id.
+
+    ``ids``: ``S16``. ``learned_at``: int64, microseconds since 1970. ``dimension``: int64, length of the vector of the
+    run's model, 0 for a unit without one.
     """
 
     ids: Ids
@@ -41,57 +38,84 @@ class AssociationInputs:
         return len(self.ids)
 
     def select(self, rows: npt.NDArray[Any]) -> AssociationInputs:
-        """The ends at ``rows`` (indices or mask)."""
+        """Return the units at ``rows``, indices or a mask."""
         return AssociationInputs(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
-    def united(self, other: AssociationInputs) -> AssociationInputs:
-        """These ends and those of ``other``, sorted by id."""
+    def union(self, other: AssociationInputs) -> AssociationInputs:
+        """Return these units and those of ``other``, sorted by id."""
         pairs = zip(vars(self).values(), vars(other).values(), strict=True)
         both = AssociationInputs(*(np.concatenate(columns) for columns in pairs))
         return both.select(np.argsort(both.ids))
 
 
+_LOAD_ASSOCIATION_INPUTS = """
+    SELECT * FROM (
+        SELECT * FROM (
+            SELECT t.id, array_position(%(memory_types)s::text[], t.memory_type) - 1 AS type,
+                (extract(epoch FROM t.learned_at) * 1000000)::bigint AS learned,
+                CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END AS dimension
+            FROM consolidation.task_memories t
+            WHERE t.project_id = %(project)s AND NOT t.is_archived AND NOT t.is_consolidated
+            UNION ALL
+            SELECT t.id, array_position(%(memory_types)s::text[], t.memory_type) - 1,
+                (extract(epoch FROM t.learned_at) * 1000000)::bigint,
+                CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END
+            FROM consolidation.consolidated_memories t
+            WHERE t.project_id = %(project)s AND t.kind = 'merged' AND t.retired_at IS NULL) units
+        ORDER BY learned DESC, id LIMIT %(newest)s) newest
+    ORDER BY id
+"""
+
+
 def load_association_inputs(
     connection: Connection, project_id: UUID, model: str, *, newest: int | None = None
 ) -> AssociationInputs:
-    """The active raw and merged memories of a project; with ``newest`` so many, by learned_at, ties by id."""
-    types = "array_position(ARRAY[{}], t.memory_type)".format(", ".join(f"'{name}'" for name in MEMORY_TYPES))
-    units = _units(
-        f"t.id, {types} - 1 AS type, (extract(epoch FROM t.learned_at) * 1000000)::bigint AS learned, "
-        "CASE WHEN t.embedding_model = %(model)s THEN t.embedding_dim ELSE 0 END AS dimension"
-    )
-    query = f"SELECT * FROM (SELECT * FROM ({units}) u ORDER BY learned DESC, id LIMIT %(newest)s) u ORDER BY id"
-    parameters = {"project": project_id, "model": model, "newest": newest}
+    """Return the active raw and merged memories of a project.
+
+    Args:
+        newest: return only so many, by learned_at; ties: the smallest ids.
+    """
+    parameters = {"project": project_id, "model": model, "newest": newest, "memory_types": list(MEMORY_TYPES)}
     kinds = {"id": "S16", "type": ">i4", "learned": ">i8", "dimension": ">i4"}
-    ids, types_at, learned, dimension = load_columns(connection, query, parameters, kinds)
-    return AssociationInputs(ids, np.array(MEMORY_TYPES)[types_at], learned, dimension.astype(np.int64))
+    ids, types, learned, dimension = load_columns(connection, _LOAD_ASSOCIATION_INPUTS, parameters, kinds)
+    return AssociationInputs(ids, np.array(MEMORY_TYPES)[types], learned, dimension.astype(np.int64))
+
+
+_LOAD_ASSOCIATION_VECTORS = """
+    SELECT * FROM (
+        SELECT t.id, t.embedding FROM consolidation.task_memories t
+        WHERE t.project_id = %(project)s AND NOT t.is_archived AND NOT t.is_consolidated
+            AND t.embedding_model = %(model)s AND (%(ids)s::uuid[] IS NULL OR t.id = ANY(%(ids)s))
+        UNION ALL
+        SELECT t.id, t.embedding FROM consolidation.consolidated_memories t
+        WHERE t.project_id = %(project)s AND t.kind = 'merged' AND t.retired_at IS NULL
+            AND t.embedding_model = %(model)s AND (%(ids)s::uuid[] IS NULL OR t.id = ANY(%(ids)s))) units
+    ORDER BY id
+"""
 
 
 def load_association_vectors(
     connection: Connection, project_id: UUID, model: str, dimension: int, *, ids: Ids | None = None
 ) -> tuple[Ids, Vectors]:
-    """Ids and plain vectors float32 (n, dimension) of the units that have one of ``model``, or of those of ``ids``.
+    """Return ids and plain vectors float32 (n, dimension) of the units with a vector of ``model``, sorted by id.
+
+    Args:
+        ids: return only these units.
 
     Raises:
         EmbeddingError: a vector has another length than ``dimension``.
     """
-    units = _units("t.id, t.embedding", "t.embedding_model = %(model)s AND (%(ids)s IS NULL OR t.id = ANY(%(ids)s))")
     chosen = None if ids is None else to_uuids(ids)
     parameters = {"project": project_id, "model": model, "ids": chosen}
-    return load_vectors(connection, f"SELECT * FROM ({units}) u ORDER BY id", parameters, dimension=dimension)
-
-
-def _units(columns: str, condition: str = "true") -> str:
-    return " UNION ALL ".join(
-        f"SELECT {columns} FROM consolidation.{name} t WHERE t.project_id = %(project)s AND {active} AND {condition}"
-        for name, active in _UNITS.items()
-    )
+    return load_vectors(connection, _LOAD_ASSOCIATION_VECTORS, parameters, dimension=dimension)
 
 
 @dataclass(frozen=True)
 class RelatedPairs:
-    """Pairs that have a relation, whatever its status, (m,) each: ids ``S16`` of the units that stand for the ends, and
-    the relation's type as its position in ``RELATION_TYPES``, int32.
+    """Pairs that have a relation of any status, as arrays of shape (m,).
+
+    ``a``, ``b``: ids ``S16`` of the units that represent the two ends now. ``relation_type``: int32, position in
+    ``RELATION_TYPES``.
     """
 
     a: Ids
@@ -99,22 +123,26 @@ class RelatedPairs:
     relation_type: npt.NDArray[np.int32]
 
 
-def load_related_pairs(connection: Connection, project_id: UUID) -> RelatedPairs:
-    """Every pair of active units that a relation links, in the relation's direction; a pair may stand there twice."""
-    types = "array_position(ARRAY[{}], r.relation_type)".format(", ".join(f"'{name}'" for name in RELATION_TYPES))
-    query = f"""
-        WITH RECURSIVE {carriers("r.project_id = %(project)s")}
-        SELECT a.id, b.id, {types} - 1
-        FROM chosen r JOIN carriers a ON a.origin = r.a_id JOIN carriers b ON b.origin = r.b_id
+_LOAD_RELATED_PAIRS = compose(
     """
-    return RelatedPairs(
-        *load_columns(connection, query, {"project": project_id}, {"a": "S16", "b": "S16", "type": ">i4"})
-    )
+    WITH RECURSIVE /* carriers */
+    SELECT a.id, b.id, array_position(%(relation_types)s::text[], r.relation_type) - 1
+    FROM chosen r JOIN carriers a ON a.origin = r.a_id JOIN carriers b ON b.origin = r.b_id
+    """,
+    carriers=carriers("r.project_id = %(project)s"),
+)
+
+
+def load_related_pairs(connection: Connection, project_id: UUID) -> RelatedPairs:
+    """Return every pair of active units that a relation links, in its direction; a pair may occur twice."""
+    parameters = {"project": project_id, "relation_types": list(RELATION_TYPES)}
+    kinds = {"a": "S16", "b": "S16", "type": ">i4"}
+    return RelatedPairs(*load_columns(connection, _LOAD_RELATED_PAIRS, parameters, kinds))
 
 
 @dataclass(frozen=True)
 class NewRelation:
-    """A relation ready to be written; ``status`` candidate or confirmed."""
+    """A relation to write. ``status``: candidate or confirmed."""
 
     id: UUID
     a_id: UUID
@@ -125,7 +153,7 @@ class NewRelation:
 
 
 def append_relations(connection: Connection, author: Author, relations: Sequence[NewRelation], *, now: datetime) -> int:
-    """Write new relations, each a group of its own in the ledger; returns how many.
+    """Write new relations, each as a group of its own in the ledger; return how many.
 
     Raises:
         ConflictError: one of them exists.
@@ -152,16 +180,21 @@ def append_relations(connection: Connection, author: Author, relations: Sequence
     return insert_rows(connection, author, memory_relations, changes, operation="associate")
 
 
+_LOAD_RELATIONS = "SELECT id, project_id, status, version FROM consolidation.memory_relations WHERE id = ANY(:ids)"
+
+
 def load_relations(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Row[Any]]:
-    """Of the relations with ``ids``, those that exist, by id: id, project_id, status and version."""
-    query = f"SELECT id, project_id, status, version FROM {memory_relations} WHERE id = ANY(:ids)"
-    return {row.id: row for row in connection.execute(text(query), {"ids": list(ids)})}
+    """Return id, project_id, status and version of the relations that exist, by id."""
+    return {row.id: row for row in connection.execute(text(_LOAD_RELATIONS), {"ids": list(ids)})}
 
 
 def decide_relations(
     connection: Connection, author: Author, relations: Sequence[Row[Any]], status: str, *, reason: str
 ) -> dict[UUID, UUID]:
-    """Set the status of relations of one project as ``load_relations`` gave them; relation -> its group in the ledger.
+    """Set the status of relations of one project; return the group in the ledger of each, by relation id.
+
+    Args:
+        relations: rows of ``load_relations``.
 
     Raises:
         ConflictError: a relation changed since it was read.
@@ -172,31 +205,43 @@ def decide_relations(
     return groups
 
 
-_TEXTS = """
-    SELECT concat_ws(E'\\n', goal, execution_summary, result, lessons_learned, feedback) AS body,
-        memory_type FROM consolidation.task_memories WHERE id = {end}
-    UNION ALL SELECT content, memory_type FROM consolidation.consolidated_memories WHERE id = {end}
+_LIST_RELATIONS = r"""
+    SELECT r.id, r.relation_type, r.status, r.confidence, r.similarity, r.reason, r.created_at,
+        r.a_id, a.memory_type AS a_type, a.body AS a_text, r.b_id, b.memory_type AS b_type, b.body AS b_text
+    FROM (
+        SELECT * FROM consolidation.memory_relations
+        WHERE project_id = :project AND (CAST(:status AS text) IS NULL OR status = :status)
+        ORDER BY created_at DESC, confidence DESC, id LIMIT :limit) r
+        LEFT JOIN LATERAL (
+            SELECT concat_ws(E'\n', goal, execution_summary, result, lessons_learned, feedback) AS body, memory_type
+            FROM consolidation.task_memories WHERE id = r.a_id
+            UNION ALL
+            SELECT content, memory_type FROM consolidation.consolidated_memories WHERE id = r.a_id) a ON true
+        LEFT JOIN LATERAL (
+            SELECT concat_ws(E'\n', goal, execution_summary, result, lessons_learned, feedback) AS body, memory_type
+            FROM consolidation.task_memories WHERE id = r.b_id
+            UNION ALL
+            SELECT content, memory_type FROM consolidation.consolidated_memories WHERE id = r.b_id) b ON true
+    ORDER BY r.created_at DESC, r.confidence DESC, r.id
 """
 
 
 def list_relations(
     connection: Connection, project_id: UUID, *, limit: int, status: str | None = None
 ) -> Sequence[Row[Any]]:
-    """Relations newest first, of one ``status`` if given, with the type and text of both ends (null = it is gone)."""
-    query = f"""
-        SELECT r.id, r.relation_type, r.status, r.confidence, r.similarity, r.reason, r.created_at,
-            r.a_id, a.memory_type AS a_type, a.body AS a_text, r.b_id, b.memory_type AS b_type, b.body AS b_text
-        FROM (SELECT * FROM {memory_relations} WHERE project_id = :project
-                AND (CAST(:status AS text) IS NULL OR status = :status)
-            ORDER BY created_at DESC, confidence DESC, id LIMIT :limit) r
-            LEFT JOIN LATERAL ({_TEXTS.format(end="r.a_id")}) a ON true
-            LEFT JOIN LATERAL ({_TEXTS.format(end="r.b_id")}) b ON true
-        ORDER BY r.created_at DESC, r.confidence DESC, r.id
+    """Return the relations with type and text of both ends, newest first, of one ``status`` if given.
+
+    Type and text are None for an end that was deleted.
     """
-    return connection.execute(text(query), {"project": project_id, "status": status, "limit": limit}).all()
+    parameters = {"project": project_id, "status": status, "limit": limit}
+    return connection.execute(text(_LIST_RELATIONS), parameters).all()
+
+
+_COUNT_RELATIONS = """
+    SELECT status, count(*) FROM consolidation.memory_relations WHERE project_id = :project GROUP BY status ORDER BY 1
+"""
 
 
 def count_relations(connection: Connection, project_id: UUID) -> dict[str, int]:
-    """How many relations of each status a project has."""
-    query = f"SELECT status, count(*) FROM {memory_relations} WHERE project_id = :project GROUP BY status ORDER BY 1"
-    return {row[0]: row[1] for row in connection.execute(text(query), {"project": project_id})}
+    """Return the number of a project's relations by status."""
+    return {row[0]: row[1] for row in connection.execute(text(_COUNT_RELATIONS), {"project": project_id})}

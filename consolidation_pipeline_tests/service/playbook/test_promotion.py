@@ -13,8 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge.quality_gates import HEURISTIC_REVIEW_FROM, MAX_HEURISTIC_WAITING
-from consolidation_pipeline.service.playbook.drafts import EntryDraft
-from consolidation_pipeline.service.playbook.promotion import PlaybookChanges, PromotionInputs, draft_entries
+from consolidation_pipeline.service.playbook.promotion import (
+    EntryDraft,
+    PlaybookChanges,
+    PromotionInputs,
+    draft_entries,
+)
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
 
@@ -33,7 +37,7 @@ def ids(*numbers: int) -> tuple[UUID, ...]:
     return tuple(UUID(int=number) for number in numbers)
 
 
-def candidate(number: int, *leaves: int, **fields: Any) -> Candidate:
+def candidate(number: int, *raw_ids: int, **fields: Any) -> Candidate:
     text = fields.pop("text", f"Say {number}.")
     return Candidate(
         **{
@@ -46,15 +50,15 @@ def candidate(number: int, *leaves: int, **fields: Any) -> Candidate:
             "confidence": 0.9,
             "needs_review": False,
             "is_heuristic": False,
-            "leaves": ids(*(leaves or (1, 2, 3))),
+            "raw_ids": ids(*(raw_ids or (1, 2, 3))),
             **fields,
         }
     )
 
 
-def extracted(number: int, *leaves: int, **fields: Any) -> Candidate:
+def extracted(number: int, *raw_ids: int, **fields: Any) -> Candidate:
     advice = {"best_practices": ["Do."]}
-    return candidate(number, *leaves, **{"confidence": 0.7, "is_heuristic": True, "details": advice, **fields})
+    return candidate(number, *raw_ids, **{"confidence": 0.7, "is_heuristic": True, "details": advice, **fields})
 
 
 def entry(number: int, *supporting: int, **fields: Any) -> PlaybookEntry:
@@ -71,7 +75,7 @@ def entry(number: int, *supporting: int, **fields: Any) -> PlaybookEntry:
             "tags": (),
             "priority": 95,
             "confidence": 0.9,
-            "supporting": ids(*(supporting or (1, 2, 3))),
+            "supporting_ids": ids(*(supporting or (1, 2, 3))),
             **fields,
         }
     )
@@ -105,7 +109,7 @@ def only(done: PlaybookChanges) -> EntryDraft:
         ({"confidence": 0.7999}, None),
         ({"confidence": None}, None),
         ({"needs_review": True}, "review"),
-        ({"leaves": ids(1, 2)}, None),
+        ({"raw_ids": ids(1, 2)}, None),
         ({"is_heuristic": True, "details": {"gotchas": ["Mind."]}}, "review"),
         ({"is_heuristic": True}, None),
     ],
@@ -121,8 +125,8 @@ def test_an_entry_says_what_its_source_says() -> None:
     draft = only(drafted([candidate(9, 3, 1, 2, 4, details=details)]))
     made = draft.entry
     assert (made.content, made.source_id, made.tags, made.confidence) == ("Say 9.", UUID(int=9), ("a",), 0.9)
-    assert (made.category, made.priority, made.supporting) == ("testing", 96, ids(1, 2, 3, 4))
-    assert (draft.held, draft.words_from) == (None, UUID(int=9))
+    assert (made.category, made.priority, made.supporting_ids) == ("testing", 96, ids(1, 2, 3, 4))
+    assert (draft.existing, draft.vector_id) == (None, UUID(int=9))
     assert draft.reasons == ["promoted from a pattern of 4 memories, confidence 0.90"]
 
 
@@ -134,10 +138,10 @@ def test_what_an_entry_says_already_bears_it_out(cosine: float, outcome: str) ->
     held = entry(5, 1, 2, 3, priority=95)
     draft = only(drafted([candidate(9, 3, 4, 6)], [held], {5: EAST, 9: at(cosine)}))
     if outcome == "reinforced":
-        assert draft.entry == replace(held, supporting=ids(1, 2, 3, 4, 6), priority=97)
-        assert "borne out by pattern" in draft.reasons[0]
+        assert draft.entry == replace(held, supporting_ids=ids(1, 2, 3, 4, 6), priority=97)
+        assert "supported by pattern" in draft.reasons[0]
     else:
-        assert (draft.held, draft.entry.status) == (None, outcome)
+        assert (draft.existing, draft.entry.status) == (None, outcome)
 
 
 def test_a_priority_never_falls() -> None:
@@ -162,37 +166,37 @@ def test_a_retired_entry_is_neither_borne_out_nor_proposed_again() -> None:
     held = entry(5, 1, 2, 3, status="retired", source_id=UUID(int=9))
     assert drafted([candidate(9, 1, 2, 3, 4, text="New words.")], [held]).drafts == []
     (made,) = drafted([candidate(8, 4, 5, 6)], [held]).drafts
-    assert (made.held, made.entry.status) == (None, "active")
+    assert (made.existing, made.entry.status) == (None, "active")
 
 
 def test_candidates_are_judged_against_what_earlier_ones_left() -> None:
     rows = [candidate(9, 4, 5, 6, confidence=0.88), candidate(8, 1, 2, 3, confidence=0.95)]
     done = drafted(rows, (), {8: EAST, 9: at(0.95)})
-    assert (only(done).entry.source_id, only(done).entry.supporting) == (UUID(int=8), ids(1, 2, 3, 4, 5, 6))
+    assert (only(done).entry.source_id, only(done).entry.supporting_ids) == (UUID(int=8), ids(1, 2, 3, 4, 5, 6))
     first = [*rows, candidate(7, 7, 8, 9, kind="principle", confidence=0.86)]
     made = only(drafted(first, (), {7: at(0.97), 8: EAST, 9: at(0.95)})).entry
-    assert (made.source_id, len(made.supporting)) == (UUID(int=7), 9)
+    assert (made.source_id, len(made.supporting_ids)) == (UUID(int=7), 9)
 
 
 def test_what_was_made_without_a_model_is_judged_last() -> None:
     rows = [extracted(7, 7, 8, 9, kind="principle"), candidate(8, 1, 2, 3)]
     made = only(drafted(rows, (), {7: EAST, 8: at(0.95)})).entry
-    assert (made.source_id, made.status, len(made.supporting)) == (UUID(int=8), "active", 6)
+    assert (made.source_id, made.status, len(made.supporting_ids)) == (UUID(int=8), "active", 6)
 
 
 def test_a_source_that_grew_updates_its_entry_in_place() -> None:
     held = entry(5, 1, 2, 3, source_id=UUID(int=9), text="Say 9.")
     draft = only(drafted([candidate(9, 1, 2, 4, 6, confidence=0.92)], [held]))
-    assert draft.entry == replace(held, supporting=ids(1, 2, 3, 4, 6), confidence=0.92, priority=98)
-    assert draft.words_from == held.id
+    assert draft.entry == replace(held, supporting_ids=ids(1, 2, 3, 4, 6), confidence=0.92, priority=98)
+    assert draft.vector_id == held.id
     reworded = only(drafted([candidate(9, 1, 2, 3, text="Fix it.")], [held]))
-    assert (reworded.entry.content, reworded.entry.category, reworded.words_from) == ("Fix it.", "gotchas", UUID(int=9))
+    assert (reworded.entry.content, reworded.entry.category, reworded.vector_id) == ("Fix it.", "gotchas", UUID(int=9))
 
 
 @pytest.mark.parametrize(
     ("held", "source"),
     [
-        ({"words_by_hand": True}, {}),
+        ({"is_text_manual": True}, {}),
         ({}, {"needs_review": True}),
         ({}, {"confidence": 0.7}),
         ({}, {"is_heuristic": True, "details": {"gotchas": ["Mind."]}}),
@@ -203,7 +207,7 @@ def test_words_of_a_person_and_of_active_entries_are_not_replaced_by_unsure_ones
 ) -> None:
     kept = entry(5, 1, 2, 3, source_id=UUID(int=9), **held)
     draft = only(drafted([candidate(9, 1, 2, 3, 4, **source)], [kept]))
-    assert draft.entry == replace(kept, supporting=ids(1, 2, 3, 4), priority=96)
+    assert draft.entry == replace(kept, supporting_ids=ids(1, 2, 3, 4), priority=96)
 
 
 def test_a_waiting_entry_takes_the_words_of_its_source() -> None:
@@ -214,7 +218,7 @@ def test_a_waiting_entry_takes_the_words_of_its_source() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "near", "status"),
-    [({}, 0.5, "active"), ({"status_by_hand": True}, 0.5, "review"), ({}, 0.86, "review"), ({}, 0.95, "review")],
+    [({}, 0.5, "active"), ({"is_status_manual": True}, 0.5, "review"), ({}, 0.86, "review"), ({}, 0.95, "review")],
 )
 def test_a_waiting_entry_becomes_active_when_its_source_is_sure_enough(
     fields: dict[str, Any], near: float, status: str
@@ -228,7 +232,7 @@ def test_an_entry_follows_what_superseded_its_source() -> None:
     held = entry(5, 1, 2, 3, source_id=UUID(int=8), text="Say 8.")
     draft = only(drafted([candidate(9, 1, 2, 3, 4)], [held], successors={UUID(int=8): UUID(int=9)}))
     assert (draft.entry.id, draft.entry.source_id, draft.entry.content) == (held.id, UUID(int=9), "Say 9.")
-    assert draft.entry.supporting == ids(1, 2, 3, 4)
+    assert draft.entry.supporting_ids == ids(1, 2, 3, 4)
 
 
 def test_an_entry_stays_where_the_successor_has_one_and_where_there_is_none() -> None:
@@ -246,9 +250,9 @@ def test_what_was_undone_by_itself_is_not_proposed_again_until_its_source_change
 
 
 def test_evidence_that_a_person_took_out_stays_out() -> None:
-    held = entry(5, 1, 2, 3, declined=frozenset(ids(4, 6)))
+    held = entry(5, 1, 2, 3, declined_ids=frozenset(ids(4, 6)))
     assert drafted([candidate(9, 4, 6, 1)], [held]).drafts == []
-    assert only(drafted([candidate(9, 4, 6, 7)], [held])).entry.supporting == ids(1, 2, 3, 7)
+    assert only(drafted([candidate(9, 4, 6, 7)], [held])).entry.supporting_ids == ids(1, 2, 3, 7)
 
 
 def test_only_so_many_without_a_model_wait_at_a_time_the_best_first() -> None:
@@ -268,7 +272,7 @@ def test_an_entry_that_went_over_to_a_successor_leaves_its_id_behind() -> None:
     first = only(drafted([candidate(9)])).entry
     gone = replace(first, version=1, source_id=UUID(int=8), content_hash="other")
     again = only(drafted([candidate(9)], [gone], {first.id.int: EAST}))
-    assert again.held is None
+    assert again.existing is None
     assert again.entry.id != first.id
 
 
@@ -295,7 +299,7 @@ CANDIDATES = st.lists(
 def test_a_second_run_drafts_nothing_and_the_order_of_rows_does_not_matter(
     rows: list[Candidate], data: st.DataObject
 ) -> None:
-    whole = [replace(row, leaves=tuple(sorted({*row.leaves, *ids(20, 21)}))) for row in rows]
+    whole = [replace(row, raw_ids=tuple(sorted({*row.raw_ids, *ids(20, 21)}))) for row in rows]
     angles = st.sampled_from([0.0, 0.3, 0.42, 0.5, 0.8, 0.9, 1.2])
     turned = {row.id.int: data.draw(angles) for row in whole}
     vectors = {id_: np.array([np.cos(turn), np.sin(turn), 0], np.float32) for id_, turn in turned.items()}
@@ -304,6 +308,6 @@ def test_a_second_run_drafts_nothing_and_the_order_of_rows_does_not_matter(
     shuffled = drafted(data.draw(st.permutations(whole)), before[::-1], vectors)
     assert {d.entry for d in first.drafts} == {d.entry for d in shuffled.drafts}
     held = {row.id: row for row in before} | {d.entry.id: replace(d.entry, version=1) for d in first.drafts}
-    of_entries = {d.entry.id.int: vectors[d.words_from.int] for d in first.drafts if d.words_from.int in vectors}
+    of_entries = {d.entry.id.int: vectors[d.vector_id.int] for d in first.drafts if d.vector_id.int in vectors}
     again = drafted(whole, list(held.values()), vectors | of_entries)
     assert (again.drafts, again.held_back) == ([], first.held_back)
