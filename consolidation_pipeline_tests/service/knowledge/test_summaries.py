@@ -347,7 +347,7 @@ def test_a_summary_that_was_undone_by_itself_is_made_again_only_of_more(pipeline
     assert (summarized(pipeline).created, covered(pipeline)) == (0, {})
     pipeline.add(notes(1, "more"))
     assert summarized(pipeline).covered == 21
-    with pytest.raises(ConflictError, match="later changes stand on it"):
+    with pytest.raises(ConflictError, match="later changes depend on it"):
         pipeline.roll_back(undone.rollback_id)
 
 

@@ -1,4 +1,4 @@
-"""Which groups are new, which are a pattern grown, which are covered, and which patterns are outgrown."""
+"""Match groups to stored patterns: create, update, skip or retire."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from consolidation_pipeline.service.knowledge.reconcile import (
     find_target_rows,
 )
 from consolidation_pipeline.store.knowledge.abstractions import ExistingRow
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def ids(*numbers: int) -> list[UUID]:
@@ -27,7 +28,7 @@ def group(*numbers: int) -> GroupIds:
     return GroupIds(cluster_key(ids(*numbers)), tuple(ids(*numbers)), frozenset(ids(*numbers)), 0.7)
 
 
-def held(number: int, *members: int, **fields: Any) -> ExistingRow:
+def existing_row(number: int, *members: int, **fields: Any) -> ExistingRow:
     return ExistingRow(
         **{
             "id": UUID(int=number),
@@ -47,40 +48,45 @@ def plan(groups: list[GroupIds], rows: list[ExistingRow]) -> list[TargetRow]:
     return list(find_target_rows("p", "pattern", groups, rows).values())
 
 
-def outgrown(groups: list[GroupIds], rows: list[ExistingRow]) -> list[tuple[int, int]]:
+def superseded(groups: list[GroupIds], rows: list[ExistingRow]) -> list[tuple[int, int]]:
     found = find_superseded_rows({one.cluster_key for one in groups}, rows)
     return [(row.id.int, successor.int) for row, successor in found]
 
 
-@pytest.mark.parametrize("put_away", [False, True])
+@pytest.mark.parametrize("dismissed", [False, True])
 @pytest.mark.parametrize(
-    "row", [held(9, 1, 2, 3), held(9, 1, 2, 3, 4), held(9, 7, 8, cluster_key=cluster_key(ids(1, 2, 3)))]
+    "row",
+    [
+        existing_row(9, 1, 2, 3),
+        existing_row(9, 1, 2, 3, 4),
+        existing_row(9, 7, 8, cluster_key=cluster_key(ids(1, 2, 3))),
+    ],
 )
-def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: ExistingRow, put_away: bool) -> None:
-    known = held(9, cluster_key=row.cluster_key, members=row.members, is_dismissed=put_away)
+def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: ExistingRow, dismissed: bool) -> None:
+    known = existing_row(9, cluster_key=row.cluster_key, members=row.members, is_dismissed=dismissed)
     assert plan([group(1, 2, 3)], [known]) == []
 
 
 def test_a_group_with_most_of_the_members_is_the_row_grown_and_takes_in_the_others() -> None:
-    rows = [held(20, 1, 2, version=3), held(21, 3, 4, 5, version=4), held(22, 6, 7, 8, 9)]
+    rows = [existing_row(20, 1, 2, version=3), existing_row(21, 3, 4, 5, version=4), existing_row(22, 6, 7, 8, 9)]
     (planned,) = plan([group(1, 2, 3, 4, 5, 6, 7)], rows)
     assert (planned.id, planned.version) == (UUID(int=21), 4)
     assert planned.superseded == ((UUID(int=20), 3),)
 
 
 def test_what_a_person_keeps_is_not_taken_in() -> None:
-    (planned,) = plan([group(1, 2, 3, 4, 5)], [held(20, 1, 2, is_kept=True), held(21, 3, 4, 5)])
+    (planned,) = plan([group(1, 2, 3, 4, 5)], [existing_row(20, 1, 2, is_kept=True), existing_row(21, 3, 4, 5)])
     assert (planned.id, planned.superseded) == (UUID(int=21), ())
 
 
 def test_a_row_of_which_a_group_has_half_is_another_one() -> None:
-    (planned,) = plan([group(1, 2, 3)], [held(20, 1, 2, 8, 9)])
+    (planned,) = plan([group(1, 2, 3)], [existing_row(20, 1, 2, 8, 9)])
     assert (planned.version, planned.superseded) == (None, ())
 
 
 def test_an_identity_that_a_row_has_outgrown_is_not_given_out_twice() -> None:
     (first,) = plan([group(1, 2, 3)], [])
-    grown = held(0, *range(10, 20), id=first.id, version=2)
+    grown = existing_row(0, *range(10, 20), id=first.id, version=2)
     (second,) = plan([group(1, 2, 3)], [grown])
     assert (second.id != first.id, second.version) == (True, None)
     assert plan([group(3, 2, 1)], [grown])[0].id == second.id
@@ -88,52 +94,52 @@ def test_an_identity_that_a_row_has_outgrown_is_not_given_out_twice() -> None:
 
 def test_a_row_that_was_retired_is_used_again() -> None:
     (first,) = plan([group(1, 2, 3)], [])
-    (again,) = plan([group(1, 2, 3)], [held(0, 1, 2, 3, id=first.id, version=5, is_active=False)])
+    (again,) = plan([group(1, 2, 3)], [existing_row(0, 1, 2, 3, id=first.id, version=5, is_active=False)])
     assert (again.id, again.version) == (first.id, 5)
 
 
 def test_a_group_that_has_grown_beyond_what_was_put_away_is_a_row_of_its_own() -> None:
     (first,) = plan([group(1, 2, 3, 4)], [])
-    (planned,) = plan([group(1, 2, 3, 4)], [held(0, 1, 2, 3, id=first.id, is_dismissed=True)])
+    (planned,) = plan([group(1, 2, 3, 4)], [existing_row(0, 1, 2, 3, id=first.id, is_dismissed=True)])
     assert (planned.id != first.id, planned.version, planned.superseded) == (True, None, ())
 
 
 def test_a_row_whose_memories_are_all_in_newer_rows_is_superseded_by_the_one_with_most_of_them() -> None:
     groups = [group(1, 2, 5), group(3, 4, 6), group(7, 8, 9)]
-    rows = [held(20, 1, 2, 3), held(31, 1, 2, 5), held(32, 3, 4, 6), held(33, 7, 8, 9)]
-    assert outgrown(groups, rows) == [(20, 31)]
-    assert outgrown(groups, [held(20, 1, 2, 3, 4), *rows[1:]]) == [(20, 31)]
-    assert outgrown(groups, [held(20, 2, 3, 4), *rows[1:]]) == [(20, 32)]
+    rows = [existing_row(20, 1, 2, 3), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6), existing_row(33, 7, 8, 9)]
+    assert superseded(groups, rows) == [(20, 31)]
+    assert superseded(groups, [existing_row(20, 1, 2, 3, 4), *rows[1:]]) == [(20, 31)]
+    assert superseded(groups, [existing_row(20, 2, 3, 4), *rows[1:]]) == [(20, 32)]
 
 
 @pytest.mark.parametrize(
     "rows",
     [
-        [held(20, 1, 2, 3, is_kept=True), held(31, 1, 2, 5), held(32, 3, 4, 6)],
-        [held(20, 1, 2, 3), held(31, 1, 2, 5)],
-        [held(20, 1, 2, 3), held(31, 1, 2, 5), held(32, 3, 4, 6, is_dismissed=True)],
-        [held(20, 1, 2, 3, 9), held(31, 1, 2, 5), held(32, 3, 4, 6)],
-        [held(20, 1, 2, 3), held(31, 1, 2, 3, 4)],
-        [held(20, 1, 2, 5), held(32, 3, 4, 6)],
-        [held(20, 1, 2, 3, is_active=False), held(31, 1, 2, 5), held(32, 3, 4, 6)],
+        [existing_row(20, 1, 2, 3, is_kept=True), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6)],
+        [existing_row(20, 1, 2, 3), existing_row(31, 1, 2, 5)],
+        [existing_row(20, 1, 2, 3), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6, is_dismissed=True)],
+        [existing_row(20, 1, 2, 3, 9), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6)],
+        [existing_row(20, 1, 2, 3), existing_row(31, 1, 2, 3, 4)],
+        [existing_row(20, 1, 2, 5), existing_row(32, 3, 4, 6)],
+        [existing_row(20, 1, 2, 3, is_active=False), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6)],
     ],
 )
 def test_a_row_that_is_kept_or_has_a_memory_or_a_group_of_its_own_stays(rows: list[ExistingRow]) -> None:
-    assert outgrown([group(1, 2, 5), group(3, 4, 6)], rows) == []
+    assert superseded([group(1, 2, 5), group(3, 4, 6)], rows) == []
 
 
 sets_of = st.frozensets(st.integers(1, 9), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.lists(sets_of, max_size=4), st.lists(sets_of, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
 def test_no_memory_loses_its_last_row(
     present: list[frozenset[int]], members: list[frozenset[int]], kept: list[bool]
 ) -> None:
-    rows = [held(20 + at, *sorted(one), is_kept=kept[at]) for at, one in enumerate(members)]
+    rows = [existing_row(20 + at, *sorted(one), is_kept=kept[at]) for at, one in enumerate(members)]
     groups = [group(*sorted(one)) for one in present]
-    gone = dict(outgrown(groups, rows))
+    gone = dict(superseded(groups, rows))
     left = [row for row in rows if row.id.int not in gone]
-    assert {leaf for row in rows for leaf in row.raw_ids} == {leaf for row in left for leaf in row.raw_ids}
+    assert {raw_id for row in rows for raw_id in row.raw_ids} == {raw_id for row in left for raw_id in row.raw_ids}
     assert gone.keys().isdisjoint(gone.values())
-    assert outgrown(groups, left) == []
+    assert superseded(groups, left) == []
