@@ -21,9 +21,8 @@
     │   └── ModelUnavailableError   it failed so often in a row that it is not asked again
     ├── TimeLimitError              a run takes longer than it may
     ├── TooManyPairsError           too many similar pairs to be stored
-    ├── StoreError                  the database cannot be reached or is not ready
-    │   └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
-    └── PhaseFailedError            a phase of a run failed; the job row says which
+    └── StoreError                  the database cannot be reached or is not ready
+        └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
 
 Messages name the thing, the value and what would be right.
 """
@@ -133,10 +132,6 @@ class StoreError(ConsolidationError):
 
 class SchemaOutOfDateError(StoreError):
     """Migrations are missing: run ``consolidation init``."""
-
-
-class PhaseFailedError(ConsolidationError):
-    """A phase of a run failed; the job row says which."""
 
 
 def error_kind(error: Exception) -> str:

@@ -167,4 +167,4 @@ def test_a_phase_waits_for_a_place_only_where_there_is_a_limit(instance: dg.Dags
 def test_only_phases_that_may_have_to_pay_ask_for_a_place(options: dict[str, Any], asking: set[str]) -> None:
     run: Any = object.__new__(ProjectRun)
     run.options = parse_options(options)
-    assert {phase for phase in PHASES if run.may_ask(phase)} == asking
+    assert {phase for phase in PHASES if run.may_call_model(phase)} == asking

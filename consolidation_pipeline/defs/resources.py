@@ -54,7 +54,7 @@ class ProjectRuns:
                     requested=self._requested(),
                 )
             )
-            self._open[slug].place = self._place
+            self._open[slug].model_slot = self._place
         return self._open[slug]
 
     def _requested(self) -> UUID | None:

@@ -16,7 +16,6 @@ from consolidation_pipeline.errors import (
     ConflictError,
     InvalidOptionError,
     NotFoundError,
-    PhaseFailedError,
     StoreError,
 )
 from consolidation_pipeline_tests.cli.conftest import Answer, Cli
@@ -92,7 +91,6 @@ def test_an_error_with_json_is_one_object_as_well(cli: Cli) -> None:
         (ConflictError("x"), "conflict", 3),
         (BudgetExhaustedError("x"), "budget_exhausted", 4),
         (StoreError("x"), "store", 1),
-        (PhaseFailedError("x"), "phase_failed", 1),
         (KeyError("x"), "key", 1),
     ],
 )

@@ -169,5 +169,5 @@ def test_an_ambiguous_beginning_is_refused(cli: Cli, engine: Engine) -> None:
                 {"old": copy, "new": f"aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaa{last}"},
             )
     answer = cli("lineage", "aaaaaaaa")
-    assert (answer.code, "beginning of several ids" in answer.err) == (2, True)
+    assert (answer.code, "several ids begin with" in answer.err) == (2, True)
     assert cli("lineage", "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaab", "--json").json["kind"] == "raw"

@@ -10,7 +10,7 @@ from uuid import UUID
 from consolidation_pipeline.core.project_map import MOST_POINTS, map_svg, plane
 from consolidation_pipeline.service.intake.agent_memories import get_memory
 from consolidation_pipeline.service.jobs.job_status import list_jobs
-from consolidation_pipeline.service.undo.history import count_groups, list_groups
+from consolidation_pipeline.service.undo.history import count_change_groups, list_change_groups
 from consolidation_pipeline.service.undo.lineage import trace_memory
 from consolidation_pipeline.store.admin.project_browser import (
     Shelf,
@@ -77,15 +77,15 @@ def list_runs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list
 
 
 def list_steps(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> Page:
-    """Groups of changes as ``history.list_groups`` has them, each with ``about``: a memory that it made or changed.
+    """Groups of changes as ``history.list_change_groups`` has them, each with ``about``: a memory that it made or changed.
 
     ``about`` has ``id`` and ``content``; None where that is gone. Raises NotFoundError: no such project.
     """
-    groups = list_groups(engine, slug, limit=limit, offset=offset, **chosen)
+    groups = list_change_groups(engine, slug, limit=limit, offset=offset, **chosen)
     with engine.connect() as connection:
         subjects = load_subjects(connection, [group["group_id"] for group in groups])
     rows = [{**group, "about": subjects.get(group["group_id"])} for group in groups]
-    return Page(count_groups(engine, slug, **chosen), rows)
+    return Page(count_change_groups(engine, slug, **chosen), rows)
 
 
 def draw_map(engine: Engine, slug: str) -> str | None:

@@ -1,6 +1,6 @@
-"""Asking for a job: a pending row, which a sensor or ``consolidation run --pending`` executes; and cancelling one.
+"""Requests of jobs: pending rows, which a sensor or ``consolidation run --pending`` executes, and their cancellation.
 
-This is the one place where pending jobs are made, for people, agents, thresholds, schedules and plans alike.
+All pending jobs are made here, for people, agents, thresholds, schedules and plans.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.jobs.triggers import may_retry
-from consolidation_pipeline.errors import ConflictError, InvalidOptionError, NotFoundError, UsageError
+from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope, read_scope, select_phases
 from consolidation_pipeline.service.runs.project_run import CANCELLED_BY
@@ -24,18 +23,19 @@ from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.jobs import NewJob
 from consolidation_pipeline.store.projects import get_project
 
-# A trigger launches its job within moments of making it. One that has no run after this was lost between the two.
+# A trigger launches its job right after making it. A job without a run after this time was lost in between.
 LOST_AFTER = timedelta(minutes=10)
 
-_ESTIMATED_BY = 20  # newest jobs among which one is looked for that did the same
+_ESTIMATED_BY = 20  # Newest jobs to search for one that did the same phases.
 
 
 @dataclass(frozen=True)
 class RequestedJob:
-    """A job that waits or runs. ``project``: its slug; ``timeout_seconds``: how long its run may take.
+    """A pending or running job.
 
-    ``created``: False where it was there before it was asked for, maybe for other phases. ``estimated_seconds``: how
-    long the newest job took that did all of these phases; None where there is none, and in lists.
+    ``created``: False if the job existed before the request, maybe for other phases. ``project``: slug.
+    ``timeout_seconds``: longest time of its run. ``estimated_seconds``: duration of the newest job that did all of
+    these phases; None if there is none, and in lists.
     """
 
     job_id: UUID
@@ -54,7 +54,7 @@ class RequestedJob:
 
 @dataclass(frozen=True)
 class CancelledJob:
-    """A job that was cancelled: what it was before, and the phases it had done, which stand until rolled back."""
+    """A cancelled job: its previous status, and the phases that it completed, whose changes stay until rolled back."""
 
     job_id: UUID
     project_id: UUID
@@ -74,15 +74,25 @@ def request_job(
     triggered_by: str,
     trigger_type: str = "manual",
 ) -> RequestedJob:
-    """Ask for a job of a project, or for some of its phases; where it has a live job, that one, whatever it does.
+    """Request a job of a project; if the project has a live job, return that one, whatever it does.
 
-    ``options``: for this job alone, in place of the project's.
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        job: Name of the job.
+        phases: Phases to run; None = all of the job.
+        options: Options of this job only, over those of the project.
+        triggered_by: Shown name of whoever asks.
+        trigger_type: manual, scheduled or threshold.
 
     Raises:
-        InvalidScopeError: an unknown job or phase. UsageError: an unknown trigger type. InvalidOptionError: an option
-        is unknown or out of range. NotFoundError, ProjectDisabledError: it cannot be run.
+        InvalidScopeError: The job or a phase does not exist.
+        UsageError: The trigger type does not exist.
+        InvalidOptionError: An option does not exist or is out of range.
+        NotFoundError: There is no such project.
+        ProjectDisabledError: Consolidation of the project is disabled.
     """
-    chosen = select_phases(job, phases)
+    selected = select_phases(job, phases)
     if trigger_type not in TRIGGER_TYPES:
         raise UsageError(f"trigger type {trigger_type!r} does not exist; the types are {', '.join(TRIGGER_TYPES)}")
     own = parse_options(options or {}).model_dump(mode="json", exclude_unset=True)
@@ -92,13 +102,13 @@ def request_job(
         row, created = ensure_live_job(
             connection,
             project.id,
-            scope=build_scope(job, chosen, own),
+            scope=build_scope(job, selected, own),
             options=parse_options(own, base=parse_options(project.config)),
             trigger_type=trigger_type,
             triggered_by=triggered_by,
         )
         took = _estimate(connection, row)
-    return _describe(row, slug, created=created, estimated_seconds=took)
+    return describe_request(row, slug, created=created, estimated_seconds=took)
 
 
 def ensure_live_job(
@@ -110,9 +120,9 @@ def ensure_live_job(
     trigger_type: str,
     triggered_by: str,
 ) -> tuple[Row[Any], bool]:
-    """The project's live job, made now where there is none, and whether it was made now."""
+    """Return the project's live job, made now if there is none, and True if it was made now."""
     wanted = build_new_job(project_id, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
-    while True:  # the live job that was in the way may end before it is read
+    while True:  # A live job that was in the way may end before it is read.
         made = append_pending_jobs(connection, [wanted])
         if (live := jobs.find_live_job(connection, project_id)) is not None:
             return live, made.get(project_id) == live.id
@@ -121,43 +131,17 @@ def ensure_live_job(
 def build_new_job(
     project_id: UUID, scope: Mapping[str, Any], options: ConsolidationOptions, *, trigger_type: str, triggered_by: str
 ) -> NewJob:
-    """What ``append_pending_jobs`` takes."""
+    """Return a job to be made by ``append_pending_jobs``."""
     whole = JOB_PHASES[read_scope(scope)[0]]
     return NewJob(project_id, trigger_type, triggered_by, options.model_dump(mode="json"), scope, whole)
 
 
 def append_pending_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
-    """Pending jobs for many projects in one statement, project -> job, without those that have a live job."""
-    return jobs.append_jobs(connection, wanted) if wanted else {}
+    """Make pending jobs for many projects in one statement; return project id -> job id.
 
-
-def request_retries(engine: Engine, now: datetime) -> list[RequestedJob]:
-    """Pending jobs in place of those of schedules and thresholds that failed and have waited long enough; see
-    ``core.triggers.may_retry``. What failed for a person is theirs to try again.
+    Projects that have a live job are left out.
     """
-    with engine.begin() as connection:
-        failed = [row for row in jobs.list_failing_jobs(connection, JOB_PHASES) if _is_retried(row, now)]
-        wanted = [request for row in failed if (request := _request_again(row)) is not None]
-        made = set(append_pending_jobs(connection, wanted).values())
-        live = jobs.list_pending_jobs(connection) if made else []
-    return [_describe(row, row.slug) for row in live if row.id in made]
-
-
-def _is_retried(row: Row[Any], now: datetime) -> bool:
-    """Whether automation owes the job another attempt now."""
-    if row.trigger_type == "manual" or row.asked_since or not row.consolidation_enabled:
-        return False
-    return bool(may_retry(row.retry_count, row.completed_at, now, most=row.max_retries))
-
-
-def _request_again(row: Row[Any]) -> NewJob | None:
-    try:
-        options = parse_options(row.scope.get("options", {}), base=parse_options(row.config))
-    except InvalidOptionError:  # the tick of its own trigger says so
-        return None
-    return build_new_job(
-        row.project_id, row.scope, options, trigger_type=row.trigger_type, triggered_by=row.triggered_by
-    )
+    return jobs.append_jobs(connection, wanted) if wanted else {}
 
 
 def _estimate(connection: Connection, row: Row[Any]) -> float | None:
@@ -167,9 +151,10 @@ def _estimate(connection: Connection, row: Row[Any]) -> float | None:
     return next(took, None)
 
 
-def _describe(
+def describe_request(
     row: Row[Any], slug: str, *, created: bool = False, estimated_seconds: float | None = None
 ) -> RequestedJob:
+    """Return a row of jobs as a requested job of the project ``slug``."""
     job, phases = read_scope(row.scope)
     return RequestedJob(
         job_id=row.id,
@@ -188,18 +173,21 @@ def _describe(
 
 
 def list_pending_jobs(engine: Engine) -> list[RequestedJob]:
-    """The pending jobs of enabled projects, oldest first."""
+    """Return the pending jobs of enabled projects, oldest first."""
     with engine.connect() as connection:
-        return [_describe(row, row.slug) for row in jobs.list_pending_jobs(connection)]
+        return [describe_request(row, row.slug) for row in jobs.list_pending_jobs(connection)]
 
 
 def list_unlaunched_jobs(
     engine: Engine, find_launched: Callable[[Sequence[UUID]], Collection[UUID]]
 ) -> list[RequestedJob]:
-    """The pending jobs that wait for somebody to launch them, oldest first: none of a project that is held now.
+    """Return the pending jobs that wait for a launch, oldest first, without those of a project that is held.
 
-    Triggers and plans launch their jobs themselves: those are here only when that was lost. ``find_launched``: those of
-    the jobs for which there is a run, whoever launched it.
+    Triggers and plans launch their jobs themselves: theirs are returned only if the launch was lost.
+
+    Args:
+        engine: Engine of the store.
+        find_launched: Job ids -> those for which there is a run.
     """
     lost = datetime.now(UTC) - LOST_AFTER
     with engine.connect() as connection:
@@ -208,21 +196,22 @@ def list_unlaunched_jobs(
         row for row in rows if row.created_at < lost or (row.trigger_type == "manual" and "plan" not in row.scope)
     ]
     launched = find_launched([row.id for row in waiting]) if waiting else ()
-    return [_describe(row, row.slug) for row in waiting if row.id not in launched]
+    return [describe_request(row, row.slug) for row in waiting if row.id not in launched]
 
 
 def is_pending(engine: Engine, job_id: UUID) -> bool:
-    """Whether nobody has begun, cancelled or overtaken the job."""
+    """Return True if the job is still pending."""
     with engine.connect() as connection:
         job = jobs.get_job(connection, job_id)
     return job is not None and job.status == "pending"
 
 
 def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJob:
-    """Cancel a pending or running job. A running one writes nothing more; what it wrote stands until rolled back.
+    """Cancel a pending or running job. A running one writes nothing more; its changes stay until rolled back.
 
     Raises:
-        NotFoundError: there is no such job. ConflictError: it has ended; the message says how.
+        NotFoundError: There is no such job.
+        ConflictError: The job has ended; the message names its status.
     """
     with engine.connect() as connection:
         job = jobs.get_job(connection, job_id)
@@ -231,8 +220,8 @@ def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJ
         project = get_project(connection, job.slug)
     fail_dead_job(engine, project)
     with engine.begin() as connection:
-        why = f"cancelled by {cancelled_by}"
-        cancelled = jobs.finish_job(connection, job_id, "cancelled", error=why, metrics={CANCELLED_BY: cancelled_by})
+        error = f"cancelled by {cancelled_by}"
+        cancelled = jobs.finish_job(connection, job_id, "cancelled", error=error, metrics={CANCELLED_BY: cancelled_by})
         after = jobs.get_job(connection, job_id)
     if after is None or not cancelled:
         ended = "deleted" if after is None else after.status

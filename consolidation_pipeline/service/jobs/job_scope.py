@@ -1,4 +1,4 @@
-"""The scope that a run is asked for over: checked, so that a mistake in it is told and not run over."""
+"""Check of the memories that a request of a run names as its scope."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ KEYS = ("unconsolidated_only", "memory_types", "date_range")
 
 
 def check_scope(scope: Mapping[str, Any]) -> bool:
-    """Whether a run looks at more than ``scope`` asks for, as it looks at all memories of its project.
+    """Check a scope; return True if a run covers more, as every run covers all memories of its project.
 
-    ``unconsolidated_only`` holds for every run: what was merged is never merged again by itself.
+    ``unconsolidated_only`` holds for every run: merged memories are never merged again by themselves.
+
+    Args:
+        scope: ``unconsolidated_only``: bool. ``memory_types``: list. ``date_range``: a pair of ISO 8601 times, or
+            ``start`` and ``end``.
 
     Raises:
-        InvalidScopeError: an unknown key or memory type, or a value of the wrong form; the message says what is right.
+        InvalidScopeError: A key or memory type does not exist, or a value has the wrong form.
     """
     unknown = sorted(set(scope) - set(KEYS))
     if unknown:
@@ -35,29 +39,29 @@ def _check_types(types: Any) -> list[str] | None:
         return None
     if not isinstance(types, list) or not types:
         raise InvalidScopeError("Invalid scope: memory_types must be a list of memory types")
-    for one in types:
-        if one not in MEMORY_TYPES:
-            legal = ", ".join(MEMORY_TYPES)
-            raise InvalidScopeError(f"Invalid scope: memory_type {one!r} not recognized; the types are {legal}")
+    for name in types:
+        if name not in MEMORY_TYPES:
+            known = ", ".join(MEMORY_TYPES)
+            raise InvalidScopeError(f"Invalid scope: memory_type {name!r} not recognized; the types are {known}")
     return types
 
 
-def _check_range(given: Any) -> None:
-    """A range is a pair, or has ``start`` and ``end``, one of them at least: ISO 8601 times, UTC without a zone."""
-    if given is None:
+def _check_range(date_range: Any) -> None:
+    """Check a pair, or ``start`` and ``end``, at least one of them: ISO 8601 times, UTC if they name no zone."""
+    if date_range is None:
         return
     try:
-        ends = given if isinstance(given, list) else {"start": None, "end": None} | given
-        times = [_read(end) for end in (ends if isinstance(ends, list) else ends.values()) if end is not None]
-        right = len(ends) == 2 and times != [] and times == sorted(times)
+        ends = date_range if isinstance(date_range, list) else {"start": None, "end": None} | date_range
+        times = [_parse_time(end) for end in (ends if isinstance(ends, list) else ends.values()) if end is not None]
+        is_valid = len(ends) == 2 and times != [] and times == sorted(times)
     except (TypeError, ValueError):
-        right = False
-    if not right:
+        is_valid = False
+    if not is_valid:
         raise InvalidScopeError(
             "Invalid scope: date_range must have `start` and `end`, ISO 8601 times, the start first"
         )
 
 
-def _read(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     time = datetime.fromisoformat(text)
     return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -23,21 +23,20 @@ from consolidation_pipeline.store.projects import Project, get_project
 SHOWN_CHANGES = 1000
 
 _RESULTS = ("memories_merged", "clusters_merged", "memories_archived", "memories_promoted", "summaries_created")
-_ATTEMPTS = ("retry_count", "max_retries")
-_STORY = (
+_SHOWN = (
     *("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by"),
-    *_ATTEMPTS,
+    *("retry_count", "max_retries"),
 )
 _TIMES = ("created_at", "started_at", "completed_at", "duration_seconds")
 
 
 def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
-    """A job by its id, or the newest job of the project with this slug, with the ids of its changes.
+    """Return the job with this id, or the newest job of the project with this slug, with the ids of its changes.
 
     A job whose process died is marked failed first, so that it is not shown as running.
 
     Raises:
-        NotFoundError: there is no such job or project, or the project has no job yet.
+        NotFoundError: There is no such job or project, or the project has no job yet.
     """
     job_id, project = _find_job(engine, reference)
     fail_dead_job(engine, project)
@@ -45,7 +44,7 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
         job = jobs.get_job(connection, job_id)
         ids, total = ledger_reader.list_job_changes(connection, job_id, limit=SHOWN_CHANGES)
     if job is None:
-        raise NotFoundError(f"job {job_id} was deleted meanwhile")
+        raise NotFoundError(f"job {job_id} was deleted in the meantime")
     row = job._mapping
     return {
         "job_id": job_id,
@@ -54,7 +53,7 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
         "status": row["status"],
         "progress": row["progress"],
         "run_id": row["dagster_run_id"],
-        **{name: row[name] for name in (*_STORY, *_TIMES)},
+        **{name: row[name] for name in (*_SHOWN, *_TIMES)},
         "dead": _is_dead(job),
         "consolidation_changes": ids,
         "consolidation_changes_total": total,
@@ -63,11 +62,12 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
 
 def _find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
     with engine.connect() as connection:
-        job = jobs.get_job(connection, given) if (given := parse_id(reference)) is not None else None
-        if job is not None:
+        job_id = parse_id(reference)
+        if job_id is not None:
+            job = jobs.get_job(connection, job_id)
+            if job is None:
+                raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
             return job.id, get_project(connection, job.slug)
-        if given is not None:
-            raise NotFoundError(f"there is no job {given}; `consolidation history PROJECT` lists jobs")
         project = get_project(connection, reference)
         newest = jobs.list_jobs(connection, project.id, limit=1)
     if not newest:
@@ -76,7 +76,7 @@ def _find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
 
 
 def parse_id(text: str) -> UUID | None:
-    """The UUID that ``text`` is, or None."""
+    """Return ``text`` as a UUID; None if it is none."""
     try:
         return UUID(text)
     except ValueError:
@@ -84,23 +84,27 @@ def parse_id(text: str) -> UUID | None:
 
 
 def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """The project's jobs, newest first, dead ones marked failed. Raises NotFoundError."""
+    """Return the jobs of a project, newest first. A job whose process died is marked failed first.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
     with engine.connect() as connection:
         project = get_project(connection, slug)
     fail_dead_job(engine, project)
     with engine.connect() as connection:
         rows = jobs.list_jobs(connection, project.id, limit=limit, offset=offset)
-    names = ("id", "status", *_STORY, *_TIMES)
+    names = ("id", "status", *_SHOWN, *_TIMES)
     return [{name: row._mapping[name] for name in names} | {"dead": _is_dead(row)} for row in rows]
 
 
 def _is_dead(job: Row[Any]) -> bool:
-    """Whether sensors left the job alone from this failure on."""
+    """Return True if sensors do not retry the job after this failure."""
     return bool(job.status == "failed" and job.retry_count >= job.max_retries)
 
 
 def describe_progress(engine: Engine, slug: str) -> str | None:
-    """What the project's live job has done so far, in words; None when there is none."""
+    """Return the progress of the project's live job and its last phase, such as 43%; None if there is none."""
     with engine.connect() as connection:
         job = jobs.find_live_job(connection, get_project(connection, slug).id)
     if job is None:
@@ -110,9 +114,16 @@ def describe_progress(engine: Engine, slug: str) -> str | None:
 
 
 def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed: bool) -> dict[str, Any]:
-    """What a run of the project did, and how to undo it. ``changed`` False: ``job_id`` is the run that did it before.
+    """Return what a run of the project did, and the command that undoes it.
 
-    ``units_before`` are the raw memories that are not archived, which is what ``reduction`` is measured against.
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        job_id: Job of the run; None if there was none.
+        changed: False if nothing was run, as nothing has changed since the job.
+
+    Returns:
+        Numbers by name. ``units_before``: raw memories that are not archived, the base of ``reduction``.
     """
     job = describe_job(engine, str(job_id)) if job_id is not None else {}
     with engine.connect() as connection:
@@ -139,7 +150,11 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
 
 
 def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
-    """The project in numbers, how its newest job went, and what the next one waits for. Raises NotFoundError."""
+    """Return the numbers of a project, its newest job, and what the next one waits for.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
     last = list_jobs(engine, slug, limit=1)
     with engine.connect() as connection:
         project = get_project(connection, slug)

@@ -1,4 +1,4 @@
-"""The report of a run: what a project holds now, what the run changed, what waits for a person."""
+"""Report of a run: numbers of the project, changes of the run, and what waits for a person."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from consolidation_pipeline.store.search.vector_indexes import build_indexes
 
 @dataclass(frozen=True)
 class RunReport:
-    """Numbers of the project after the run, and the same as Markdown."""
+    """Numbers of the project after the run, also as Markdown."""
 
     counts: ProjectCounts
     metrics: dict[str, Any]
@@ -29,10 +29,7 @@ class RunReport:
 
 
 def write_report(run: ProjectRun) -> RunReport:
-    """Count the project and put the run's own numbers beside it.
-
-    What the run is done with is made quick to search, if the project has grown large.
-    """
+    """Return the numbers of the project and of the run. First build vector indexes if the project is large."""
     _index_vectors(run)
     with run.engine.connect() as connection:
         counts = count_project(connection, run.project.id)
@@ -56,7 +53,7 @@ def _index_vectors(run: ProjectRun) -> None:
 
 
 def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
-    """What the run itself did so far; zeros when its job is gone."""
+    """Return the numbers of the run itself; zeros if its job was deleted."""
     if job is None:
         return dict.fromkeys(("memories_merged", "memories_archived", "held_back"), 0)
     return {
@@ -67,7 +64,7 @@ def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
 
 
 def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
-    """The numbers of a project under their stable names."""
+    """Return the numbers of a project under their stable names."""
     return {
         "memories": counts.memories,
         "active": counts.active,

@@ -1,8 +1,8 @@
-"""Which projects are due, and the job row that stands for the request from the moment it is made."""
+"""Triggers of jobs: schedules and thresholds decide which projects are due, and make a pending job for each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,7 +31,7 @@ from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.jobs.jobs import list_failing_jobs
 from consolidation_pipeline.store.projects import Project, list_projects
 
-_OVERDUE = timedelta(days=1)  # a schedule that ticks every 15 minutes is off, not late
+_OVERDUE = timedelta(days=1)  # After this time, a schedule that ticks every 15 minutes is off, not late.
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 IsDue = Callable[[Backlog, ConsolidationOptions], Due]
@@ -39,9 +39,9 @@ IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 @dataclass(frozen=True)
 class TriggeredJob:
-    """A pending job to launch, made for just this: nobody else launches it before ``requesting.LOST_AFTER``.
+    """A pending job to launch. Nobody else launches it before ``job_requests.LOST_AFTER``.
 
-    ``memories``: the active ones of the project.
+    ``memories``: number of active memories of the project.
     """
 
     slug: str
@@ -53,54 +53,56 @@ class TriggeredJob:
 
 @dataclass(frozen=True)
 class TriggerDecision:
-    """What a trigger decided: jobs to launch, and for the other projects why not; ``held``: those of them with enough
-    memories.
+    """Decision of a trigger.
+
+    ``requests``: jobs to launch. ``skipped``: slug -> reason, for the other projects. ``ready``: skipped projects that
+    have enough memories.
     """
 
     requests: list[TriggeredJob]
     skipped: dict[str, str]
-    held: set[str] = field(default_factory=set)
+    ready: set[str] = field(default_factory=set)
 
 
 def describe_skipped(decision: TriggerDecision) -> list[str]:
-    """Why the other projects got no job, those first that have enough memories for one."""
-    slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.held, slug))
+    """Return a line on each skipped project with the reason, first those that have enough memories."""
+    slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.ready, slug))
     return [f"{slug}: {decision.skipped[slug]}" for slug in slugs]
 
 
 def is_threshold_due(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Enough new memories since the last job."""
+    """Check for enough new memories since the last job."""
     return is_due(backlog.new, threshold=options.new_threshold)
 
 
 def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Anything new, or too many active memories."""
+    """Check for new memories, or too many active ones."""
     return is_nightly_due(backlog.active, backlog.new, threshold=options.active_threshold)
 
 
 def can_summarize(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Enough memories without a summary, or the end of a session in which some were written."""
+    """Check for enough memories without a summary, or an ended session with some."""
     if not options.summarize:
         return Due(False, "summarize is off")
     return is_summary_due(backlog.unsummarized, session_ended=backlog.session_ended)
 
 
 def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Any memory, raw or merged, whose relevance fades."""
+    """Check for an active memory, raw or merged, whose relevance decays."""
     del options
-    fading = backlog.active + backlog.merged
-    return Due(fading > 0, f"{fading} active memories")
+    active = backlog.active + backlog.merged
+    return Due(active > 0, f"{active} active memories")
 
 
 def can_associate(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Two memories at least, raw or merged, that may be related."""
+    """Check for at least two active memories, raw or merged, that may be related."""
     del options
     units = backlog.active + backlog.merged
     return Due(units > 1, f"{units} active memories")
 
 
 def can_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Memories to judge, in a project that has forgetting switched on."""
+    """Check for an active memory in a project with forgetting switched on."""
     if not options.forgetting:
         return Due(False, "forgetting is off")
     return has_memories(backlog, options)
@@ -117,18 +119,28 @@ def request_jobs(
     settings: Settings | None = None,
     now: datetime | None = None,
 ) -> TriggerDecision:
-    """Make a pending ``job`` (a name of ``JOB_PHASES``) for every project that is due and has no live job.
+    """Make a pending job for every project that is due and has no live job.
 
-    ``by_cron``: projects are asked by their own option ``schedule``: once each time it came, for what was there then.
-    ``settings``: leave out large projects in which a whole run would find nothing to do, see ``find_idle_reason``. Four
-    statements, however many projects there are, and with ``settings`` a few for each of those.
+    It takes four statements for any number of projects, and with ``settings`` a few for each project without new
+    memories.
+
+    Args:
+        engine: Engine of the store.
+        due: Decides by the backlog and options of a project.
+        job: Name of the job, of ``JOB_PHASES``.
+        trigger_type: scheduled or threshold.
+        triggered_by: Shown name of the trigger.
+        by_cron: Follow the option ``schedule`` of each project: one job for each of its ticks, and only memories that
+            came before it count.
+        settings: Skip projects in which a whole run would do nothing, see ``find_idle_reason``; None = do not check.
+        now: Instant of the decision; None = now.
     """
     now = now or datetime.now(UTC)
     scope, decision = build_scope(job, JOB_PHASES[job]), TriggerDecision([], {})
-    chosen: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
-    for backlog, stands in _load_standings(engine, job, now, by_cron=by_cron):
-        options, verdict = _judge(backlog, due)
-        allowed = may_ask(stands, now, scheduled=trigger_type == "scheduled") if verdict else verdict
+    selected: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
+    for backlog, standing in _load_standings(engine, job, now, by_cron=by_cron):
+        options, verdict = _decide(backlog, due)
+        allowed = may_ask(standing, now, scheduled=trigger_type == "scheduled") if verdict else verdict
         if (
             allowed
             and settings is not None
@@ -137,18 +149,18 @@ def request_jobs(
         ):
             verdict = allowed = Due(False, idle)
         if options is not None and allowed:
-            chosen[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
+            selected[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
             continue
         decision.skipped[backlog.slug] = allowed.reason
         if verdict:
-            decision.held.add(backlog.slug)
+            decision.ready.add(backlog.slug)
     wanted = [
         build_new_job(id_, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
-        for id_, (_, options, _) in chosen.items()
+        for id_, (_, options, _) in selected.items()
     ]
     with engine.begin() as connection:
         made = append_pending_jobs(connection, wanted)
-    for id_, (backlog, options, reason) in chosen.items():
+    for id_, (backlog, options, reason) in selected.items():
         if id_ in made:
             decision.requests.append(
                 TriggeredJob(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
@@ -159,10 +171,10 @@ def request_jobs(
 
 
 def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | None:
-    """Why a whole run of the project would do nothing: its last one left nothing undone, memories, options and use are
-    what they were, and none has become stale. None: it might do something.
+    """Return the reason why a whole run of the project would do nothing; None if it might do something.
 
-    Only relevance would fade, which is ``daily_decay``'s and for smaller projects never this schedule's.
+    The last run was complete, memories, options and use have not changed, and no memory has become stale. Only
+    relevance would decay, which the schedule ``daily_decay`` does.
     """
     run = preview_run(engine, slug, settings=settings)
     with run.engine.connect() as connection:
@@ -173,39 +185,40 @@ def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | Non
 
 
 def list_overdue(engine: Engine, now: datetime) -> list[str]:
-    """Projects that the nightly schedule should have asked for a day ago, with nothing in the way."""
+    """Return the slugs of projects that got no job of the nightly schedule for a day, with nothing in the way."""
     standings = _load_standings(engine, "consolidate", now - _OVERDUE, by_cron=True)
     return [
         backlog.slug
-        for backlog, stands in standings
-        if _judge(backlog, is_due_tonight)[1] and may_ask(stands, now, scheduled=True)
+        for backlog, standing in standings
+        if _decide(backlog, is_due_tonight)[1] and may_ask(standing, now, scheduled=True)
     ]
 
 
 def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, Standing]]:
     with engine.connect() as connection:
-        nights = find_last_ticks(list_projects(connection), now) if by_cron else {}
-        backlogs = list_backlogs(connection, job=job, as_of=nights)
+        ticks = find_last_ticks(list_projects(connection), now) if by_cron else {}
+        backlogs = list_backlogs(connection, job=job, as_of=ticks)
         failing = {row.project_id: row for row in list_failing_jobs(connection, {job: JOB_PHASES[job]})}
-    return [(found, _stand(found, failing.get(found.project_id), nights.get(found.project_id))) for found in backlogs]
+    return [(backlog, _standing(backlog, failing, ticks)) for backlog in backlogs]
 
 
 def find_last_ticks(projects: Iterable[Project], now: datetime) -> dict[UUID, datetime]:
-    """When the ``schedule`` of each project came last; one whose options are wrong is left out."""
-    came: dict[str, datetime] = {}
-    nights = {}
+    """Return the last tick of each project's ``schedule``; projects with invalid options are left out."""
+    last: dict[str, datetime] = {}
+    ticks = {}
     for project in projects:
         try:
             cron = parse_options(project.config).schedule
         except InvalidOptionError:
             continue
-        if cron not in came:
-            came[cron] = last_instant(cron, now) or _NEVER
-        nights[project.id] = came[cron]
-    return nights
+        if cron not in last:
+            last[cron] = last_instant(cron, now) or _NEVER
+        ticks[project.id] = last[cron]
+    return ticks
 
 
-def _stand(backlog: Backlog, failed: Row[Any] | None, came_at: datetime | None) -> Standing:
+def _standing(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: Mapping[UUID, datetime]) -> Standing:
+    failed = failing.get(backlog.project_id)
     return Standing(
         live=None if backlog.live_job is None else f"job {backlog.live_job} is {backlog.live_status}",
         failures=0 if failed is None else failed.retry_count,
@@ -213,12 +226,12 @@ def _stand(backlog: Backlog, failed: Row[Any] | None, came_at: datetime | None) 
         most=MAX_ATTEMPTS if failed is None else failed.max_retries,
         asked_at=backlog.asked_at,
         cancelled_at=backlog.cancelled_at,
-        came_at=came_at,
+        came_at=ticks.get(backlog.project_id),
     )
 
 
-def _judge(backlog: Backlog, due: IsDue) -> tuple[ConsolidationOptions | None, Due]:
-    """The options of one project, and whether enough waits for a job; its bad options do not stop the others."""
+def _decide(backlog: Backlog, due: IsDue) -> tuple[ConsolidationOptions | None, Due]:
+    """Return the options of a project and if it is due. Invalid options do not stop the other projects."""
     if not backlog.consolidation_enabled:
         return None, Due(False, "consolidation is disabled")
     try:

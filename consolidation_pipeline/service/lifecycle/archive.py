@@ -143,7 +143,7 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: Policies) ->
 
     How many, by reason; how many merged memories, and sources of them.
     """
-    with run.writing() as connection:
+    with run.transaction() as connection:
         lock_active_keys(connection, [run.project.id])
         lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
         judged = _load(connection, run, table, ids)

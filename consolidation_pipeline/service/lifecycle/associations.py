@@ -99,7 +99,7 @@ def associate_memories(run: ProjectRun) -> Associated:
         logger.warning("project %s: no associations: %s", run.project.slug, error)
         return Associated(0, _count(np.empty(0, np.int8)), 0, len(known.missing), skipped=str(error))
     found = _match(known, _sampled_pairs(known) if sampled else _all_pairs(known))
-    with run.writing() as connection:
+    with run.transaction() as connection:
         new = _leave_related(known.ends, found, load_related_pairs(connection, run.project.id))
         for batch in _new_relations(run, known.ends, new):
             append_relations(connection, run.author, batch, now=run.now)

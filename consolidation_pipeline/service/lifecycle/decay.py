@@ -48,7 +48,7 @@ def score_relevance(run: ProjectRun) -> Decay:
     rates = Rates(age=run.options.decay_rate, access=run.options.access_decay_rate)
     keeps = run.job == "consolidate" and tuple(run.planned) == PHASES
     scores, written = [], 0
-    with run.writing() as connection:
+    with run.transaction() as connection:
         for table in _TABLES:
             rows = load_decaying(connection, run.project.id, table, run.now)
             score = _relevance(rows, rates)

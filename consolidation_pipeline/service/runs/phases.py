@@ -1,4 +1,4 @@
-"""The phases of jobs, in their order, and the scope of a job: what is to run."""
+"""Phases of jobs, in order, and the scope of a job: the phases and options that it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PHASES = (
     "consolidation_report",
 )
 
-# What a job of each name runs, as the ``job`` of a pending job's scope asks for it.
+# Phases of each job, by the name that is ``job`` in the scope of a job.
 JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "consolidate": PHASES,
     "decay": ("decay_scores",),
@@ -33,37 +33,45 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "summarize": ("embedding_matrix", "semantic_summaries", "procedural_profile"),
     "reembed": ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters"),
 }
-# Phases that word something by a language model, and those that embed, where the project has a model for it.
+# Phases that call the language model, and phases that call the embedding model, if the project has one.
 LLM_PHASES = {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"}
 EMBEDDING_PHASES = {"embedding_matrix", "threshold_calibration", "merged_memories", "playbook_entries"} | (
     LLM_PHASES - {"consolidation_suggestions"}
 )
-# In an order that agrees with every job's.
+# The order agrees with that of every job.
 ALL_PHASES = ("associations", *PHASES)
 
 
 def select_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
-    """The phases of a job that are to run, in their order; None = all. Raises InvalidScopeError."""
+    """Return the phases of a job to run, in order.
+
+    Args:
+        job: Name of the job.
+        phases: Names of its phases in any order; None = all.
+
+    Raises:
+        InvalidScopeError: There is no such job or phase, or ``phases`` is empty.
+    """
     if job not in JOB_PHASES:
         raise InvalidScopeError(f"job {job} does not exist; the jobs are {', '.join(JOB_PHASES)}")
     if phases is None:
         return JOB_PHASES[job]
-    chosen = tuple(phases)
+    selected = tuple(phases)
     known = JOB_PHASES[job]
-    unknown = [name for name in chosen if name not in known]
-    if unknown or not chosen:
+    unknown = [name for name in selected if name not in known]
+    if unknown or not selected:
         wrong = ", ".join(unknown) or "none"
         raise InvalidScopeError(f"phase {wrong} does not exist in job {job}; its phases are {', '.join(known)}")
-    return tuple(name for name in known if name in chosen)
+    return tuple(name for name in known if name in selected)
 
 
 def build_scope(job: str, phases: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What a pending job of these phases, with ``options`` of its own, has as its scope."""
-    some = {} if tuple(phases) == JOB_PHASES[job] else {"phases": list(phases)}
-    return {"job": job, **some, **({"options": dict(options)} if options else {})}
+    """Return the scope of a pending job with these phases and ``options`` of its own."""
+    part = {} if tuple(phases) == JOB_PHASES[job] else {"phases": list(phases)}
+    return {"job": job, **part, **({"options": dict(options)} if options else {})}
 
 
 def read_scope(scope: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The job and the phases that a scope asks for."""
+    """Return the job and the phases of a scope."""
     job = scope.get("job", "consolidate")
     return job, tuple(scope.get("phases", JOB_PHASES.get(job, ())))

@@ -1,4 +1,4 @@
-"""Two things at once: the next batch is made here while Postgres stores the last one."""
+"""Prefetch: make the next batch in a thread while Postgres stores the last one."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 def prefetch(items: Iterator[T]) -> Iterator[T]:
-    """The same items in the same order, each made in a thread while the caller works on the one before.
+    """Yield the items in order, each made in a thread while the caller works on the one before.
 
-    At most one item is ahead. What an item's making raises is raised when that item is asked for, so everything before
-    it was handed out. ``items`` is never run by two threads at once.
+    At most one item is made ahead. An exception of ``items`` is raised when its item is requested, after all earlier
+    items were yielded. ``items`` is never advanced by two threads at once.
     """
     end = object()
     with ThreadPoolExecutor(max_workers=1) as thread:
-        coming = thread.submit(next, items, end)
-        while (item := coming.result()) is not end:
-            coming = thread.submit(next, items, end)
-            yield item  # type: ignore[misc]  # `end` is told apart above
+        future = thread.submit(next, items, end)
+        while (item := future.result()) is not end:
+            future = thread.submit(next, items, end)
+            yield item  # type: ignore[misc]  # `end` is excluded above.

@@ -1,4 +1,4 @@
-"""A run over one project: what it is given, and its phases. How it begins and ends: ``opening``."""
+"""One run of a project: its inputs, transactions and phases. See ``run_lifecycle`` for its begin and end."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CANCELLED_BY = "cancelled_by"
 
 @dataclass
 class PhaseResult:
-    """What a phase hands over when it is done: its numbers, and what they add to the job's counters."""
+    """Result of a phase: its metrics, and what it adds to the counter columns of the job."""
 
     metrics: dict[str, Any] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
@@ -45,8 +45,10 @@ class PhaseResult:
 
 @dataclass(frozen=True)
 class PlanDecisions:
-    """What a plan decided, as of an instant, by id: the digest of each merge, the policy of each archiving, and the
-    digest of each pattern, principle and playbook entry.
+    """Decisions of a plan as of an instant.
+
+    ``merges``: id -> digest. ``archives``: id -> policy. ``knowledge``: id -> digest, of patterns, principles and
+    playbook entries.
     """
 
     as_of: datetime
@@ -56,7 +58,7 @@ class PlanDecisions:
 
 
 def read_decisions(scope: Mapping[str, Any]) -> PlanDecisions | None:
-    """The plan that a job's scope holds."""
+    """Return the plan in the scope of a job; None if there is none."""
     plan = scope.get("plan")
     if plan is None:
         return None
@@ -65,15 +67,22 @@ def read_decisions(scope: Mapping[str, Any]) -> PlanDecisions | None:
 
 @dataclass
 class ProjectRun:
-    """One run under way. ``now`` is its instant: ages are taken as of it, so a run is one pure function of it.
+    """One run of a project.
 
-    ``job``: name of the job that runs, of which ``planned`` are the phases. ``raw_counts``: memories in all and
-    archived ones, at the start; ``archived``: how many more are archived by the run itself; ``unfinished``: it left
-    something to the next one; ``stopped``: what ended before its time, see ``note_stop``. ``began``: when, by the clock
-    of ``time.monotonic``, in seconds. ``plan``: the decisions it carries out, and no others; None = all that it finds.
-    ``trigger_type``: a person (manual), a schedule or a threshold asked for it. ``span``: the run's in a trace, of
-    which those of the phases are part. ``place``: what a phase that may call a paid model waits for and holds, by name.
-    ``compared``: what the similarity graph was brought up to date with, for the phase that forms groups.
+    Attributes:
+        job: Name of the job.
+        planned: Its phases to run, in order.
+        now: Instant of the run. Ages are computed as of it, so the results of a run depend only on its inputs.
+        raw_counts: Numbers of all and of archived raw memories at the start.
+        archived: Number of raw memories that the run archived.
+        unfinished: True if the run left work to the next one.
+        stopped: Work that stopped early, see ``record_stop``.
+        plan: Decisions to carry out, and no others; None = decide by the data.
+        trigger_type: manual, scheduled or threshold.
+        span: Span of the run in a trace, parent of those of its phases.
+        started: Start by ``time.monotonic``, in seconds.
+        model_slot: Phase -> slot that a phase holds while it may call a paid model.
+        compared: Vectors that the similarity graph was updated with, for the phase that forms groups.
     """
 
     engine: Engine
@@ -94,39 +103,39 @@ class ProjectRun:
     plan: PlanDecisions | None = None
     trigger_type: str = "manual"
     span: Any = None
-    began: float = field(default_factory=time.monotonic)
-    place: Callable[[str], AbstractContextManager[object]] = nullcontext
+    started: float = field(default_factory=time.monotonic)
+    model_slot: Callable[[str], AbstractContextManager[object]] = nullcontext
     compared: ComparedVectors | None = None
 
     @property
     def as_of(self) -> datetime:
-        """The instant by which it is decided what is old: the plan's, else the run's own."""
+        """Instant by which ages are decided: the plan's, else the run's own."""
         return self.now if self.plan is None else self.plan.as_of
 
     def may_write(self, id_: UUID) -> bool:
-        """Whether a pattern, principle or playbook entry may be written: with a plan, those of the plan."""
+        """Return True if this pattern, principle or playbook entry may be written: with a plan, if it is in it."""
         return self.plan is None or str(id_) in self.plan.knowledge
 
     @cached_property
     def embedder(self) -> Embedder:
-        """The project's embedding model, loaded when the first phase needs it; a paid one pays within the budgets."""
+        """Embedding model of the project, loaded when a phase needs it; a paid one pays within the budgets."""
         return open_embedder(self.engine, self.project, self.options, self.job_id)
 
     @property
-    def pays(self) -> bool:
-        """Whether the project has a model that may have to be paid for."""
+    def has_paid_model(self) -> bool:
+        """True if the project has a model that may cost money."""
         return self.options.llm_model is not None or not is_local(self.options.embedding_model)
 
-    def may_ask(self, phase: str) -> bool:
-        """Whether a phase may call a model that has to be paid for."""
-        words = phase in LLM_PHASES or (phase == "merged_memories" and self.options.merge_style == "rewrite")
-        if words and self.options.llm_model is not None:
+    def may_call_model(self, phase: str) -> bool:
+        """Return True if a phase may call a model that costs money."""
+        writes = phase in LLM_PHASES or (phase == "merged_memories" and self.options.merge_style == "rewrite")
+        if writes and self.options.llm_model is not None:
             return True
         return phase in EMBEDDING_PHASES and not is_local(self.options.embedding_model)
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """The newest snapshot of the project and model; the phase that takes a new one puts it here."""
+        """Newest calibration of the project and model; the phase that makes a new one sets it here."""
         with self.engine.connect() as connection:
             return load_calibration(connection, self.project.id, self.embedder.name)
 
@@ -137,53 +146,57 @@ class ProjectRun:
 
     @property
     def thresholds(self) -> dict[str, float]:
-        """t_merge, t_suggest, t_pattern and t_principle in force: the snapshot's, else the model's profile."""
+        """t_merge, t_suggest, t_pattern and t_principle: of the calibration, else of the model's profile."""
         if self.calibration is not None:
             return dict(self.calibration.thresholds)
         return resolve_thresholds(self.embedder.name, self.options.model_dump(), centered=False)
 
     @contextmanager
-    def writing(self) -> Iterator[Connection]:
-        """A transaction that is committed only while the job is running.
+    def transaction(self) -> Iterator[Connection]:
+        """Begin a transaction that is committed only while the job is running.
 
         Raises:
-            JobCancelledError: somebody cancelled the job. JobEndedError: another run has taken over, for this one lost
-            its lock with its connection. Nothing of the transaction is written then.
+            JobCancelledError: The job was cancelled. Nothing is written.
+            JobEndedError: This run lost its lock with its connection, and another run took over. Nothing is written.
         """
         with self.engine.begin() as connection:
             yield connection
-            # Whoever takes over ends this job first, and has to wait for the commit to do so.
+            # A run that takes over ends this job first, and waits for this commit to do so.
             raise_if_ended(jobs.lock_job_status(connection, self.job_id), "nothing was written")
 
     @property
     def author(self) -> Author:
-        """Who stands in the ledger."""
+        """Author of the run's changes in the ledger."""
         return Author(self.project.id, self.job_id, self.triggered_by)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[PhaseResult]:
-        """Record a phase on the job row: done, with what it spent, failed, or cut off by an interrupt.
+        """Run a phase in the block and record it on the job row: completed, with its costs, failed or interrupted.
 
         Raises:
-            JobCancelledError: somebody cancelled the job, and what it did stands. JobEndedError: another run took over,
-            for this one lost its lock with its connection. TimeLimitError: the run's time is over, and no further phase
-            of it begins.
+            JobCancelledError: The job was cancelled; what it did stays.
+            JobEndedError: This run lost its lock with its connection, and another run took over.
+            TimeLimitError: The run has taken longer than ``timeout_seconds``; no further phase begins.
         """
-        told = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
+        context = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
         attributes = {
             "consolidation.phase": name,
             tracing.MEMORY_STORE_ID: self.project.slug,
             tracing.JOB_ID: str(self.job_id),
         }
-        with log_context(told), tracing.span(name, attributes, parent=self.span), self._recorded(name) as outcome:
+        with (
+            log_context(context),
+            tracing.span(name, attributes, parent=self.span),
+            self._record_phase(name) as outcome,
+        ):
             yield outcome
 
     @contextmanager
-    def _recorded(self, name: str) -> Iterator[PhaseResult]:
+    def _record_phase(self, name: str) -> Iterator[PhaseResult]:
         outcome, began, spent = PhaseResult(), time.monotonic(), self._sum_spending()
         try:
-            with self.place(name) if self.may_ask(name) else nullcontext():
-                self._go_on(name)
+            with self.model_slot(name) if self.may_call_model(name) else nullcontext():
+                self._check_may_start(name)
                 yield outcome
         except JobCancelledError:
             self.cancelled = True
@@ -191,8 +204,8 @@ class ProjectRun:
         except Exception as error:
             self.failed.append(name)
             if isinstance(error, BudgetExhaustedError):
-                self.note_stop(name, error)
-            self._note_failure(name, describe_error(error))
+                self.record_stop(name, error)
+            self._record_failure(name, describe_error(error))
             raise
         except BaseException:
             self.cancelled = True
@@ -210,20 +223,27 @@ class ProjectRun:
                 counters=outcome.counters,
             )
 
-    def _go_on(self, name: str) -> None:
+    def _check_may_start(self, name: str) -> None:
         with self.engine.connect() as connection:
             raise_if_ended(jobs.get_job(connection, self.job_id), f"{name} was not begun")
         limit = self.options.timeout_seconds
-        if time.monotonic() - self.began > limit:
+        if time.monotonic() - self.started > limit:
             raise TimeLimitError(
                 f"not begun: the run has taken longer than timeout_seconds = {limit}; "
                 "the next one goes on from here, or set a higher limit"
             )
 
-    def note_stop(self, purpose: str, error: Exception) -> str:
-        """Note what ended before its time, because the budget is used up or the model stopped answering.
+    def record_stop(self, purpose: str, error: Exception) -> str:
+        """Record that work stopped early, as the budget is used up or the model stopped answering.
 
-        The job and the next run go by it, and listeners are told where it is the budget; returns why, in words.
+        The job and the next run depend on it. If it is the budget, an event is sent.
+
+        Args:
+            purpose: Purpose of the calls that stopped.
+            error: BudgetExhaustedError, or the error of the model.
+
+        Returns:
+            The error message.
         """
         by = "budget" if isinstance(error, BudgetExhaustedError) else "model"
         self.stopped.append({"purpose": purpose, "by": by, "reason": str(error)})
@@ -235,13 +255,13 @@ class ProjectRun:
         return str(error)
 
     def _sum_spending(self) -> JobSpending | None:
-        if not self.pays:
+        if not self.has_paid_model:
             return None
         with self.engine.connect() as connection:
             return sum_job_spending(connection, self.job_id)
 
     def _describe_spending(self, before: JobSpending | None) -> dict[str, Any]:
-        """What a phase spent, under stable names; nothing in a project without a model to pay for."""
+        """Return what a phase spent, under stable names; empty for a project without a paid model."""
         after = self._sum_spending()
         if before is None or after is None:
             return {}
@@ -253,12 +273,12 @@ class ProjectRun:
             "llm/cached": spent.cached,
         }
 
-    def _note_failure(self, name: str, error: str) -> None:
+    def _record_failure(self, name: str, error: str) -> None:
         try:
             with self.engine.begin() as connection:
                 jobs.record_failed_phase(connection, self.job_id, name, error)
         except Exception:
-            # The database went away, most likely why the phase failed: that error is the one to show.
+            # The database is gone, which is probably why the phase failed: show that error.
             logger.exception("the failure of %s could not be recorded on job %s", name, self.job_id)
 
     @property
@@ -266,8 +286,8 @@ class ProjectRun:
         """Planned phases that were not completed."""
         return [name for name in self.planned if name not in self.completed]
 
-    def outcome(self) -> tuple[str, str | None]:
-        """Final status of the job and, where it is not completed, why."""
+    def final_status(self) -> tuple[str, str | None]:
+        """Return the final status of the job and, unless it is completed, the reason."""
         if self.cancelled and self.missing:
             return "cancelled", "the run was interrupted"
         if self.failed:
@@ -278,24 +298,24 @@ class ProjectRun:
 
 
 def _as_attributes(metrics: Mapping[str, Any]) -> dict[str, int | float]:
-    """The numbers of a phase, as a span tells them."""
+    """Return the numbers of a phase as attributes of a span."""
     numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
     return {f"consolidation.{name.replace('/', '.')}": value for name, value in numbers.items()}
 
 
 def describe_error(error: BaseException) -> str:
-    """The error as people read it: the database library appends the statement and its parameters."""
+    """Return the message of an error without the SQL statement and parameters that SQLAlchemy appends."""
     return str(error).partition("\n[SQL:")[0].strip() or type(error).__name__
 
 
 def raise_if_cancelled(job: Row[Any] | None, consequence: str) -> None:
-    """Raises JobCancelledError: somebody cancelled the job; the message ends with the ``consequence``."""
+    """Raise JobCancelledError if the job was cancelled; the message ends with ``consequence``."""
     if job is not None and CANCELLED_BY in job.metrics:
         raise JobCancelledError(f"job {job.id} was cancelled by {job.metrics[CANCELLED_BY]}: {consequence}")
 
 
 def raise_if_ended(job: Row[Any] | None, consequence: str) -> None:
-    """As ``raise_if_cancelled``; raises JobEndedError too: whoever took over ended the job of the run that asks."""
+    """Raise JobCancelledError if the job was cancelled, JobEndedError if a run that took over has ended it."""
     raise_if_cancelled(job, consequence)
     if job is not None and job.status != "running":
         raise JobEndedError(f"job {job.id} is {job.status}: another run took over, {consequence}")

@@ -1,4 +1,4 @@
-"""The state that a run starts from, by which it is known that another would do nothing."""
+"""Fingerprint of the state that a run starts from: if it is unchanged, another run would do nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.similarity.calibrations import describe_versio
 
 
 def compute_fingerprint(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
-    """What a run would start from: memories, options, calibration, algorithm; the day, for relevance fades daily."""
+    """Return the fingerprint: memories, options, calibration, algorithm, and the day, as relevance decays daily."""
     parts = (
         fingerprint(connection, project.id),
         options.model_dump_json(),
@@ -30,19 +30,19 @@ def compute_fingerprint(connection: Connection, project: Project, options: Conso
 
 
 def find_complete_job(connection: Connection, project: Project, settings: Settings) -> Row[Any] | None:
-    """The newest job that left nothing undone, when nothing but time has passed since, be it days."""
+    """Return the newest complete job if nothing has changed since, on whatever day; else None."""
     done = jobs.find_job_with_fingerprint(connection, project.id)
     if done is None:
         return None
-    state = compute_fingerprint(connection, project, effective_options(project, settings), done.started_at)
-    return done if done.metrics["state"] == state else None
+    fingerprint = compute_fingerprint(connection, project, effective_options(project, settings), done.started_at)
+    return done if done.metrics["state"] == fingerprint else None
 
 
 def find_unchanged_job(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
-    """The newest job, when it was a whole run and nothing changed since, so that another run would do nothing."""
+    """Return the newest job if it was a whole run of today and nothing has changed since; else None."""
     with engine.connect() as connection:
         newest = jobs.list_jobs(connection, project.id, limit=1)
         if not newest or "state" not in newest[0].metrics:
             return None
-        state = compute_fingerprint(connection, project, effective_options(project, settings), datetime.now(UTC))
-    return newest[0] if newest[0].metrics["state"] == state else None
+        fingerprint = compute_fingerprint(connection, project, effective_options(project, settings), datetime.now(UTC))
+    return newest[0] if newest[0].metrics["state"] == fingerprint else None

@@ -1,7 +1,7 @@
-"""How a run begins and ends: its lock and its job row.
+"""Lifecycle of a run: it takes the project's lock, begins its job row, and ends both.
 
-The run holds the project's lock from start to end. A job row that says ``running`` while nobody holds the lock belongs
-to a process that died; whoever comes next marks it failed and goes on from what it left.
+The run holds the project's lock from start to end. If a job row says ``running`` while nobody holds the lock, its
+process died. The next run marks it failed and goes on from what it left.
 """
 
 from __future__ import annotations
@@ -54,21 +54,33 @@ def open_run(
     run_id: str | None = None,
     requested: UUID | None = None,
 ) -> Iterator[ProjectRun]:
-    """Begin a run and, whatever happens, end its job row truthfully.
+    """Begin a run; at the end of the block, end its job row with the true status.
 
-    ``requested``: the pending job that it was launched for.
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        settings: Settings of the process.
+        job: Name of the job.
+        planned: Phases to run, in order.
+        trigger_type: manual, scheduled or threshold.
+        triggered_by: Shown name of whoever asked for it.
+        run_id: Id of the Dagster run, if any.
+        requested: Pending job that the run was launched for, if any.
 
     Raises:
-        NotFoundError, ProjectDisabledError; ProjectBusyError: another run holds the project; JobCancelledError: what
-        was ``requested`` was cancelled; ConflictError: another job came in between.
+        NotFoundError: There is no such project.
+        ProjectDisabledError: Consolidation of the project is disabled.
+        ProjectBusyError: Another run or a rollback holds the project.
+        JobCancelledError: The requested job was cancelled.
+        ConflictError: The requested job has ended, or another process ended the job in the meantime.
     """
     project = get_runnable_project(engine, slug)
     options = effective_options(project, settings)
     with project_lock(engine, project.id, slug, wait_seconds=LOCK_WAIT_SECONDS):
         with engine.begin() as connection:
             if requested is not None:
-                _refuse_done(jobs.get_job(connection, requested))
-            _settle_live_job(connection, project, planned)
+                _reject_ended_request(jobs.get_job(connection, requested))
+            _end_live_job(connection, project, planned)
             job_id, options, plan = _begin_job(
                 connection,
                 project,
@@ -86,51 +98,62 @@ def open_run(
         try:
             yield run
         except Exception as error:
-            _end(run, "failed", describe_error(error))
+            _end_run(run, "failed", describe_error(error))
             raise
         except BaseException:
-            _end(run, "cancelled", "the run was interrupted")
+            _end_run(run, "cancelled", "the run was interrupted")
             raise
-        _end(run, *run.outcome())
+        _end_run(run, *run.final_status())
 
 
 @contextmanager
 def hold_project(engine: Engine, project: Project) -> Iterator[None]:
-    """Hold the project without a run. A run that lost it with its connection writes no more.
+    """Hold the project without a run. A run that lost its lock with its connection writes nothing more.
 
     Raises:
-        ProjectBusyError: a run or a rollback holds the project.
+        ProjectBusyError: A run or a rollback holds the project.
     """
     with project_lock(engine, project.id, project.slug, wait_seconds=LOCK_WAIT_SECONDS):
-        # In a transaction of its own: such a run holds what it writes until it has seen this.
+        # Committed at once, so that such a run sees it before it commits anything.
         with engine.begin() as connection:
             fail_running_job(connection, project.id)
         yield
 
 
 def _begin_span(run: ProjectRun) -> Any:
-    """The run in a trace: what may create, update or consolidate memories, which of it the caller does not choose."""
-    attributes = {tracing.MEMORY_STORE_ID: run.project.slug, tracing.JOB_ID: str(run.job_id)}
-    told = {"consolidation.job.name": run.job, "consolidation.job.trigger": run.trigger_type}
-    return tracing.start_span("upsert_memory", {"gen_ai.operation.name": "upsert_memory", **attributes, **told})
+    """Begin the span of the run in a trace."""
+    attributes = {
+        # In the semantic conventions, the operation that may create, update or consolidate memories.
+        "gen_ai.operation.name": "upsert_memory",
+        tracing.MEMORY_STORE_ID: run.project.slug,
+        tracing.JOB_ID: str(run.job_id),
+        "consolidation.job.name": run.job,
+        "consolidation.job.trigger": run.trigger_type,
+    }
+    return tracing.start_span("upsert_memory", attributes)
 
 
 def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
-    """A run that is only thought through: without lock and job row, on transactions that the database lets read only.
+    """Return a run for a preview: without lock and job row, on read-only transactions.
 
     Raises:
-        NotFoundError: no such project.
+        NotFoundError: There is no such project.
     """
-    reading = engine.execution_options(postgresql_readonly=True)
-    with reading.connect() as connection:
+    read_only = engine.execution_options(postgresql_readonly=True)
+    with read_only.connect() as connection:
         project = get_project(connection, slug)
         counts = _count_raw(connection, project)
     options, now = effective_options(project, settings), datetime.now(UTC)
-    return ProjectRun(reading, project, options, UUID(int=0), "consolidate", PHASES, now, "plan", counts)
+    return ProjectRun(read_only, project, options, UUID(int=0), "consolidate", PHASES, now, "plan", counts)
 
 
 def get_runnable_project(engine: Engine, slug: str) -> Project:
-    """The project, if it may be run. Raises NotFoundError, ProjectDisabledError."""
+    """Return the project.
+
+    Raises:
+        NotFoundError: There is no such project.
+        ProjectDisabledError: Consolidation of the project is disabled.
+    """
     with engine.connect() as connection:
         project = get_project(connection, slug)
     if not project.consolidation_enabled:
@@ -138,19 +161,19 @@ def get_runnable_project(engine: Engine, slug: str) -> Project:
     return project
 
 
-def _refuse_done(job: Row[Any] | None) -> None:
-    """What was cancelled is not done, and a job that was launched twice, as its first launch was thought lost, once."""
+def _reject_ended_request(job: Row[Any] | None) -> None:
+    """Raise if the requested job was cancelled, or was done already by an earlier launch that seemed lost."""
     raise_if_cancelled(job, "nothing was run")
     if job is not None and job.status in ("completed", "failed"):
         raise ConflictError(f"job {job.id} is {job.status} already: nothing was run", (str(job.id),))
 
 
-def _settle_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
-    """End the live job unless it waits for just this run; a running one died, for we hold the lock."""
+def _end_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
+    """End the live job unless it is pending with the same phases. A running one is dead, as this run has the lock."""
     fail_running_job(connection, project.id)
     pending = jobs.find_live_job(connection, project.id)
     if pending is not None and tuple(planned) != read_scope(pending.scope)[1]:
-        # To claim it would tell whoever waits for it that more or less was done than they asked for.
+        # This run does other phases than were asked for, so it must not claim the job.
         jobs.finish_job(connection, pending.id, "cancelled", error=OVERTAKEN)
 
 
@@ -164,7 +187,7 @@ def _begin_job(
     triggered_by: str,
     run_id: str | None,
 ) -> tuple[UUID, ConsolidationOptions, PlanDecisions | None]:
-    """Claim the pending job, or make one of ``scope``: its options and the plan it is to carry out, if any."""
+    """Claim the pending job, or make one with ``scope``; return its id, its options and the plan to apply, if any."""
     pending = jobs.find_live_job(connection, project.id)
     scope = scope if pending is None else pending.scope
     options = parse_options(scope.get("options", {}), base=options)
@@ -183,7 +206,7 @@ def _begin_job(
             phases=JOB_PHASES[read_scope(scope)[0]],
         )
     if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
-        raise ConflictError(f"job {job_id} was ended while the run began", (str(job_id),))
+        raise ConflictError(f"job {job_id} was ended while its run began", (str(job_id),))
     append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
     return job_id, options, read_decisions(scope)
 
@@ -193,21 +216,21 @@ def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
     return counts.memories, counts.archived
 
 
-def _end(run: ProjectRun, status: str, error: str | None) -> None:
+def _end_run(run: ProjectRun, status: str, error: str | None) -> None:
     tracing.end_span(run.span, {"consolidation.job.status": status}, is_failed=status == "failed")
     whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None
     try:
         with run.engine.begin() as connection:
-            # What came while the run went on may have missed its phases: then the next run has something to do.
+            # Memories that came during the run may have missed its phases; then the next run has work to do.
             memories, archived = run.raw_counts
-            seen_all = (
+            complete = (
                 whole
                 and not run.unfinished
                 and _count_raw(connection, run.project) == (memories, archived + run.archived)
             )
             metrics: dict[str, Any] = {"stopped": run.stopped} if run.stopped else {}
-            metrics |= {"state": compute_fingerprint(connection, run.project, run.options, run.now)} if seen_all else {}
+            metrics |= {"state": compute_fingerprint(connection, run.project, run.options, run.now)} if complete else {}
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
-        # The database went away: the row stays `running` without a lock, and the next run marks it failed.
+        # The database is gone: the row stays `running` without a lock, and the next run marks it failed.
         logger.exception("job %s could not be marked %s", run.job_id, status)

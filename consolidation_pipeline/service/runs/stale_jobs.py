@@ -1,4 +1,4 @@
-"""Job rows of runs that ended without saying so: killed processes, cancelled and lost runs."""
+"""Stale jobs: rows of runs that were killed, cancelled or lost before they ended their job."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ DIED = "the process that ran it ended before it was done; the next run goes on f
 
 FindEnded = Callable[[Sequence[UUID]], Mapping[UUID, str]]
 
-_ABANDONED_FOR = timedelta(days=7)
+_LISTED_FOR = timedelta(days=7)
 
 
 def fail_dead_job(engine: Engine, project: Project) -> bool:
-    """Mark the project's running job failed when no process holds the project. True when one was marked."""
+    """Mark the project's running job failed if no process holds the project; return True if one was marked."""
     with engine.begin() as connection:
         return not is_project_busy(connection, project.id) and fail_running_job(connection, project.id)
 
 
 def fail_running_job(connection: Connection, project_id: UUID) -> bool:
-    """Mark the running job of a project failed, whose lock is the caller's or nobody's. True when there was one.
+    """Mark the running job of a project failed; return True if there was one.
 
-    The process that ran it is dead, or goes on without the lock that it lost with its connection, and writes no more.
+    The caller holds the project, or nobody does. The process that ran the job is dead, or lost the lock with its
+    connection and writes nothing more.
     """
     live = jobs.find_live_job(connection, project_id)
     if live is None or live.status != "running":
@@ -37,21 +38,23 @@ def fail_running_job(connection: Connection, project_id: UUID) -> bool:
 
 
 def end_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
-    """Mark every live job whose process died or whose run ended without it; returns their ids.
+    """End every live job whose process died or whose run ended; return their ids.
 
-    ``find_ended``: of live jobs the final status of their Dagster runs, by job; without those that may still work and
-    those that have no run.
+    Args:
+        engine: Engine of the store.
+        find_ended: Live job ids -> final status of their Dagster runs, by job. Jobs without a run, or whose run may
+            still work, are left out.
     """
     with engine.connect() as connection:
         free = [job for job in jobs.list_live_jobs(connection) if not job.busy]
     ended = find_ended([job.id for job in free]) if free else {}
-    over = [job for job in free if job.id in ended or job.status == "running"]
-    return [str(job.id) for job in over if _finish(engine, job, ended.get(job.id, "failed"))]
+    dead = [job for job in free if job.id in ended or job.status == "running"]
+    return [str(job.id) for job in dead if _end_job(engine, job, ended.get(job.id, "failed"))]
 
 
-def _finish(engine: Engine, job: Row[Any], status: str) -> bool:
-    """End a job that nobody held a moment ago. False: somebody holds the project now, or ended the job."""
-    # A run that succeeded ends its own row; one that never opened the project did not do the job.
+def _end_job(engine: Engine, job: Row[Any], status: str) -> bool:
+    """End a job that no process held; return False if one holds the project now or has ended the job."""
+    # A run that succeeded ends its own row. A run that never opened the project did not do the job.
     error = DIED if job.status == "running" else "its run ended before it opened the project"
     with engine.begin() as connection:
         if is_project_busy(connection, job.project_id):
@@ -60,7 +63,7 @@ def _finish(engine: Engine, job: Row[Any], status: str) -> bool:
 
 
 def list_dead_runs(engine: Engine, runs: Sequence[str]) -> Sequence[str]:
-    """Of Dagster runs, by id, that count as under way those whose process was killed: their job ended without them."""
+    """Return those of the unfinished Dagster runs, by id, whose process was killed: their job has ended."""
     if not runs:
         return []
     with engine.connect() as connection:
@@ -68,6 +71,6 @@ def list_dead_runs(engine: Engine, runs: Sequence[str]) -> Sequence[str]:
 
 
 def list_cancelled_unstarted(engine: Engine) -> list[UUID]:
-    """Jobs that were cancelled in the last week before anybody began them: a run that still waits for one is void."""
+    """Return the jobs that were cancelled in the last week before any run began them: a waiting run is void."""
     with engine.connect() as connection:
-        return list(jobs.list_cancelled_before_start(connection, datetime.now(UTC) - _ABANDONED_FOR))
+        return list(jobs.list_cancelled_before_start(connection, datetime.now(UTC) - _LISTED_FOR))

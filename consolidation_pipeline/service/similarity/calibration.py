@@ -1,6 +1,6 @@
-"""Hold a project's calibration (its mean, its boilerplate, its thresholds) until the project has outgrown it.
+"""Calibration of a project: keep the snapshot in force, or renew it when the project has grown.
 
-Between renewals nothing about grouping changes, so that a graph that grew equals one built at once.
+Between renewals nothing about grouping changes, so that a graph that grew equals one that was built at once.
 """
 
 from __future__ import annotations
@@ -27,106 +27,114 @@ from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
 
-# Growth of the active memories after which the calibration is taken anew (pipeline.md).
+# Growth of the number of units after which the calibration is renewed (pipeline.md).
 RENEWAL_GROWTH = 1.5
-# Under this version no memory was compared.
+# No memory was compared under this version.
 NEVER_COMPARED = 0
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationResult:
-    """The snapshot in force, and whether it was ``taken`` just now.
+    """The snapshot in force; ``renewed``: it was made just now.
 
-    ``stripped``: memories, of those that were new to it, whose boilerplate is left out; ``embedded``: texts embedded
-    for that. ``looked_at``: ids ``S16`` (n,) of the memories, new to it or changed, that it was held against now.
+    ``checked_ids``: ids S16 (n,) of memories that are new to the snapshot or changed, which were checked for its
+    boilerplate now. ``stripped``: number of them that hold boilerplate. ``embedded``: number of texts embedded for it.
     """
 
     snapshot: Calibration
-    taken: bool
+    renewed: bool
     stripped: int
     embedded: int
-    looked_at: Ids
+    checked_ids: Ids
 
 
 @dataclass(frozen=True)
 class CalibrationProposal:
-    """A calibration taken now beside the one in force, if there is any; ``applied`` = it is in force now."""
+    """A new calibration beside the one in force, if there is one; ``applied``: the new one is in force now."""
 
     model: str
-    held: Calibration | None
-    fresh: Calibration
+    current: Calibration | None
+    proposed: Calibration
     applied: bool
 
 
 def calibrate_thresholds(run: ProjectRun, *, renew: bool = True) -> CalibrationResult:
-    """Hold the project's calibration, or take it: for the first time, or (``renew``) when the project outgrew it.
+    """Keep the project's calibration, or make a new one; see ``find_renewal_reason``.
 
-    Held, only memories that are new or changed since are looked at, for boilerplate.
+    If it is kept, only new or changed memories are checked for boilerplate.
+
+    Args:
+        renew: make a new calibration if the project has grown or its options changed; else only if it has none.
 
     Raises:
-        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a planted one.
+        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a synthetic text.
     """
-    held = run.calibration
-    subject = run.project.id, run.embedder.name
+    current = run.calibration
+    key = run.project.id, run.embedder.name
     with run.engine.connect() as connection:
-        trigger = find_renewal_reason(
-            held, run, lambda: similarity_graph.count_units(connection, *subject), renew=renew
-        )
-        version = held.version if held is not None and trigger is None else NEVER_COMPARED
-        new = similarity_graph.load_uncompared_ids(connection, *subject, version)
-    if held is not None and trigger is None:
-        wording = refresh_stripped_texts(run, new, held.boilerplate)
-        return CalibrationResult(held, False, len(wording.hashes), len(wording.vectors), new)
-    fresh, wording = fit_calibration(run, held, trigger or "first")
-    with run.writing() as connection:
-        _store(connection, run, fresh, wording)
-    run.calibration = fresh
-    return CalibrationResult(fresh, True, len(wording.hashes), len(wording.vectors), new)
+        reason = find_renewal_reason(current, run, lambda: similarity_graph.count_units(connection, *key), renew=renew)
+        version = current.version if current is not None and reason is None else NEVER_COMPARED
+        uncompared = similarity_graph.load_uncompared_ids(connection, *key, version)
+    if current is not None and reason is None:
+        stripped = refresh_stripped_texts(run, uncompared, current.boilerplate)
+        return CalibrationResult(current, False, len(stripped.hashes), len(stripped.vectors), uncompared)
+    snapshot, stripped = fit_calibration(run, current, reason or "first")
+    with run.transaction() as connection:
+        _save_calibration(connection, run, snapshot, stripped)
+    run.calibration = snapshot
+    return CalibrationResult(snapshot, True, len(stripped.hashes), len(stripped.vectors), uncompared)
 
 
 def calibrate_project(engine: Engine, slug: str, *, settings: Settings, apply: bool) -> CalibrationProposal:
-    """A calibration taken now. ``apply``: store it, under the project's lock; the next run rebuilds the graph.
+    """Propose a new calibration; with ``apply`` store it under the project's lock. The next run rebuilds the graph.
 
     Raises:
-        NotFoundError; ProjectBusyError: a run holds the project and ``apply`` is set; EmbeddingError;
-        BudgetExhaustedError.
+        NotFoundError: no such project. ProjectBusyError: a run holds the project and ``apply`` is set. EmbeddingError,
+        BudgetExhaustedError: texts could not be embedded.
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)
     options = effective_options(project, settings)
-    # Done by hand, so what a paid model costs stands under an id of its own.
-    look = StandaloneProject(engine, project, options, open_embedder(engine, project, options, uuid4()))
+    # There is no job: what a paid model costs is recorded under a random job id.
+    context = StandaloneProject(engine, project, options, open_embedder(engine, project, options, uuid4()))
     if not apply:
-        return _propose(look)[0]
+        return _propose(context)[0]
     with hold_project(engine, project):
-        proposal, wording = _propose(look)
+        proposal, stripped = _propose(context)
         with engine.begin() as connection:
-            _store(connection, look, proposal.fresh, wording)
+            _save_calibration(connection, context, proposal.proposed, stripped)
     return replace(proposal, applied=True)
 
 
-def _propose(look: StandaloneProject) -> tuple[CalibrationProposal, StrippedTexts]:
-    with look.engine.connect() as connection:
-        held = load_calibration(connection, look.project.id, look.embedder.name)
-    fresh, wording = fit_calibration(look, held, "request")
-    return CalibrationProposal(look.embedder.name, held, fresh, applied=False), wording
+def _propose(context: StandaloneProject) -> tuple[CalibrationProposal, StrippedTexts]:
+    with context.engine.connect() as connection:
+        current = load_calibration(connection, context.project.id, context.embedder.name)
+    proposed, stripped = fit_calibration(context, current, "request")
+    return CalibrationProposal(context.embedder.name, current, proposed, applied=False), stripped
 
 
 def find_renewal_reason(
-    held: Calibration | None, run: ProjectContext, count_active: Callable[[], int], *, renew: bool
+    current: Calibration | None, context: ProjectContext, count_units: Callable[[], int], *, renew: bool
 ) -> str | None:
-    """Why a calibration has to be taken; None: the one held does."""
-    if held is None:
+    """Return the reason why a new calibration is needed: first, options or growth; None if the current one is kept.
+
+    Args:
+        count_units: counts the units of the project; called only if needed.
+        renew: as in ``calibrate_thresholds``.
+    """
+    if current is None:
         return "first"
     if not renew:
         return None
-    if dict(held.options) != select_calibration_options(run):
+    if dict(current.options) != select_calibration_options(context):
         return "options"
-    return "growth" if count_active() >= RENEWAL_GROWTH * max(held.memories, 1) else None
+    return "growth" if count_units() >= RENEWAL_GROWTH * max(current.memories, 1) else None
 
 
-def _store(connection: Connection, subject: ProjectContext, fresh: Calibration, wording: StrippedTexts) -> None:
-    append_calibration(connection, subject.project.id, subject.embedder.name, fresh)
-    save_stripped_texts(connection, subject, wording)
-    # Its similarities were those of other vectors.
-    similarity_graph.clear_neighbors(connection, subject.project.id, subject.embedder.name)
+def _save_calibration(
+    connection: Connection, context: ProjectContext, snapshot: Calibration, stripped: StrippedTexts
+) -> None:
+    append_calibration(connection, context.project.id, context.embedder.name, snapshot)
+    save_stripped_texts(connection, context, stripped)
+    # The stored similarities are those of the former vectors.
+    similarity_graph.clear_neighbors(connection, context.project.id, context.embedder.name)

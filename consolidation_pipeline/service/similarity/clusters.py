@@ -74,7 +74,7 @@ class _Things:
 
 def form_clusters(run: ProjectRun) -> ClusterSummary:
     """Form all groups of the project and put them in place of the last ones."""
-    with run.writing() as connection:
+    with run.transaction() as connection:
         contents = load_contents(connection, run)
         groups = group_contents(connection, run, contents)
         changed = find_changed_groups(connection, run.project.id, groups.tiers)

@@ -50,7 +50,7 @@ def embed_memories(run: ProjectRun) -> EmbeddingResult:
     model = run.embedder.name
     memories = computed = reused = 0
     for table in EMBEDDED_TABLES:
-        with run.writing() as connection:
+        with run.transaction() as connection:
             reused += reuse_embeddings(connection, run.project.id, table, model)
         # Agents write meanwhile: what came during one pass is the next one's.
         while done := _embed_table(run, table):
@@ -78,7 +78,7 @@ def _embed_table(run: ProjectRun, table: str) -> int:
     """Embed the rows that have no vector now; returns how many there were."""
     done = 0
     for batch, vectors in prefetch(_embedded_batches(run, table)):
-        with run.writing() as connection:
+        with run.transaction() as connection:
             save_embeddings(connection, table, batch.ids, vectors, run.embedder.name)
         done += len(batch.texts)
     return done

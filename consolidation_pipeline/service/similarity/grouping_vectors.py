@@ -20,8 +20,8 @@ from consolidation_pipeline.store.similarity.grouping_vectors import load_text_h
 
 @dataclass(frozen=True, eq=False)
 class StrippedTexts:
-    """Memories that hold boilerplate: hash of the rest of their text by memory; ``computed`` = hash -> row of
-    ``vectors`` float32 (n, d) for those rests that had no vector yet.
+    """Memories that hold boilerplate: hash of the remainder of their text by memory; ``computed`` = hash -> row of
+    ``vectors`` float32 (n, d) for those remaining that had no vector yet.
     """
 
     hashes: Mapping[UUID, str]
@@ -32,15 +32,15 @@ class StrippedTexts:
 def embed_stripped_texts(
     run: ProjectContext, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
 ) -> StrippedTexts:
-    """Leave ``boilerplate`` out of the texts and embed what is left, each distinct rest once, those of ``known`` never.
+    """Leave ``boilerplate`` out of the texts and embed what is left, each distinct remainder once, those of ``known`` never.
 
     Raises:
         EmbeddingError: the model gave no usable vector.
     """
     sentences = frozenset(boilerplate)
-    rests = {id_: strip_boilerplate(text, sentences) for id_, text in texts.items()} if sentences else {}
-    hashes = {id_: content_hash(rest) for id_, rest in rests.items() if rest != texts[id_]}
-    missing = {hash_: rests[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
+    remaining = {id_: strip_boilerplate(text, sentences) for id_, text in texts.items()} if sentences else {}
+    hashes = {id_: content_hash(rest) for id_, rest in remaining.items() if rest != texts[id_]}
+    missing = {hash_: remaining[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
     vectors = run.embedder.embed(list(missing.values())) if missing else np.empty((0, 0), np.float32)
     return StrippedTexts(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
 
@@ -50,38 +50,38 @@ def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[st
     chosen = to_uuids(ids)
     model = run.embedder.name
     with run.engine.connect() as connection:
-        kept = load_text_hashes(connection, run.project.id, model)
+        stored = load_text_hashes(connection, run.project.id, model)
         texts = load_texts(connection, chosen) if boilerplate and chosen else {}
-    wording = embed_stripped_texts(run, texts, boilerplate, known=set(kept.values()))
-    if any(kept.get(id_) != wording.hashes.get(id_) for id_ in chosen):
-        with run.writing() as connection:
-            save_stripped_texts(connection, run, wording, checked=chosen)
-    return wording
+    stripped = embed_stripped_texts(run, texts, boilerplate, known=set(stored.values()))
+    if any(stored.get(id_) != stripped.hashes.get(id_) for id_ in chosen):
+        with run.transaction() as connection:
+            save_stripped_texts(connection, run, stripped, checked=chosen)
+    return stripped
 
 
 def save_stripped_texts(
-    connection: Connection, run: ProjectContext, wording: StrippedTexts, *, checked: Sequence[UUID] | None = None
+    connection: Connection, run: ProjectContext, stripped: StrippedTexts, *, checked: Sequence[UUID] | None = None
 ) -> None:
     """Store the vectors; ``checked``: the memories that were looked at, None = all of the project."""
     replace_grouping_vectors(
         connection,
         run.project.id,
         run.embedder.name,
-        text_hashes=wording.hashes,
-        computed=wording.computed,
-        vectors=wording.vectors,
+        text_hashes=stripped.hashes,
+        computed=stripped.computed,
+        vectors=stripped.vectors,
         checked=checked,
     )
 
 
-def build_grouping_vectors(ids: Ids, plain: Vectors, wording: StrippedTexts, kept: Mapping[str, Vectors]) -> Vectors:
-    """Vectors (n, d) of the memories ``ids`` as ``wording`` wants them, before it is stored.
+def build_grouping_vectors(ids: Ids, plain: Vectors, stripped: StrippedTexts, stored: Mapping[str, Vectors]) -> Vectors:
+    """Vectors (n, d) of the memories ``ids`` as ``stripped`` wants them, before it is stored.
 
     ``plain``: those of the whole texts; ``kept``: those (d,) that are stored so far, by the hash of their text.
     """
     x = plain.copy()
     for row, id_ in enumerate(to_uuids(ids)):
-        wanted = wording.hashes.get(id_)
+        wanted = stripped.hashes.get(id_)
         if wanted is not None:
-            x[row] = wording.vectors[wording.computed[wanted]] if wanted in wording.computed else kept[wanted]
+            x[row] = stripped.vectors[stripped.computed[wanted]] if wanted in stripped.computed else stored[wanted]
     return x

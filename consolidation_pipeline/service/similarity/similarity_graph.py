@@ -60,11 +60,11 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
     """
     done = calibrate_thresholds(run, renew=False)
     snapshot = done.snapshot
-    with run.writing() as connection:
+    with run.transaction() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
         similarity_graph.prune_neighbors(connection, run.project.id, run.embedder.name)
         # What came with a vector of its own a moment ago was not looked at yet: the next update compares it.
-        looked_at = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, done.looked_at)
+        looked_at = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, done.checked_ids)
         nodes, vectors = nodes.select(looked_at), vectors[looked_at]
         known, new = split_known_and_new(nodes, vectors, snapshot.version)
         x = center_vectors(vectors, snapshot)

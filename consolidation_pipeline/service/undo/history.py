@@ -1,4 +1,4 @@
-"""What happened to a project: its jobs, and the changes in its ledger."""
+"""History of a project: the changes in its ledger, one by one and by group."""
 
 from __future__ import annotations
 
@@ -13,76 +13,90 @@ from consolidation_pipeline.store.ledger import ledger_reader
 from consolidation_pipeline.store.ledger.ledger_reader import LedgerFilter
 from consolidation_pipeline.store.projects import Project, get_project
 
-_PAGE = 500  # changes of a stream that are read at once; one with its images may take many kilobytes
+_PAGE = 500  # Changes of a stream that are read at once; one with its images may take many kilobytes.
 
 
-def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> dict[str, Any]:
-    """The project's changes newest first, images included, and how many there are without the limit.
+def list_ledger(engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any) -> dict[str, Any]:
+    """Return the changes of a project, newest first, images included, and their number without the limit.
 
-    ``chosen``: fields of ``LedgerFilter``, such as ``operation``, ``job_id`` or ``since``.
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        limit: Most changes to return.
+        offset: Newest changes to skip.
+        **filters: Fields of ``LedgerFilter``, such as ``operation``, ``job_id`` or ``since``.
 
     Raises:
-        NotFoundError: no such project. UsageError: no such operation.
+        NotFoundError: There is no such project.
+        UsageError: There is no such operation.
     """
-    some = _choose(**chosen)
+    where = _parse_filters(**filters)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, where=some)
-        total, _ = ledger_reader.count_changes(connection, project.id, where=some)
+        rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, where=where)
+        total, _ = ledger_reader.count_changes(connection, project.id, where=where)
     return {"project": slug, "total": total, "changes": [dict(row._mapping) for row in rows]}
 
 
 def stream_ledger(
-    engine: Engine, slug: str, *, most: int | None = None, offset: int = 0, **chosen: Any
+    engine: Engine, slug: str, *, limit: int | None = None, offset: int = 0, **filters: Any
 ) -> Iterator[dict[str, Any]]:
-    """As ``list_ledger``, change by change, the ``most`` newest but ``offset``; between pages no connection is held.
+    """Yield the changes that ``list_ledger`` returns, holding no connection between pages.
 
-    The ledger is append-only and is read from the newest change at the start, so this is one state of it.
+    The ledger is append-only and is read from the newest change on, so all changes are of one state of it.
+
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        limit: Most changes to yield; None = all.
+        offset: Newest changes to skip.
+        **filters: See ``list_ledger``.
 
     Raises:
-        NotFoundError, UsageError: at once, not when the first change is asked for.
+        NotFoundError: There is no such project. Raised at once, not with the first change.
+        UsageError: There is no such operation. Raised at once.
     """
-    some = _choose(**chosen)
+    where = _parse_filters(**filters)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    return _pages(engine, project, some, most=most, offset=offset)
+    return _read_pages(engine, project, where, limit=limit, offset=offset)
 
 
-def _pages(
-    engine: Engine, project: Project, chosen: LedgerFilter, *, most: int | None, offset: int
+def _read_pages(
+    engine: Engine, project: Project, where: LedgerFilter, *, limit: int | None, offset: int
 ) -> Iterator[dict[str, Any]]:
-    left = most
+    left = limit
     while left is None or left > 0:
-        limit = _PAGE if left is None else min(_PAGE, left)
+        page = _PAGE if left is None else min(_PAGE, left)
         with engine.connect() as connection:
-            rows = ledger_reader.list_changes(connection, project.id, limit=limit, offset=offset, where=chosen)
+            rows = ledger_reader.list_changes(connection, project.id, limit=page, offset=offset, where=where)
         yield from (dict(row._mapping) for row in rows)
-        if len(rows) < limit:
+        if len(rows) < page:
             return
-        chosen, offset = replace(chosen, before=rows[-1].seq), 0
+        where, offset = replace(where, before=rows[-1].seq), 0
         left = None if left is None else left - len(rows)
 
 
-def count_change_groups(engine: Engine, slug: str, **chosen: Any) -> int:
-    """How many groups ``list_change_groups`` has without a limit. Raises like ``list_ledger``."""
-    some = _choose(**chosen)
+def count_change_groups(engine: Engine, slug: str, **filters: Any) -> int:
+    """Count the groups that ``list_change_groups`` returns without a limit; same filters and errors."""
+    where = _parse_filters(**filters)
     with engine.connect() as connection:
-        return ledger_reader.count_changes(connection, get_project(connection, slug).id, where=some)[1]
+        return ledger_reader.count_changes(connection, get_project(connection, slug).id, where=where)[1]
 
 
 def list_change_groups(
-    engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any
+    engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any
 ) -> list[dict[str, Any]]:
-    """The project's groups of changes, newest first. ``chosen`` and what it raises: as for ``list_ledger``."""
-    some = _choose(**chosen)
+    """Return the change groups of a project, newest first; filters and errors as of ``list_ledger``."""
+    where = _parse_filters(**filters)
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = ledger_reader.list_groups(connection, project.id, limit=limit, offset=offset, where=some)
+        rows = ledger_reader.list_groups(connection, project.id, limit=limit, offset=offset, where=where)
     return [dict(row._mapping) for row in rows]
 
 
-def _choose(**chosen: Any) -> LedgerFilter:
-    some = LedgerFilter(**chosen)
-    if some.operation is not None and some.operation not in OPERATIONS:
-        raise UsageError(f"operation {some.operation!r} does not exist; the operations are {', '.join(OPERATIONS)}")
-    return some
+def _parse_filters(**filters: Any) -> LedgerFilter:
+    where = LedgerFilter(**filters)
+    if where.operation is not None and where.operation not in OPERATIONS:
+        raise UsageError(f"operation {where.operation!r} does not exist; the operations are {', '.join(OPERATIONS)}")
+    return where

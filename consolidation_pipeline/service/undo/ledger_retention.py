@@ -1,4 +1,4 @@
-"""Audit retention: how long the ledger of each project is kept."""
+"""Audit retention: remove old changes from the ledger of each project."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.ledger_retention import list_deleted_projects, remove_changes
 from consolidation_pipeline.store.projects import list_projects
 
-# The ledger is never kept for less (data-model.md); the database refuses to remove younger changes too.
+# Shortest retention; the database also rejects the removal of younger changes.
 MIN_LEDGER_DAYS = 90
 
 
 @dataclass(frozen=True)
 class LedgerRemoval:
-    """What went from the ledger of one project; ``record`` is the change that says so, ``summary`` what it says."""
+    """Removal from the ledger of one project. ``record``: the change that records it, with ``summary``."""
 
     project: str
     record: UUID
@@ -32,27 +32,33 @@ class LedgerRemoval:
 
 @dataclass(frozen=True)
 class RetentionResult:
-    """What was removed, and the projects that were skipped because a run or a rollback held them."""
+    """Result of audit retention: removals, and ``busy`` projects, skipped as a run or a rollback held them."""
 
     removals: Sequence[LedgerRemoval]
     busy: Sequence[str]
 
     @property
     def changes(self) -> int:
-        """Changes removed in all."""
+        """Number of all removed changes."""
         return sum(removal.summary["changes"] for removal in self.removals)
 
 
 def remove_expired_changes(
     engine: Engine, *, settings: Settings, now: datetime, changed_by: str = "system"
 ) -> RetentionResult:
-    """Remove from each project's ledger what is older, as of ``now``, than its audit_days, rollback_days and 90 days.
+    """Remove changes older than the longest of ``audit_days``, ``rollback_days`` and 90 days from each ledger.
 
-    One transaction per project; its removal is recorded there as a change of operation retention, which stays. Deleted
-    projects expire by the defaults. Nothing to remove: nothing is written.
+    There is one transaction per project. It records the removal as a change of operation retention, which is never
+    removed. Deleted projects use the default options. If there is nothing to remove, nothing is written.
+
+    Args:
+        engine: Engine of the store.
+        settings: Settings of the process.
+        now: Instant by which ages are computed.
+        changed_by: Author of the records.
     """
     removals, busy = list[LedgerRemoval](), list[str]()
-    for name, project_id, days in list(_terms(engine, settings)):
+    for name, project_id, days in list(_list_retention_days(engine, settings)):
         try:
             with project_lock(engine, project_id, name, wait_seconds=0), engine.begin() as connection:
                 before = now - timedelta(days=days)
@@ -65,8 +71,8 @@ def remove_expired_changes(
     return RetentionResult(removals, busy)
 
 
-def _terms(engine: Engine, settings: Settings) -> Iterator[tuple[str, UUID, int]]:
-    """Name, id and days of every project that has a ledger; a deleted one is named by its id."""
+def _list_retention_days(engine: Engine, settings: Settings) -> Iterator[tuple[str, UUID, int]]:
+    """Yield name, id and days of retention of every project with a ledger; a deleted one is named by its id."""
     with engine.connect() as connection:
         projects, deleted = list_projects(connection), list_deleted_projects(connection)
     for project in projects:

@@ -1,4 +1,4 @@
-"""Lineage: from derived knowledge down to the raw memories it rests on, and from a memory up to what it became."""
+"""Lineage: from derived knowledge down to its raw memories, and from a memory up to what was derived from it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,18 @@ _ID = re.compile(r"[0-9a-f]{8,32}")
 
 
 def trace_memory(engine: Engine, reference: str, *, depth: int) -> dict[str, Any]:
-    """A memory with ``sources``, the tree of what it was made from, and ``derived``, what was made from it.
+    """Return a memory with ``sources``, the tree that it was derived from, and ``derived``, what was derived from it.
 
-    ``reference`` is an id or its beginning, at least 8 hexadecimal digits, of a memory or of a playbook entry;
-    ``depth`` counts levels of sources. The ``memory_type`` of an entry is its category; evidence that bore it out later
-    is a source beside what it was made from.
+    The ``memory_type`` of a playbook entry is its category. Its sources include evidence that was added later.
+
+    Args:
+        engine: Engine of the store.
+        reference: Id of a memory or playbook entry, or at least its first 8 hexadecimal digits.
+        depth: Levels of sources.
 
     Raises:
-        UsageError: not such an id, or more than one memory has it. NotFoundError: none has it.
+        UsageError: The reference is no id, or several ids begin with it.
+        NotFoundError: There is no such memory.
     """
     with engine.connect() as connection:
         found = _find_one(connection, reference)
@@ -39,7 +43,7 @@ def trace_memory(engine: Engine, reference: str, *, depth: int) -> dict[str, Any
         "status": found.status,
         "content": found.content,
         "learned_at": found.learned_at,
-        "sources": _tree(found.id, _by_child(edges)),
+        "sources": _build_tree(found.id, _group_by_child(edges)),
         "derived": [dict(row._mapping) for row in derived],
     }
 
@@ -54,19 +58,19 @@ def _find_one(connection: Connection, reference: str) -> TracedMemory:
     if not found:
         raise NotFoundError(f"there is no memory {reference}")
     if len(found) > 1:
-        raise UsageError(f"{reference} is the beginning of several ids, such as {found[0].id} and {found[1].id}")
+        raise UsageError(f"several ids begin with {reference}, such as {found[0].id} and {found[1].id}")
     return found[0]
 
 
-def _by_child(edges: Sequence[Any]) -> dict[UUID, list[Any]]:
-    """Edges by child, each once: a memory that is reached on two ways is listed on both levels."""
+def _group_by_child(edges: Sequence[Any]) -> dict[UUID, list[Any]]:
+    """Group edges by child, each edge once: a memory that is reached in two ways is listed on both levels."""
     children: dict[UUID, dict[UUID, Any]] = {}
     for edge in edges:
         children.setdefault(edge.child_id, {})[edge.parent_id] = edge
     return {child: list(parents.values()) for child, parents in children.items()}
 
 
-def _tree(child: UUID, edges: Mapping[UUID, Sequence[Any]]) -> list[dict[str, Any]]:
+def _build_tree(child: UUID, edges: Mapping[UUID, Sequence[Any]]) -> list[dict[str, Any]]:
     return [
         {
             "id": edge.parent_id,
@@ -74,7 +78,7 @@ def _tree(child: UUID, edges: Mapping[UUID, Sequence[Any]]) -> list[dict[str, An
             "memory_type": edge.memory_type,
             "similarity": edge.similarity,
             "content": edge.content,
-            "sources": _tree(edge.parent_id, edges),
+            "sources": _build_tree(edge.parent_id, edges),
         }
         for edge in edges.get(child, ())
     ]

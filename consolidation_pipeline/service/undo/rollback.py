@@ -1,4 +1,4 @@
-"""Undo a group of changes or a whole job: atomic, newest first, refused when something changed since."""
+"""Rollback of a change group or a whole job: atomic, newest first, rejected if anything has changed since."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ _SHOWN_GROUPS = 5
 
 @dataclass(frozen=True)
 class Rollback:
-    """What a rollback did. ``rollback_id`` is the group of its own changes: rolling that back is the redo.
+    """Result of a rollback.
 
-    ``scope``: group or job; a change is undone with its group, and a rollback has the scope of what it undid.
-    ``redone``: what was undone was a rollback, so that something is in force again. ``kept_apart``: merges that later
-    runs do not make again, for they were undone as groups and not with their job.
+    Attributes:
+        rollback_id: Group of its own changes; to roll that back is the redo.
+        scope: group or job. A change is undone with its group; a rollback has the scope of what it undid.
+        redone: True if a rollback was undone, so that its changes are in effect again.
+        kept_apart: Number of merges that later runs do not repeat, as they were undone as groups, not with their job.
     """
 
     rollback_id: UUID
@@ -50,7 +52,7 @@ class Rollback:
 
     @property
     def note(self) -> str | None:
-        """What later runs will do with what was undone; nothing to say where it is in force again."""
+        """Sentence on what later runs do after this rollback; None after a redo."""
         if self.kept_apart:
             merges = "1 merge" if self.kept_apart == 1 else f"{self.kept_apart} merges"
             return f"later runs keep the memories of {merges} apart; the redo lets them merge again"
@@ -68,51 +70,61 @@ def roll_back(
     reason: str | None = None,
     cascade: bool = False,
 ) -> Rollback:
-    """Undo the job or group with id ``target``, or the group of that change; with ``cascade`` what stands on it too.
+    """Undo a job, a group, or the group of a change. If it fails, nothing is changed.
+
+    Args:
+        engine: Engine of the store.
+        target: Id of a job, a group or a change.
+        settings: Settings of the process.
+        changed_by: Author of the rollback in the ledger.
+        reason: Reason for the ledger; None = a standard text.
+        cascade: Also undo the later changes that depend on it.
 
     Raises:
-        NotFoundError: there is no such id, or nothing under it. ExpiredError: it is older than ``rollback_days``.
-        ConflictError: it was rolled back before, a row changed since, something that stands on it is alive, or another
-        merged memory says the same by now; ``conflicts`` are the rows or changes. ProjectBusyError: a run or another
-        rollback holds the project. Nothing is changed then.
+        NotFoundError: There is no such id, or nothing was changed under it.
+        ExpiredError: It is older than ``rollback_days``.
+        ConflictError: It was rolled back before, a row has changed since, later changes depend on it, or a row that it
+            would restore has an active duplicate. ``conflicts`` are the rows or changes.
+        ProjectBusyError: A run or another rollback holds the project.
     """
     with engine.connect() as connection:
-        scope = find_rollback_target(connection, target)
-    if scope is None:
+        found = find_rollback_target(connection, target)
+    if found is None:
         raise NotFoundError(f"{target} is not the id of a change, a group or a job that changed anything")
-    with hold_project(engine, scope.project), engine.begin() as connection:
-        lock_active_keys(connection, [scope.project.id])
-        scope = find_rollback_target(connection, target) or scope
-        _check(scope, target, effective_options(scope.project, settings).rollback_days)
-        dependents = list_dependents(connection, scope.changes)
+    with hold_project(engine, found.project), engine.begin() as connection:
+        lock_active_keys(connection, [found.project.id])
+        found = find_rollback_target(connection, target) or found
+        _check(found, target, effective_options(found.project, settings).rollback_days)
+        dependents = list_dependents(connection, found.changes)
         if dependents and not cascade:
-            _refuse(dependents)
-        changes = [*scope.changes, *(change.seq for change in dependents)]
-        told = {"consolidation.rollback.target": str(target), tracing.MEMORY_RECORD_COUNT: len(changes)}
-        with tracing.memory_span("update_memory", scope.project.slug, told):
-            return _revert(connection, scope, changes, target=target, changed_by=changed_by, reason=reason)
+            _reject_dependents(dependents)
+        changes = [*found.changes, *(change.seq for change in dependents)]
+        attributes = {"consolidation.rollback.target": str(target), tracing.MEMORY_RECORD_COUNT: len(changes)}
+        with tracing.memory_span("update_memory", found.project.slug, attributes):
+            return _revert(connection, found, changes, target=target, changed_by=changed_by, reason=reason)
 
 
-def _check(scope: RollbackTarget, target: UUID, days: int) -> None:
-    if "retention" in scope.operations:
-        raise ConflictError(f"{target} records what audit retention removed: that cannot be brought back")
-    if scope.undone_by:
-        undone_by = tuple(map(str, scope.undone_by))
+def _check(found: RollbackTarget, target: UUID, days: int) -> None:
+    """Raise ConflictError or ExpiredError if the target cannot be rolled back."""
+    if "retention" in found.operations:
+        raise ConflictError(f"{target} records what audit retention removed: that cannot be restored")
+    if found.undone_by:
+        undone_by = tuple(map(str, found.undone_by))
         redo = f"`consolidation rollback {undone_by[0]}` redoes it"
         raise ConflictError(f"{target} was rolled back before, by {', '.join(undone_by)}; {redo}", undone_by)
-    if scope.age > timedelta(days=days):
+    if found.age > timedelta(days=days):
         raise ExpiredError(
-            f"{target} is {scope.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
+            f"{target} is {found.age.days} days old: changes can be rolled back for {days} days (rollback_days)"
         )
 
 
-def _refuse(dependents: Sequence[Row[Any]]) -> None:
-    """Name the groups in the way, newest first, which is the order in which they can be undone one by one."""
+def _reject_dependents(dependents: Sequence[Row[Any]]) -> None:
+    """Raise ConflictError naming the groups in the way, newest first, the order in which they can be undone."""
     groups = {row.group_id: row for row in reversed(dependents)}
-    told = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
-    more = f"; and {len(told) - _SHOWN_GROUPS} more groups" if len(told) > _SHOWN_GROUPS else ""
+    listed = [f"{row.operation} of {row.changed_at:%Y-%m-%d %H:%M}, group {id_}" for id_, row in groups.items()]
+    more = f"; and {len(listed) - _SHOWN_GROUPS} more groups" if len(listed) > _SHOWN_GROUPS else ""
     raise ConflictError(
-        f"{len(dependents)} later changes stand on it: {'; '.join(told[:_SHOWN_GROUPS])}{more}; "
+        f"{len(dependents)} later changes depend on it: {'; '.join(listed[:_SHOWN_GROUPS])}{more}; "
         "roll those back first, or use --cascade",
         tuple(str(row.id) for row in dependents),
     )
@@ -120,27 +132,27 @@ def _refuse(dependents: Sequence[Row[Any]]) -> None:
 
 def _revert(
     connection: Connection,
-    scope: RollbackTarget,
+    found: RollbackTarget,
     changes: Sequence[int],
     *,
     target: UUID,
     changed_by: str,
     reason: str | None,
 ) -> Rollback:
-    project, rollback_id = scope.project, uuid4()
-    redone = is_undo(connection, scope.changes[0])
+    project, rollback_id = found.project, uuid4()
+    redone = is_undo(connection, found.changes[0])
     author = Author(project.id, None, changed_by)
-    why = reason or f"{'redoes what was undone by' if redone else 'undoes'} {scope.kind} {target}"
-    done = revert_changes(connection, author, changes, group_id=rollback_id, reason=why, scope=scope.kind)
+    reason = reason or f"{'redoes what was undone by' if redone else 'undoes'} {found.kind} {target}"
+    done = revert_changes(connection, author, changes, group_id=rollback_id, reason=reason, scope=found.kind)
     reject_duplicates(connection, project.id, [rollback_id])
-    payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": scope.kind}
+    payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": found.kind}
     append_event(connection, project.id, "consolidation.rolled_back", payload)
     if entries := count_entities(connection, rollback_id, "playbook_entries"):
-        told = {"rollback_id": str(rollback_id), "rolled_back": entries}
-        append_event(connection, project.id, "playbook.changed", told)
+        payload = {"rollback_id": str(rollback_id), "rolled_back": entries}
+        append_event(connection, project.id, "playbook.changed", payload)
     return Rollback(
         rollback_id,
-        scope.kind,
+        found.kind,
         len(changes),
         done["restored"],
         done["deleted"],

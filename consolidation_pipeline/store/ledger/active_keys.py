@@ -23,7 +23,7 @@ def lock_active_keys(connection: Connection, project_ids: Iterable[UUID]) -> Non
     changes. Keys change hands in the ledger in the order of commits, so an undo of the newest changes first finds each
     key as it was.
     """
-    for project_id in sorted(set(project_ids)):
+    for project_id in sorted(set(project_ids)):  # Sorted: two callers must not wait for each other.
         lock_until_commit(connection, f"places:{project_id}")
 
 

@@ -13,9 +13,9 @@ from consolidation_pipeline.core.jobs.triggers import Due
 from consolidation_pipeline.service.admin.doctor import _check_waiting
 from consolidation_pipeline.service.admin.findings import Finding
 from consolidation_pipeline.service.admin.health import Watch
-from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job, request_retries
+from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job
 from consolidation_pipeline.service.jobs.job_status import describe_job, describe_project, list_jobs
-from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
+from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs, request_retries
 from consolidation_pipeline.service.jobs.triggers import TriggerDecision, is_due_tonight, is_threshold_due, request_jobs
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline_tests.service.jobs.test_triggers import notes

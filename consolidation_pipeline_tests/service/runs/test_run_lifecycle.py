@@ -102,7 +102,7 @@ def test_no_phase_begins_once_the_time_of_the_run_is_over_and_the_next_run_goes_
     pipeline.configure(timeout_seconds=60)
     with pipeline.open() as run:
         run_phases(run, PHASES[:4])
-        run.began -= 61
+        run.started -= 61
         with pytest.raises(TimeLimitError, match="longer than timeout_seconds = 60"):
             run_phases(run, PHASES[4:])
     row = job(pipeline, run.job_id)
@@ -400,7 +400,7 @@ def test_a_run_that_lost_its_lock_begins_no_phase_after_another_took_over(pipeli
 
 def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
     """Write an event in a transaction of the run in which ``something`` happens."""
-    with run.writing() as connection:
+    with run.transaction() as connection:
         append_event(connection, run.project.id, "test", {})
         something()
 

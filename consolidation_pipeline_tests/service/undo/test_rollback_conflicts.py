@@ -58,7 +58,7 @@ def test_a_merge_that_later_work_names_is_refused_with_a_list_of_it(pipeline: Pi
     job = pair(pipeline)
     groups = build_on(pipeline)
     before, changes = knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])
-    with pytest.raises(ConflictError, match=r"2 later changes stand on it: promote of .*--cascade") as refused:
+    with pytest.raises(ConflictError, match=r"2 later changes depend on it: promote of .*--cascade") as refused:
         pipeline.roll_back(job)
     later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE operation = 'promote'")
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
