@@ -6,10 +6,12 @@ UV := $(VENV)/bin/uv
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test life chaos workers dev check clean
+.PHONY: help demo test test-fast test-all life chaos workers dev check clean
+# Tests are compiled once and kept, also where the environment says otherwise.
+export PYTHONDONTWRITEBYTECODE :=
 
 help: ## show this list
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
 $(VENV)/.installed: pyproject.toml uv.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=..."; exit 1; }
@@ -23,8 +25,14 @@ demo: $(VENV)/.installed ## import two projects, consolidate them, show what hap
 dev: $(VENV)/.installed ## open the Dagster UI on http://localhost:3000
 	@$(BIN)/consolidation dev
 
-test: $(VENV)/.installed ## run all tests
+test: $(VENV)/.installed ## run the tests but for the slow ones
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+test-fast: $(VENV)/.installed ## run the tests of the pure functions and those without a process of their own
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal consolidation_pipeline_tests/core consolidation_pipeline_tests/llm
+
+test-all: $(VENV)/.installed ## run all tests, with all examples of the property tests
+	@CONSOLIDATION_TESTS=all $(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m ''
 
 life: $(VENV)/.installed ## take 1,000 random sequences of steps through a project's life
 	@CONSOLIDATION_LIFE_EXAMPLES=1000 $(BIN)/python -m pytest consolidation_pipeline_tests/service/test_state_machine.py

@@ -91,7 +91,8 @@ def _database(server: str, template: str | None) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if template is not None:
-        create += sql.SQL(" TEMPLATE {}").format(sql.Identifier(template))
+        # Copying files is several times faster than writing the template to the log.
+        create += sql.SQL(" TEMPLATE {} STRATEGY FILE_COPY").format(sql.Identifier(template))
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(create)
     yield _of(server, name).replace("postgresql+psycopg://", "postgresql://")

@@ -145,7 +145,7 @@ def test_helm_values_fit_the_chart_of_this_dagster_and_the_limits_of_one_machine
     assert set(re.findall(r"\b(?:CONSOLIDATION|DAGSTER)_\w+", text)) <= known_variables()
 
 
-@pytest.mark.minutes
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_workers_share_the_runs_and_a_killed_one_loses_nothing() -> None:
     pytest.importorskip("dagster_celery")

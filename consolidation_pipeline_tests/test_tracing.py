@@ -75,6 +75,7 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
         server.shutdown()
 
 
+@pytest.mark.slow
 def test_a_process_tells_its_requests_runs_and_calls_and_no_word_of_a_memory(database_url: str, tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
     with collector() as (address, sent), openai_server(chatting(finding(0.9))) as provider:

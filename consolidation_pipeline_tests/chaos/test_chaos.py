@@ -50,6 +50,7 @@ def database(tmp_path: Path) -> Iterator[tuple[Server, str]]:
     server.stop()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600 + 6 * SECONDS)
 def test_nothing_is_lost_doubled_hidden_or_stuck_whatever_fails(
     database: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.project_map import LONE_COLOR, MOST_POINTS, PALETTE, map_svg, plane
 from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
@@ -47,7 +48,7 @@ def test_the_plane_is_deterministic_and_follows_its_rows():
     assert np.allclose(plane(x[order]), plane(x)[order], atol=1e-4)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 99))
 def test_any_small_matrix_has_a_finite_plane_around_its_mean(n, d, seed):
     x = normalize(np.random.default_rng(seed).standard_normal((n, d)))

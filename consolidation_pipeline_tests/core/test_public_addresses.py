@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.public_addresses import is_public
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_everything_else_is_not(address: str) -> None:
 
 
 @given(st.ip_addresses(v=4))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_an_address_in_the_clothes_of_the_other_family_is_judged_by_itself(address: object) -> None:
     number = int(address)  # type: ignore[call-overload]
     assert is_public(f"::ffff:{address}") == is_public(f"64:ff9b::{address}") == is_public(str(address))

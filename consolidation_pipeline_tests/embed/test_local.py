@@ -18,12 +18,13 @@ from consolidation_pipeline.embed.embedder import Usage, check_vectors
 from consolidation_pipeline.embed.local import LOCAL_MODEL, LocalEmbedder
 from consolidation_pipeline.embed.remote import LiteLLMEmbedder
 from consolidation_pipeline.errors import EmbeddingError
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WORDS = ["migration", "lock", "timeout", "retry", "日本", "naïve", "v2.1", "/etc/hosts", "🙂", "don't", "\n", "x" * 50]
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map(" ".join).filter(str.strip), max_size=12)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 @given(texts=TEXTS, seed=st.integers())
 def test_a_vector_depends_neither_on_the_order_nor_on_the_neighbours(texts: list[str], seed: int) -> None:
     embedder = LocalEmbedder()

@@ -22,6 +22,7 @@ from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 from consolidation_pipeline_tests.conftest import lasting_engine
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.llm.patterns import calls, spent
 from consolidation_pipeline_tests.llm.test_budget import _killing
 from consolidation_pipeline_tests.openai_server import (
@@ -149,6 +150,7 @@ LiteLLMEmbedder(model, ledger=ledger, api_base=base, api_key="key").embed(["two 
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_waits_for_vectors_leaves_its_reservation_spent(
     provider: OpenAIServer, ledger: SpendLedger
 ) -> None:
@@ -175,7 +177,7 @@ KINDS: dict[str, Behaviour] = {
 }
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(
     rounds=st.lists(
         st.tuples(st.integers(1, 3 * BATCH_TEXTS), st.lists(st.sampled_from(list(KINDS)), max_size=6)),

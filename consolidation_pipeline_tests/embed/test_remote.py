@@ -318,6 +318,7 @@ assert load_embedder("openai/text-embedding-3-large").estimate(["two words"]).to
 """
 
 
+@pytest.mark.slow
 def test_litellm_is_imported_and_counts_tokens_without_network() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
     run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)

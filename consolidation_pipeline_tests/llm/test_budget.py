@@ -25,6 +25,7 @@ from consolidation_pipeline.llm.gateway import Answer, Gateway
 from consolidation_pipeline.llm.pricing import FALLBACK_PRICE, Price, Pricing
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.llm.patterns import COST, KEY, MODEL, SOURCES, Connect, Pattern, ask_for, calls, spent
 from consolidation_pipeline_tests.llm.patterns import well as answer_well
 from consolidation_pipeline_tests.openai_server import (
@@ -169,6 +170,7 @@ Gateway(MODEL, ledger, api_base=base, api_key=KEY).ask(ask_for(), Pattern)
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_waits_for_a_reply_leaves_its_reservation_spent(
     provider: OpenAIServer, connect: Connect, ledger: SpendLedger
 ) -> None:
@@ -231,7 +233,7 @@ RUNS = st.lists(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(runs=RUNS, calls_in_budget=st.integers(1, 6))
 def test_whatever_the_provider_does_and_whenever_the_process_dies_the_budget_holds(
     engine: Engine, runs: list[tuple[list[int], list[str], bool]], calls_in_budget: int

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.llm.prompt import Prompt, hash_prompt, language_rule, make_fence
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 PROMPT = Prompt("pattern", 1, "You find patterns.", "What do these have in common?", ("use JWT", "use OAuth"))
 
@@ -51,7 +52,7 @@ def test_a_memory_that_repeats_the_fence_of_an_earlier_prompt_gets_another_one()
     assert blocks_of(user["content"], make_fence(forged)) == list(forged)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.text(), min_size=1, max_size=5))
 def test_the_fence_is_the_same_for_the_same_texts_and_stands_in_none(texts: list[str]) -> None:
     fence = make_fence(texts)

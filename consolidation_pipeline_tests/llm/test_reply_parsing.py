@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.reply_parsing import parse_reply, repair_messages, schema_rule
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.openai_server import cut_short, fenced, in_prose
 
 
@@ -71,7 +72,7 @@ def test_deep_nesting_is_refused() -> None:
     assert parse_reply("[" * 100_000, Lesson).problems
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.text(), st.text(alphabet=st.characters(exclude_characters='{"')), st.text())
 def test_any_text_survives_prose_around_it(text: str, before: str, after: str) -> None:
     clean = text.replace("\0", "")

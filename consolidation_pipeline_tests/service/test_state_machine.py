@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from consolidation_pipeline_tests.hypothesis_examples import ALL_TESTS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.state_machine import Life
 
-EXAMPLES = int(os.environ.get("CONSOLIDATION_LIFE_EXAMPLES", "10"))
+EXAMPLES = int(os.environ.get("CONSOLIDATION_LIFE_EXAMPLES", "10" if ALL_TESTS else "2"))
 STEPS = 12
 
 

@@ -26,6 +26,7 @@ from consolidation_pipeline.store.projects import (
     list_projects,
 )
 from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors, append_neighbors, load_neighbors
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
     author,
@@ -53,7 +54,7 @@ def test_a_bad_slug_is_refused_by_code_and_database_alike(connection: Connection
         connection.execute(text(f"INSERT INTO {SCHEMA}.projects (slug) VALUES (:slug)"), {"slug": slug})
 
 
-@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slug=st.text(st.sampled_from("ab09.-_A \nä\x7f"), max_size=5))
 @example("a\n")
 def test_code_and_database_agree_on_every_slug(connection: Connection, slug: str) -> None:

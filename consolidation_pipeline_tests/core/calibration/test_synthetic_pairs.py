@@ -12,6 +12,7 @@ from consolidation_pipeline.core.calibration.rewrite_rules import negate, replac
 from consolidation_pipeline.core.calibration.synthetic_pairs import MAX_TEXT_CHARS, SyntheticPair, make_synthetic_pairs
 from consolidation_pipeline.core.conflicts.literals import conflicts, literals
 from consolidation_pipeline.core.memories.memories import normalize_text
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 TOPICS = "parser router scheduler exporter indexer notifier importer".split()
 PLACES = "staging production Frankfurt laptops browsers containers".split()
@@ -97,7 +98,7 @@ def test_another_seed_plants_other_pairs() -> None:
     assert make_synthetic_pairs(TEXTS, seed=1, per_kind=5) != make_synthetic_pairs(TEXTS, seed=2, per_kind=5)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.text(max_size=60), max_size=6))
 def test_any_text_can_be_given(texts: list[str]) -> None:
     for pair in make_synthetic_pairs(texts, seed=0, per_kind=2):

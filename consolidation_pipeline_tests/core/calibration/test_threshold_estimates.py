@@ -30,6 +30,7 @@ from consolidation_pipeline.core.calibration.threshold_estimates import (
 )
 from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 Floats = npt.NDArray[np.float32]
 
@@ -67,7 +68,7 @@ def test_the_spread_is_that_of_all_pairs_when_all_are_sampled() -> None:
     assert found.sampled == 200
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(st.permutations(range(30)))
 def test_the_spread_depends_on_the_contents_alone(order: list[int]) -> None:
     x = rows(30)
@@ -107,7 +108,7 @@ def test_the_graph_of_a_large_project_stays_sparse() -> None:
     assert len(similarity_join(x, found.bound - 0.02)) > MAX_PAIRS_PER_MEMORY * len(x)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
 def test_the_topic_threshold_is_bounded(median: float, nearest: float, bound: float) -> None:
     found = recommend_pattern_threshold(CosineSpread(median, nearest, bound, 100))
@@ -204,7 +205,7 @@ def test_with_no_pairs_the_profile_holds() -> None:
 COSINES = st.lists(st.floats(-1, 1), max_size=60)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(COSINES, COSINES)
 def test_recommendations_keep_their_bounds(same: list[float], other: list[float]) -> None:
     pairs = labelled(same, other)
@@ -218,7 +219,7 @@ def test_recommendations_keep_their_bounds(same: list[float], other: list[float]
         )
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(COSINES, COSINES)
 def test_the_curve_falls(same: list[float], other: list[float]) -> None:
     curve = compute_curve(labelled(same, other))

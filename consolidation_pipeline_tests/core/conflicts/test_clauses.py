@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.conflicts.clause_reader import read_clauses
 from consolidation_pipeline.core.conflicts.clauses import Mood
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def written(text: str) -> list[str]:
@@ -92,7 +93,7 @@ def test_only_the_first_clauses_of_a_very_long_text_are_read() -> None:
     assert len(read_clauses(". ".join(f"word{number}" for number in range(1000)))) == 400
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.one_of(st.text(max_size=200), st.sampled_from([text for pair in PAIRS for text in pair])))
 def test_clauses_lie_in_the_text_and_speak_of_what_they_deny(text: str) -> None:
     for clause in read_clauses(text):

@@ -9,6 +9,7 @@ from consolidation_pipeline.core.conflicts import conflict_screen
 from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
 from consolidation_pipeline.core.conflicts.literals import conflicts
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 TABLE = [text for pair in PAIRS for text in pair]
 WORDS = """
@@ -48,14 +49,14 @@ def test_every_text_of_the_table_against_every_other_is_decided_alike() -> None:
     assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i.tolist(), j.tolist())
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(texts)
 def test_bulk_and_pairwise_agree_on_any_texts(given_texts: list[str]) -> None:
     i, j = (part.tolist() for part in np.indices((len(given_texts), len(given_texts))).reshape(2, -1))
     assert in_bulk(given_texts, i, j) == pairwise(given_texts, i, j)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(sentences, st.sampled_from(WORDS), st.integers(0, 14))
 @example("the before cache before", "before", 0)
 def test_bulk_and_pairwise_agree_on_texts_one_word_apart(text: str, word: str, at: int) -> None:
@@ -64,7 +65,7 @@ def test_bulk_and_pairwise_agree_on_texts_one_word_apart(text: str, word: str, a
     assert in_bulk([text, other], [0, 1], [1, 0]) == [bool(conflicts(text, other))] * 2
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.text(max_size=150), st.text(max_size=150))
 def test_any_characters_are_read(one: str, other: str) -> None:
     assert in_bulk([one, other], [0], [1]) == [bool(conflicts(one, other))]

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.conflicts.literals import literals
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 @pytest.mark.parametrize(
@@ -43,13 +44,13 @@ def test_literals_are_found_once_and_normalised(text: str, found: set[tuple[str,
     assert {(literal.kind, literal.value) for literal in literals(text)} == found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.text(max_size=200))
 def test_any_text_is_read_and_offsets_point_at_it(text: str) -> None:
     assert all(text[literal.start :].startswith(literal.text) for literal in literals(text))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.sampled_from(PAIRS), st.sampled_from(PAIRS))
 def test_literals_of_lines_are_those_of_the_text(first: tuple[str, str], second: tuple[str, str]) -> None:
     assert literals(f"{first[0]}\n{second[1]}") == literals(first[0]) | literals(second[1])

@@ -14,6 +14,7 @@ from consolidation_pipeline.core.grouping.linkage import connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, pairs_from
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def grouped(x: np.ndarray, threshold: float, min_size: int = 2) -> Labels:
@@ -30,7 +31,7 @@ def cut(tree: np.ndarray, threshold: float) -> Labels:
     return renumber_labels(fcluster(tree, 1.0 - threshold + SLACK, "distance").astype(np.int64), 2)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.integers(2, 60), st.integers(2, 12), st.integers(0, 9999), st.sampled_from([-0.2, 0.3, 0.5, 0.75, 0.9]))
 def test_groups_are_those_of_the_whole_matrix(n, d, seed, threshold):
     x = clustered(n, d, seed)
@@ -40,6 +41,7 @@ def test_groups_are_those_of_the_whole_matrix(n, d, seed, threshold):
     assert grouped(x, threshold).tolist() == cut(tree, threshold).tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 6])
 def test_one_component_of_three_thousand_is_that_of_the_whole_matrix(d):
     x = normalize(np.random.default_rng(5).standard_normal((3000, d)))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.grouping.cannot_link import CannotLink
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 NAMES = [bytes([7] * 15 + [n]) for n in range(8)]
 
@@ -21,7 +22,7 @@ def kept_apart(merges: list[dict[bytes, int]]) -> CannotLink:
     return CannotLink(np.array(ids, "S16"), np.array(numbers, np.int32), np.array(parts, np.int32))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(merges=MERGES, pairs=PAIRS)
 def test_two_memories_are_kept_apart_when_one_merge_has_them_in_different_parts(
     merges: list[dict[bytes, int]], pairs: list[tuple[bytes, bytes]]

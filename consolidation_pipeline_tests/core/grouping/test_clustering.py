@@ -13,6 +13,7 @@ from consolidation_pipeline.core.similarity.similarity_join import similarity_jo
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline_tests.core.grouping.graphs import clustered, pairs_from, partition
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def test_members_of_lists_each_group_in_order():
@@ -20,7 +21,7 @@ def test_members_of_lists_each_group_in_order():
     assert list_members(np.array([-1, -1])) == list_members(np.empty(0, np.int64)) == []
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.sampled_from(["average", "complete", "components", "hdbscan"]), st.integers(0, 50), st.integers(0, 999))
 def test_permuting_the_rows_gives_the_same_groups(method, n, seed):
     x = clustered(n, 6, seed)
@@ -30,7 +31,7 @@ def test_permuting_the_rows_gives_the_same_groups(method, n, seed):
     assert {frozenset(order[list(members)].tolist()) for members in partition(shuffled)} == partition(straight)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.sampled_from(["average", "complete", "components"]), st.integers(2, 30), st.integers(0, 999))
 def test_ties_do_not_depend_on_the_position_of_rows(method, n, seed):
     rng = np.random.default_rng(seed)

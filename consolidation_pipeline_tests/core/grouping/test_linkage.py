@@ -11,6 +11,7 @@ from consolidation_pipeline.core.grouping.labels import list_members
 from consolidation_pipeline.core.grouping.linkage import complete_linkage, connected_components
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline_tests.core.grouping.graphs import Graph, graphs, pairs_from, partition
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 @st.composite
@@ -38,7 +39,7 @@ def complete_linkage_by_definition(n: int, graph: Graph, threshold: float, initi
         found = found - {a, b} | {a | b}
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(graphs(), st.sampled_from([0.7, 0.85, 0.9]))
 def test_complete_linkage_follows_its_definition(drawn, threshold):
     n, graph = drawn
@@ -46,7 +47,7 @@ def test_complete_linkage_follows_its_definition(drawn, threshold):
     assert partition(labels) == complete_linkage_by_definition(n, graph, threshold, [-1] * n)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(graphs(), st.sampled_from([0.7, 0.85, 0.9]))
 def test_every_pair_of_a_group_reaches_the_threshold(drawn, threshold):
     n, graph = drawn
@@ -54,7 +55,7 @@ def test_every_pair_of_a_group_reaches_the_threshold(drawn, threshold):
         assert all(graph[pair] >= threshold for pair in itertools.combinations(members.tolist(), 2))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(graphs(), st.sampled_from([0.7, 0.85]))
 def test_no_two_resulting_groups_could_still_merge(drawn, threshold):
     n, graph = drawn
@@ -75,7 +76,7 @@ def test_the_order_and_direction_of_pairs_and_repeats_do_not_matter(drawn, rando
     assert (connected_components(n, shuffled, 0.8) == connected_components(n, pairs_from(graph), 0.8)).all()
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(graphs_with_initial())
 def test_initial_groups_stay_together_and_follow_the_definition(drawn):
     n, graph, initial = drawn
@@ -85,7 +86,7 @@ def test_initial_groups_stay_together_and_follow_the_definition(drawn):
         assert len(set(labels[np.array(initial) == name].tolist())) == 1
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(graphs_with_initial())
 def test_whoever_joins_an_initial_group_is_paired_with_all_of_it(drawn):
     n, graph, initial = drawn

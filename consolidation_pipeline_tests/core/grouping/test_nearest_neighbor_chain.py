@@ -17,6 +17,7 @@ from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, similarity_join
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, partition
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 UNKEEPABLE = """
 from consolidation_pipeline.core.grouping import agglomeration
@@ -41,7 +42,7 @@ def test_compiled_code_works_where_there_is_no_folder_to_keep_it():
     subprocess.run([sys.executable, "-c", UNKEEPABLE], check=True, env=elsewhere)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(st.integers(2, 40), st.integers(0, 999), st.floats(0.1, 0.9))
 def test_a_graph_without_some_of_its_pairs_still_gives_groups_that_it_connects(n, seed, share):
     x = clustered(n, 3, seed)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge.confidence import count_sessions, heuristic_confidence, weigh_evidence
 from consolidation_pipeline.core.knowledge.quality_gates import T_PROMOTE
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 SHARES = st.floats(0, 1)
 COUNTS = st.integers(0, 1000)
@@ -27,7 +28,7 @@ def test_an_undefined_similarity_is_refused() -> None:
         heuristic_confidence(math.nan)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(SHARES, SHARES, COUNTS, COUNTS, COUNTS, COUNTS)
 def test_evidence_is_monotone_in_all_and_never_adds(a: float, b: float, s: int, t: int, m: int, n: int) -> None:
     low = weigh_evidence(min(a, b), min(s, t), min(m, n))
@@ -35,7 +36,7 @@ def test_evidence_is_monotone_in_all_and_never_adds(a: float, b: float, s: int, 
     assert 0.0 <= low <= high <= max(a, b)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(SHARES, st.integers(3, 1000), st.integers(3, 1000))
 def test_three_memories_of_three_sessions_keep_a_confidence_to_the_last_bit(c: float, s: int, n: int) -> None:
     assert weigh_evidence(c, s, n) == c

@@ -17,6 +17,7 @@ from consolidation_pipeline.core.knowledge.extractive_patterns import (
 )
 from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS
 from consolidation_pipeline.core.text.text_merge import split_sentences
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WEBHOOKS = [
     "Webhook signatures cover the raw body. This broke once.",
@@ -149,7 +150,7 @@ def test_blank_units_are_no_evidence() -> None:
     assert {evidence.unit for evidence in one(["", "Restart the worker.", " "]).evidence} == {2}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(unit_groups(), st.integers(0, 1000))
 def test_the_order_of_units_and_groups_does_not_matter(groups: list[list[Unit]], seed: int) -> None:
     chance = random.Random(seed)
@@ -158,7 +159,7 @@ def test_the_order_of_units_and_groups_does_not_matter(groups: list[list[Unit]],
     assert [shuffled[order.index(at)] for at in range(len(groups))] == extract_patterns(groups)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(unit_groups())
 def test_every_sentence_stands_in_its_unit_and_none_is_cut_inside_a_word(groups: list[list[Unit]]) -> None:
     for group, found in zip(groups, extract_patterns(groups), strict=True):

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.knowledge.extractive_summaries import extract_profile, extract_summary
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 BATCH = [
     "The order service moved to UUIDv7. I was tired today.",
@@ -65,7 +66,7 @@ def test_a_profile_groups_what_is_said() -> None:
     assert found.content.count("\n") == 4
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(TEXTS)
 def test_summaries_and_profiles_are_made_of_whole_sentences_of_their_texts(texts: list[str]) -> None:
     sources = [" ".join(text.split()) for text in texts]
@@ -76,7 +77,7 @@ def test_summaries_and_profiles_are_made_of_whole_sentences_of_their_texts(texts
     assert summary.count("\n") <= 4
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(TEXTS, st.randoms())
 def test_the_order_of_summaries_does_not_matter_to_a_profile(texts: list[str], random: object) -> None:
     shuffled = list(texts)

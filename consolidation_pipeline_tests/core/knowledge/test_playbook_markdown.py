@@ -12,6 +12,7 @@ from markdown_it.token import Token
 
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 HOSTILE = (
     "# Heading",
@@ -83,7 +84,7 @@ def test_a_line_stays_the_text_it_is(line: str) -> None:
     check([f"{line}\nafter", f"before\n{line}", line or "x"])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(
     st.lists(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), min_size=1, max_size=5), min_size=1, max_size=4)
 )

@@ -20,6 +20,7 @@ from consolidation_pipeline.core.lifecycle.associations import (
 )
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import cosine, normalize
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 INSIGHTS, WORK = {"discovery", "bugfix", "error_fix"}, {"refactor", "feature", "codebase_knowledge"}
 
@@ -46,7 +47,7 @@ def found(one: str, other: str, similarity: float, gap: float) -> str | None:
     return None if association is None else association.relation_type
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(types, types, similarities, gaps)
 def test_the_first_rule_that_holds_decides(one, other, similarity, gap):
     association = associate(one, other, similarity, gap)
@@ -144,7 +145,7 @@ def test_where_there_are_few_all_are_drawn(count):
     assert draw_weekly(count, 20, name="shop", now=MONDAY).tolist() == list(range(count))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.integers(0, 40), st.integers(0, 5), st.sampled_from([-0.5, 0.0, 0.3, 1.5]))
 def test_unlike_pairs_are_all_pairs_below_the_limit(count, seed, limit):
     x = normalize(np.random.default_rng(seed).standard_normal((count, 3)))

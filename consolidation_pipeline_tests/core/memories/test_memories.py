@@ -18,6 +18,7 @@ from consolidation_pipeline.core.memories.memories import (
     normalized_hash,
 )
 from consolidation_pipeline.errors import InvalidMemoryError
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def test_the_ten_types_are_legal_and_others_are_refused_with_the_list() -> None:
@@ -63,7 +64,7 @@ def test_normal_form_ignores_case_blanks_width_and_the_closing_stop(text: str, n
     assert normalized_hash(text) == content_hash(normal)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.text())
 def test_normal_form_is_stable_and_never_empties_a_text(text: str) -> None:
     assert normalize_text(normalize_text(text)) == normalize_text(text)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.memories.memories import NewMemory
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import InvalidMemoryError
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -258,7 +259,7 @@ def test_long_values_are_shortened_in_messages() -> None:
     assert len(str(caught.value)) < 150
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(st.dictionaries(st.sampled_from(KEYS.split()), json_values))
 def test_any_json_row_is_read_or_refused_and_what_is_read_can_be_stored(row: dict[str, object]) -> None:
     try:

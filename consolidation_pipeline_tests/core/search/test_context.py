@@ -11,34 +11,35 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.search.context import (
     KINDS,
-    Choice,
-    Piece,
-    choose_pieces,
-    find_disputes,
+    ContextPiece,
+    ContextSelection,
+    find_conflicting_pieces,
+    format_item,
     is_on_task,
-    item_of,
+    select_pieces,
 )
 from consolidation_pipeline.core.text.text_merge import split_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 FACT = "Run the database migrations before deploying the web service, or the health check fails on the new column."
 OTHER = "Invoices are rounded per line and not per total, otherwise the sum on the PDF differs."
 PLENTY = 100_000
 
 
-def piece(number: int, kind: str, text: str, leaves: str = "", score: float = 0.5) -> Piece:
-    """``leaves`` are letters, each a raw memory; a raw memory without any rests on itself."""
-    rests_on = frozenset(UUID(int=ord(letter)) for letter in leaves) or frozenset((UUID(int=number),))
-    return Piece(UUID(int=number), kind, text, score, rests_on, "general" if kind == "playbook" else None)
+def piece(number: int, kind: str, text: str, sources: str = "", score: float = 0.5) -> ContextPiece:
+    """A piece made from ``sources``, one letter for each raw memory; without any it is a raw memory itself."""
+    raw_ids = frozenset(UUID(int=ord(letter)) for letter in sources) or frozenset((UUID(int=number),))
+    return ContextPiece(UUID(int=number), kind, text, score, raw_ids, "general" if kind == "playbook" else None)
 
 
-def told(choice: Choice) -> list[tuple[str, str]]:
-    return [(one.piece.kind, one.text) for one in choice.chosen]
+def told(selection: ContextSelection) -> list[tuple[str, str]]:
+    return [(one.piece.kind, one.text) for one in selection.selected]
 
 
-def cost(choice: Choice) -> int:
-    pieces = [(one.piece, one.text) for one in choice.chosen]
-    return estimate_tokens("".join(item_of(p.kind, p.topic, p.id, text) for p, text in pieces))
+def cost(selection: ContextSelection) -> int:
+    pieces = [(one.piece, one.text) for one in selection.selected]
+    return estimate_tokens("".join(format_item(p.kind, p.category, p.id, text) for p, text in pieces))
 
 
 def test_a_fact_on_every_level_is_told_once_at_the_top() -> None:
@@ -49,24 +50,24 @@ def test_a_fact_on_every_level_is_told_once_at_the_top() -> None:
         piece(4, "principle", f"- {FACT}", "abcd"),
         piece(5, "playbook", FACT.upper(), "abcd"),
     ]
-    assert told(choose_pieces(pieces, budget=PLENTY)) == [("playbook", FACT.upper())]
-    assert told(choose_pieces(pieces[:4], budget=PLENTY)) == [("principle", f"- {FACT}")]
-    assert told(choose_pieces(pieces[:2], budget=PLENTY)) == [("merged", f"{FACT} Seen again today.")]
+    assert told(select_pieces(pieces, budget=PLENTY)) == [("playbook", FACT.upper())]
+    assert told(select_pieces(pieces[:4], budget=PLENTY)) == [("principle", f"- {FACT}")]
+    assert told(select_pieces(pieces[:2], budget=PLENTY)) == [("merged", f"{FACT} Seen again today.")]
 
 
 def test_other_words_of_what_a_pattern_was_made_from_are_left_out_with_it() -> None:
     pattern, raw = piece(1, "pattern", FACT, "ab"), piece(2, "raw", "Deploys go wrong on old schemas.", "a", score=0.9)
-    assert told(choose_pieces([pattern, raw], budget=PLENTY)) == [("pattern", FACT)]
+    assert told(select_pieces([pattern, raw], budget=PLENTY)) == [("pattern", FACT)]
     unrelated = piece(2, "raw", "Deploys go wrong on old schemas.", "z", score=0.9)
-    assert len(choose_pieces([pattern, unrelated], budget=PLENTY).chosen) == 2
+    assert len(select_pieces([pattern, unrelated], budget=PLENTY).selected) == 2
 
 
 def test_a_source_comes_in_for_a_literal_of_its_own_without_what_was_told() -> None:
     own = "It took `make migrate` 40 minutes on the table `orders_2021`."
     pieces = [piece(1, "pattern", FACT, "ab"), piece(2, "raw", f"{FACT} {own}", "a", score=0.9)]
-    assert told(choose_pieces(pieces, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
+    assert told(select_pieces(pieces, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
     twice = [*pieces, piece(3, "raw", f"{own} Really.", "b")]
-    assert told(choose_pieces(twice, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
+    assert told(select_pieces(twice, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
 
 
 @pytest.mark.parametrize(
@@ -82,24 +83,24 @@ def test_a_source_comes_in_for_a_literal_of_its_own_without_what_was_told() -> N
 )
 def test_what_differs_in_a_fact_or_a_word_is_told_twice(one: str, other: str) -> None:
     pieces = [piece(1, "raw", one, "a"), piece(2, "raw", other, "b")]
-    assert [text for _, text in told(choose_pieces(pieces, budget=PLENTY))] == [one, other]
+    assert [text for _, text in told(select_pieces(pieces, budget=PLENTY))] == [one, other]
 
 
 def test_what_differs_in_a_fact_is_named() -> None:
     texts = ("The gateway closes connections after 30 s.", "The gateway closes connections after 60 s.", OTHER)
-    choice = choose_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=PLENTY)
-    assert find_disputes(choice.chosen) == [(UUID(int=0), UUID(int=1), "number: 30 s / 60 s")]
+    selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=PLENTY)
+    assert find_conflicting_pieces(selection.selected) == [(UUID(int=0), UUID(int=1), "number: 30 s / 60 s")]
 
 
 def test_what_is_too_long_makes_room_for_what_fits() -> None:
     long = piece(1, "principle", " ".join(f"Sentence number {n} says {n * 7} things." for n in range(200)), "abc", 0.9)
-    choice = choose_pieces([long, piece(2, "pattern", FACT, "ab")], budget=120)
-    assert (told(choice), choice.left_out) == ([("pattern", FACT)], [long])
+    selection = select_pieces([long, piece(2, "pattern", FACT, "ab")], budget=120)
+    assert (told(selection), selection.left_out) == ([("pattern", FACT)], [long])
 
 
 def test_what_a_longer_sentence_says_too_is_told_by_that_alone() -> None:
     short = "Invoices are rounded per line."
-    assert told(choose_pieces([piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)], budget=PLENTY)) == [
+    assert told(select_pieces([piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)], budget=PLENTY)) == [
         ("raw", OTHER)
     ]
 
@@ -132,19 +133,19 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(PIECES, st.integers(1, 400))
 def test_the_budget_holds_and_no_sentence_is_told_twice(
     drawn: list[tuple[str, list[str], str, float]], budget: int
 ) -> None:
-    pieces = [piece(at, kind, " ".join(said), leaves, score) for at, (kind, said, leaves, score) in enumerate(drawn)]
-    choice = choose_pieces(pieces, budget=budget)
-    assert cost(choice) <= budget
-    forms = [normalize_text(s).removeprefix("- ") for one in choice.chosen for s in split_sentences(one.text)]
+    pieces = [piece(at, kind, " ".join(said), sources, score) for at, (kind, said, sources, score) in enumerate(drawn)]
+    selection = select_pieces(pieces, budget=budget)
+    assert cost(selection) <= budget
+    forms = [normalize_text(s).removeprefix("- ") for one in selection.selected for s in split_sentences(one.text)]
     assert len([form for form in forms if form != "ok"]) == len({form for form in forms if form != "ok"})
-    assert choose_pieces(pieces[::-1], budget=budget) == choice
-    places = [one.piece.place for one in choice.chosen]
-    assert places == sorted(places)
+    assert select_pieces(pieces[::-1], budget=budget) == selection
+    ranks = [one.piece.kind_rank for one in selection.selected]
+    assert ranks == sorted(ranks)
 
 
 @given(st.lists(st.text()))

@@ -17,6 +17,7 @@ from consolidation_pipeline_tests.core.similarity.test_similarity_join import (
     joined,
     rows_of,
 )
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 REPORT = """
 from consolidation_pipeline.core.similarity import join_planner
@@ -34,7 +35,7 @@ def _needs_the_kernel():
     assert reason is None
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.sampled_from(KINDS),
     st.integers(1, 120),
@@ -83,6 +84,7 @@ def test_the_number_of_threads_changes_nothing(threads):
         assert as_set(joined(x, 0.5, 0, ["compiled"])) == expected
 
 
+@pytest.mark.slow
 def test_blocks_are_bounded_and_in_order_when_all_rows_are_alike():
     x = np.repeat(rows_of("random", 1, 16, 0), 6000, axis=0)
     total, last = 0, -1

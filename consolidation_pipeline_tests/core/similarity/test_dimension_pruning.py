@@ -9,13 +9,14 @@ from consolidation_pipeline.core.similarity.matrix_products import Join
 from consolidation_pipeline.core.similarity.quantization import quantise, spread
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.similarity.test_similarity_join import KINDS, assert_exact, brute_force, rows_of
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def join_of(x: np.ndarray, threshold: float, known: int = 0) -> Join:
     return Join(x, np.linalg.norm(x.astype(np.float64), axis=1), threshold - 1e-6, known)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.sampled_from(KINDS),
     st.integers(1, 40),
@@ -29,6 +30,7 @@ def test_the_pruned_join_equals_brute_force(kind, n, d, seed, threshold, data):
     assert_exact(rows_of(kind, n, d, seed), threshold, known, forms=["pruned"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("known", [0, 1500, 2299])
 def test_the_pruned_join_equals_brute_force_across_blocks(kind, known):

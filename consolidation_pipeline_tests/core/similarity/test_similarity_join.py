@@ -16,6 +16,7 @@ from consolidation_pipeline.core.similarity.similarity_join import (
     similarity_join,
 )
 from consolidation_pipeline.core.vectors import normalize
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 KINDS = ("random", "clustered", "anisotropic", "degenerate")
 
@@ -61,7 +62,7 @@ def assert_exact(x: np.ndarray, threshold: float, known: int = 0, *, forms: Sequ
     assert np.allclose(pairs.similarity, truth[pairs.i, pairs.j], atol=1e-7)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.sampled_from(KINDS),
     st.integers(0, 40),

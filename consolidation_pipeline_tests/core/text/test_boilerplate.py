@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.text import boilerplate
 from consolidation_pipeline.core.text.boilerplate import MOST_SENTENCES, find_boilerplate, strip_boilerplate
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WORDS = "amber birch cedar delta ember flint grove heron iris juniper".split()
 FILLER = "Review the full content for insights."
@@ -40,7 +41,7 @@ def test_the_most_frequent_come_first_and_their_number_is_bounded() -> None:
     assert found[:2] == ("line 000", "line 001")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=examples(30))
 @given(st.permutations(lessons(12) + lessons(12, "Another line.")))
 def test_the_order_of_texts_does_not_matter(texts: list[str]) -> None:
     assert find_boilerplate(texts) == find_boilerplate(sorted(texts))
@@ -62,7 +63,7 @@ def test_a_text_without_any_or_with_nothing_else_comes_back_unchanged(text: str)
 SENTENCES = st.lists(st.sampled_from([f"{word} grows." for word in WORDS]), min_size=1, max_size=8)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(SENTENCES, st.sets(st.sampled_from([f"{word} grows" for word in WORDS])))
 def test_just_the_boilerplate_is_left_out_and_doing_it_again_changes_nothing(
     sentences: list[str], left_out: set[str]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.text.key_terms import count_terms, key_terms, read_terms
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WORDS = st.lists(st.sampled_from("amber birch cedar delta ember flint pool_size 429 UTC".split()), max_size=6)
 GROUPS = st.lists(st.lists(WORDS.map(" ".join), min_size=1, max_size=4), min_size=1, max_size=4)
@@ -53,7 +54,7 @@ def test_terms_of_one_text_only_fill_up_and_ties_go_by_term() -> None:
     assert key_terms([]) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(GROUPS, st.randoms())
 def test_the_order_of_texts_and_groups_does_not_matter(groups: list[list[str]], random: object) -> None:
     order = list(range(len(groups)))

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS, is_dangling, read_sentences
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 CODE = "```python\nfor row in rows:\n    print(row)\n```"
 
@@ -87,7 +88,7 @@ def test_long_sentences_end_with_a_clause_or_a_word() -> None:
     assert blob.text == "x" * MAX_SENTENCE_CHARS
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.text(st.one_of(st.sampled_from("ab AB.,:;!?…。()`\"'#-*>|~\n\r\t 1"), st.characters(codec="utf-8"))))
 def test_quotes_are_verbatim_and_something_is_read_of_every_text(text: str) -> None:
     found = read_sentences(text)

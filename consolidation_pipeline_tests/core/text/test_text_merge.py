@@ -14,6 +14,7 @@ from consolidation_pipeline.core.text.text_merge import (
     missing_literals,
     split_sentences,
 )
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 VOCABULARY = """
     Use use JWT jwt OAuth. cache retry. Never not fails! camelCase camelcase snake_case v2.1 v2, 2.10.x. 9.4.39 30 s.
@@ -98,7 +99,7 @@ def test_sentences_are_split_where_a_reader_would_split_them(text: str, sentence
     assert split_sentences(text) == sentences
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.one_of(sources, blocks, st.text(max_size=200)))
 def test_every_character_that_is_not_blank_is_in_exactly_one_sentence(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
@@ -167,7 +168,7 @@ def test_an_open_block_of_code_does_not_swallow_what_follows() -> None:
     assert merge_texts([merged, "Run:\n```sh\nmake", "Then stop."]) == merged
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(texts | twinned)
 def test_every_source_stands_in_the_union_sentence_by_sentence_or_as_a_whole(given_texts: list[str]) -> None:
     standing = forms(merge_texts(given_texts))
@@ -176,7 +177,7 @@ def test_every_source_stands_in_the_union_sentence_by_sentence_or_as_a_whole(giv
         standing.add(form(text))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(texts | twinned)
 def test_every_literal_of_every_source_stands_in_the_union(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
@@ -184,14 +185,14 @@ def test_every_literal_of_every_source_stands_in_the_union(given_texts: list[str
     assert missing_literals(given_texts, merged) == frozenset()
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(texts | twinned)
 def test_union_adds_nothing_to_itself(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert merge_texts([merged, *given_texts]) == merged
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(texts, st.data())
 def test_order_of_the_others_changes_order_only(given_texts: list[str], data: st.DataObject) -> None:
     assume(split_alike(given_texts))
@@ -200,7 +201,7 @@ def test_order_of_the_others_changes_order_only(given_texts: list[str], data: st
     assert forms(merge_texts([first, *shuffled])) == forms(merge_texts(given_texts))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.text(max_size=120), max_size=4))
 def test_union_of_any_text_is_lossless(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
@@ -230,7 +231,7 @@ def test_cap_that_is_not_reached_changes_nothing() -> None:
     assert merge_capped([], max_chars=10) == Merged("", ())
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(texts | twinned, st.integers(0, 200))
 def test_capped_text_and_dropped_sentences_are_the_whole_union(given_texts: list[str], max_chars: int) -> None:
     capped = merge_capped(given_texts, max_chars=max_chars)

@@ -18,6 +18,7 @@ from consolidation_pipeline.service.intake.readers.markdown import read_markdown
 from consolidation_pipeline.service.intake.readers.markdown_notes import read_notes
 from consolidation_pipeline.service.intake.readers.note_attributes import split_title, take_attributes, type_of
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def notes(text: str) -> list[Row]:
@@ -304,7 +305,7 @@ def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
         list(read_markdown(tmp_path))
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(text=st.text("#-*>`: \n\t<!>[]()1.aé\udcff\r", max_size=80))
 def test_no_text_stops_the_reader_and_every_note_can_be_stored(text: str) -> None:
     rows = list(read_notes(text))

@@ -34,6 +34,7 @@ from consolidation_pipeline.service.intake.readers.git_log import read_git
 from consolidation_pipeline.service.intake.readers.jsonl import read_jsonl
 from consolidation_pipeline.service.intake.readers.line_reader import MAX_LINE_BYTES
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WriteFile = Callable[[str, bytes], Path]
 Git = Callable[..., None]
@@ -192,7 +193,7 @@ json_values = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(rows=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=5), escaped=st.booleans())
 def test_jsonl_yields_exactly_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]], escaped: bool
@@ -202,7 +203,7 @@ def test_jsonl_yields_exactly_what_was_written(
     assert list(read_jsonl(path)) == [Row(line, row) for line, row in enumerate(rows, start=1)]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(content=st.binary(max_size=200) | st.text('{}[]":,\n\\ux1e9d', max_size=60).map(str.encode))
 def test_no_bytes_stop_the_jsonl_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "bytes.jsonl"
@@ -310,7 +311,7 @@ def test_csv_refuses_a_header_that_cannot_work(write: WriteFile, content: bytes,
 cells = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(records=st.lists(st.tuples(cells, cells), max_size=6), delimiter=st.sampled_from(",;\t"))
 def test_csv_yields_exactly_what_was_written(
     tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, str]], delimiter: str
@@ -328,7 +329,7 @@ def test_csv_yields_exactly_what_was_written(
     assert list(read_csv(path)) == expected
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(content=st.binary(max_size=200) | st.text('a",\r\n', max_size=60).map(str.encode))
 def test_no_bytes_stop_the_csv_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("csv") / "bytes.csv"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, finding, provider
@@ -49,6 +51,7 @@ def asked_for(provider: OpenAIServer) -> Counter[str]:
     return Counter(request.body["response_format"]["json_schema"]["name"] for request in provider.requests)
 
 
+@pytest.mark.slow
 def test_a_thousand_memories_take_one_call_per_new_group_and_none_the_second_time(
     pipeline: Pipeline, provider: OpenAIServer
 ) -> None:

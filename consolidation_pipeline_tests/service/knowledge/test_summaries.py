@@ -199,6 +199,7 @@ def test_when_reducing_fails_nothing_is_written_and_the_chunks_are_not_asked_aga
     assert len(provider.requests) - requests == 2  # to reduce, and the profile
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_before_it_writes_loses_no_reply(asked: Pipeline, provider: OpenAIServer) -> None:
     kill(asked, summarize_and_die, provider.api_base)
     assert (len(provider.requests), rows(asked, "summary")) == (4, [])

@@ -24,6 +24,7 @@ from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.service.lifecycle import associations
 from consolidation_pipeline.service.lifecycle.associations import Associated, associate_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
@@ -351,7 +352,7 @@ def test_where_all_are_compared_those_without_a_vector_wait(pipeline: Pipeline) 
     assert (done.memories, done.missing, done.added) == (2, 1, 1)
 
 
-@settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(MEMORY_TYPES), st.integers(0, 40)), max_size=40), st.integers(0, 3))
 def test_all_pairs_have_what_the_rules_find_but_for_parallel_contexts(
     shared: Pipeline, memories: list[tuple[str, int]], seed: int

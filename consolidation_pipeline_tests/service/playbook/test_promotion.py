@@ -21,6 +21,7 @@ from consolidation_pipeline.service.playbook.promotion import (
 )
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookEntry
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 # Rounded to float32, its cosine with east is the number itself, but for the last bits.
 EAST = np.array([1, 0, 0], np.float32)
@@ -294,7 +295,7 @@ CANDIDATES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(CANDIDATES, st.data())
 def test_a_second_run_drafts_nothing_and_the_order_of_rows_does_not_matter(
     rows: list[Candidate], data: st.DataObject

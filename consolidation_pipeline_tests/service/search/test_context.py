@@ -21,6 +21,7 @@ from consolidation_pipeline.service.search.context import Context, build_context
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.store.sample_rows import merged_values
@@ -109,7 +110,7 @@ def test_recommendations_follow_from_what_is_there(known: Pipeline) -> None:
     assert not [one for one in advice if "holds raw memories alone" in one]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @example(1)
 @given(st.one_of(st.integers(1, 300), st.integers(1, 5000)))
 def test_no_budget_is_exceeded(known: Pipeline, budget: int) -> None:

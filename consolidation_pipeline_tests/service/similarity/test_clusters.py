@@ -20,6 +20,7 @@ from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.service.intake import importer
 from consolidation_pipeline.service.similarity import embedding
 from consolidation_pipeline.store.admin import invariants
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, alone, corpus, note, reworded
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
@@ -158,7 +159,7 @@ def run_in_batches(pipeline: Pipeline, batches: list[list[tuple[str, str]]], **o
     return done
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(batches=BATCHES, cross_type=st.booleans())
 def test_merged_memories_hold_only_what_may_merge_and_leave_nothing_that_could(
     shared: Pipeline, batches: list[list[tuple[str, str]]], cross_type: bool

@@ -30,6 +30,7 @@ from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.similarity import similarity_graph
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -326,7 +327,7 @@ def forget_graph(pipeline: Pipeline, run: ProjectRun) -> None:
     pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL WHERE project_id = :p", p=run.project.id)
 
 
-@settings(deadline=None, max_examples=12)
+@settings(deadline=None, max_examples=examples(12))
 @given(options=st.sampled_from([OPTIONS, AUTOMATIC]), steps=STEPS)
 def test_a_graph_that_grew_is_the_graph_built_at_once(
     shared: Pipeline, options: dict[str, Any], steps: list[tuple[str, Any]]

@@ -26,6 +26,7 @@ from consolidation_pipeline.store.database.vector_copy import (
     to_ids,
     to_uuids,
 )
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 TRAILING_ZEROS = [UUID(int=0), UUID(int=1 << 64), UUID("ffffffff-ffff-4fff-bfff-ffffffffff00"), UUID(int=1)]
 
@@ -82,7 +83,7 @@ def test_more_rows_than_one_chunk_come_back_as_they_went(tables: Connection) -> 
 finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(vector=arrays(np.float32, 5, elements=finite).filter(np.any))
 def test_every_float32_survives_copying_text_and_binding(tables: Connection, vector: Vectors) -> None:
     tables.execute(text("TRUNCATE v"))

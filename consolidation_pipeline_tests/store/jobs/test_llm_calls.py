@@ -22,7 +22,8 @@ from consolidation_pipeline.core.jobs.spending import NOTHING, Bill, Budgets, Ca
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, ConflictError
 from consolidation_pipeline.store.database.engine import Engine, connect_engine
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.jobs.llm_calls import SpendLedger, sum_spending
+from consolidation_pipeline.store.jobs.llm_calls import SpendLedger, load_spent
+from consolidation_pipeline_tests.hypothesis_examples import examples
 
 CALL = Call("pattern", "openai/gpt-4o-mini", "hash", Bill(60, 40, Decimal("0.1")))
 BUDGETS = Budgets(usd_per_run=1.0, usd_per_day=5.0, tokens_per_run=100_000)
@@ -46,7 +47,7 @@ def reserved(ledger: SpendLedger, key: str = "hash", usd: str = "0.1", **options
 
 def spent(ledger: SpendLedger) -> Spent:
     with ledger.engine.connect() as connection:
-        return sum_spending(connection, ledger.project_id, ledger.job_id)
+        return load_spent(connection, ledger.project_id, ledger.job_id)
 
 
 def rows(ledger: SpendLedger) -> list[Any]:
@@ -231,7 +232,9 @@ STEPS = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(steps=STEPS)
 def test_whatever_fails_or_dies_no_budget_is_exceeded_and_no_answer_is_paid_for_twice(
     engine: Engine, steps: list[tuple[str, str, int, float, bool]]

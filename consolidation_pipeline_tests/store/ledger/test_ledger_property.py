@@ -24,6 +24,7 @@ from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
 from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.store.sample_rows import (
     author,
     contents,
@@ -200,7 +201,9 @@ def _assert_ledger_tells_the_contents(connection: Connection) -> None:
 
 
 @settings(
-    deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    deadline=None,
+    max_examples=examples(30),
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
 def test_undoing_the_end_of_any_history_restores_the_state_before_it_and_redoing_the_one_after(
