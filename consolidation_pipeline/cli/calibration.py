@@ -47,12 +47,12 @@ def calibrate(
         return
     out = make_console()
     out.print(fact_table(f"{project}: calibration for {proposal.model}", _rows(proposal)))
-    for line in _chart(proposal.fresh):
+    for line in _chart(proposal.proposed):
         out.print(line, soft_wrap=True)
 
 
 def _described(project: str, proposal: CalibrationProposal) -> dict[str, Any]:
-    held, fresh = proposal.held, proposal.fresh
+    held, fresh = proposal.current, proposal.proposed
     return {
         "project": project,
         "embedding_model": proposal.model,
@@ -74,7 +74,7 @@ def _snapshot(snapshot: Calibration) -> dict[str, Any]:
 
 
 def _rows(proposal: CalibrationProposal) -> dict[str, Any]:
-    held, fresh, report = proposal.held, proposal.fresh, proposal.fresh.report
+    held, fresh, report = proposal.current, proposal.proposed, proposal.proposed.report
     spread = report.get("spread") or {}
     before = {} if held is None else held.thresholds
     tiers = {name: _beside(before.get(name), value) for name, value in fresh.thresholds.items()}
@@ -108,8 +108,8 @@ def _interval(found: Mapping[str, Any] | None, of: str) -> str | None:
 
 def _state(proposal: CalibrationProposal) -> str:
     if proposal.applied:
-        return f"from now on, as version {proposal.fresh.version}; the next run rebuilds the graph"
-    held = "none yet" if proposal.held is None else f"version {proposal.held.version}"
+        return f"from now on, as version {proposal.proposed.version}; the next run rebuilds the graph"
+    held = "none yet" if proposal.current is None else f"version {proposal.current.version}"
     return f"{held}; --apply puts this one in its place"
 
 

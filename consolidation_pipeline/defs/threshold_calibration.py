@@ -43,7 +43,7 @@ def _numbers(done: CalibrationResult) -> dict[str, Any]:
     spread = snapshot.report.get("spread") or {}
     return {
         "calibration_version": snapshot.version,
-        "taken": done.taken,
+        "taken": done.renewed,
         "memories": snapshot.memories,
         "texts_stripped": done.stripped,
         "texts_embedded": done.embedded,

@@ -1,4 +1,4 @@
-"""Derive a fresh calibration from a project's memories; nothing is stored here."""
+"""Fit of a calibration: mean, boilerplate and thresholds from a project's memories. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -50,130 +50,146 @@ from consolidation_pipeline.store.similarity.calibrations import Calibration, lo
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
 from consolidation_pipeline.store.similarity.similarity_graph import Nodes
 
-# A mean, a median or a share of fewer says more about them than about the project: the profile alone holds then.
+# With fewer contents, a mean, a median or a share says more about the sample than about the project. Then the model's
+# profile is used alone.
 MIN_CONTENTS = 50
 
-# Options that a snapshot is taken under; it is renewed when one of them changes.
-_SHAPING = (*TIERS, "center")
+# Options that a snapshot depends on; it is renewed when one of them changes.
+_OPTION_NAMES = (*TIERS, "center")
 
 
-def select_calibration_options(run: ProjectContext) -> dict[str, Any]:
-    """The options that a calibration depends on, or the graph under it: pairs across types are judged only if asked."""
-    across = {"cross_type": True} if run.options.cross_type else {}
-    return {**{name: getattr(run.options, name) for name in _SHAPING}, **across}
+def select_calibration_options(context: ProjectContext) -> dict[str, Any]:
+    """Return the options that a calibration or the graph under it depends on.
+
+    ``cross_type`` is among them if it is set: pairs across types are judged only then.
+    """
+    cross_type = {"cross_type": True} if context.options.cross_type else {}
+    return {**{name: getattr(context.options, name) for name in _OPTION_NAMES}, **cross_type}
 
 
 def fit_calibration(
-    run: ProjectContext, held: Calibration | None, trigger: str, *, given: tuple[Nodes, Vectors] | None = None
+    context: ProjectContext, current: Calibration | None, trigger: str, *, given: tuple[Nodes, Vectors] | None = None
 ) -> tuple[Calibration, StrippedTexts]:
-    """A fresh snapshot, and the vectors for grouping that belong to it. ``trigger``: why, for the report.
+    """Make a new calibration snapshot, and the stripped texts whose vectors belong to it.
 
-    ``given``: nodes and their plain vectors (n, d), where they are not those that are stored.
+    Args:
+        context: the project and its embedding model.
+        current: snapshot in force, if there is one.
+        trigger: reason of the new calibration, for the report.
+        given: nodes and their plain vectors (n, d) to use; None = those that are stored.
 
     Raises:
-        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a planted one.
+        EmbeddingError: the model gave no usable vector for a text without its boilerplate, or for a synthetic text.
     """
-    material = _load(run, given)
-    first = first_rows_of_contents(material.nodes)
-    enough = len(first) >= MIN_CONTENTS
-    contents = [material.texts[id_] for id_ in to_uuids(material.nodes.ids[first])]
-    boilerplate = find_boilerplate(contents) if enough else ()
-    wording = embed_stripped_texts(run, material.texts, boilerplate, known=material.kept)
-    vectors = build_grouping_vectors(material.nodes.ids, material.plain, wording, material.kept)
+    inputs = _load_inputs(context, given)
+    first = first_rows_of_contents(inputs.nodes)
+    is_measured = len(first) >= MIN_CONTENTS
+    contents = [inputs.texts[id_] for id_ in to_uuids(inputs.nodes.ids[first])]
+    boilerplate = find_boilerplate(contents) if is_measured else ()
+    stripped = embed_stripped_texts(context, inputs.texts, boilerplate, known=inputs.stored)
+    vectors = build_grouping_vectors(inputs.nodes.ids, inputs.plain, stripped, inputs.stored)
     draft = Calibration(
-        version=1 if held is None else held.version + 1,
-        center=_mean(vectors[first]) if enough and run.options.center else None,
+        version=1 if current is None else current.version + 1,
+        center=_mean(vectors[first]) if is_measured and context.options.center else None,
         thresholds={},
-        memories=count_units(material.nodes),
+        memories=count_units(inputs.nodes),
         boilerplate=boilerplate,
-        options=select_calibration_options(run),
-        report={"trigger": trigger, "contents": len(first), "stripped": len(wording.hashes)},
+        options=select_calibration_options(context),
+        report={"trigger": trigger, "contents": len(first), "stripped": len(stripped.hashes)},
     )
-    if not enough:
-        return _with_profile(run, draft), wording
+    if not is_measured:
+        return _use_profile(context, draft), stripped
     spread = measure_spread(center_vectors(vectors[first], draft), np.arange(len(first)))
-    return _with_thresholds(run, draft, spread, _label(run, draft, contents, material)), wording
+    return _use_estimates(context, draft, spread, _label_pairs(context, draft, contents, inputs)), stripped
 
 
 @dataclass(frozen=True, eq=False)
-class _Material:
-    """What a calibration is taken from: nodes, their vectors and texts; vectors kept for grouping by their text's hash;
-    and what people decided.
+class _FitInputs:
+    """Inputs of a calibration.
+
+    ``nodes`` with ``plain`` vectors (n, d) of their whole texts; ``stored``: grouping vectors (d,) by the hash of their
+    stripped text; ``texts`` by memory; ``decided``: pairs of texts that people decided on, True = the same.
     """
 
     nodes: Nodes
     plain: Vectors
-    kept: Mapping[str, Vectors]
+    stored: Mapping[str, Vectors]
     texts: Mapping[UUID, str]
     decided: tuple[tuple[str, str, bool], ...]
 
 
-def _load(run: ProjectContext, given: tuple[Nodes, Vectors] | None) -> _Material:
-    with run.engine.connect() as connection:
-        nodes, plain = given or load_graph_nodes(connection, run, plain=True)
+def _load_inputs(context: ProjectContext, given: tuple[Nodes, Vectors] | None) -> _FitInputs:
+    with context.engine.connect() as connection:
+        nodes, plain = given or load_graph_nodes(connection, context, plain=True)
         texts = load_texts(connection, to_uuids(nodes.ids))
-        kept = load_stored_vectors(connection, run)
-        told = {**load_decided_texts(connection, run.project.id), **texts}
-        decided = tuple(list_decided_pairs(load_decisions(connection, run.project.id), told))
-    return _Material(nodes, plain, kept, texts, decided)
+        stored = load_stored_vectors(connection, context)
+        all_texts = {**load_decided_texts(connection, context.project.id), **texts}
+        decided = tuple(list_decided_pairs(load_decisions(connection, context.project.id), all_texts))
+    return _FitInputs(nodes, plain, stored, texts, decided)
 
 
-def load_stored_vectors(connection: Connection, run: ProjectContext) -> dict[str, Vectors]:
-    """The vectors (d,) for grouping that are stored, by the hash of the text without its boilerplate."""
-    hashes = load_text_hashes(connection, run.project.id, run.embedder.name)
+def load_stored_vectors(connection: Connection, context: ProjectContext) -> dict[str, Vectors]:
+    """Return the stored grouping vectors (d,) by the hash of the text without its boilerplate."""
+    hashes = load_text_hashes(connection, context.project.id, context.embedder.name)
     if not hashes:
         return {}
-    nodes, vectors = load_graph_nodes(connection, run)
+    nodes, vectors = load_graph_nodes(connection, context)
     rows = zip(to_uuids(nodes.ids), vectors, strict=True)
     return {hashes[id_]: vector for id_, vector in rows if id_ in hashes}
 
 
 def _mean(vectors: Vectors) -> Vectors | None:
-    # float64, or the sum of many float32 rows would depend on their number and order.
+    # In float64: a float32 sum of many rows would depend on their number and order.
     return np.asarray(vectors.mean(axis=0, dtype=np.float64), dtype=np.float32) if len(vectors) else None
 
 
-def _label(run: ProjectContext, draft: Calibration, contents: list[str], material: _Material) -> LabelledPairs:
+def _label_pairs(context: ProjectContext, draft: Calibration, contents: list[str], inputs: _FitInputs) -> LabelledPairs:
     sentences = frozenset(draft.boilerplate)
     stripped = [strip_boilerplate(text, sentences) for text in contents]
     decided = [
-        (strip_boilerplate(a, sentences), strip_boilerplate(b, sentences), same) for a, b, same in material.decided
+        (strip_boilerplate(a, sentences), strip_boilerplate(b, sentences), same) for a, b, same in inputs.decided
     ]
-    return build_labelled_pairs(run.embedder, stripped, draft.center, decided=decided)
+    return build_labelled_pairs(context.embedder, stripped, draft.center, decided=decided)
 
 
-def _with_profile(run: ProjectContext, draft: Calibration) -> Calibration:
-    """Too few memories: the profile for vectors as they are, and the person's options."""
-    thresholds = resolve_thresholds(run.embedder.name, run.options.model_dump(), centered=False)
-    profile = find_profile(run.embedder.name, centered=False)
-    return replace(draft, thresholds=thresholds, report={**draft.report, "profile": _describe(profile)})
+def _use_profile(context: ProjectContext, draft: Calibration) -> Calibration:
+    """Use the model's profile for uncentred vectors and the given options: there are too few memories to measure."""
+    thresholds = resolve_thresholds(context.embedder.name, context.options.model_dump(), centered=False)
+    profile = find_profile(context.embedder.name, centered=False)
+    return replace(draft, thresholds=thresholds, report={**draft.report, "profile": _describe_profile(profile)})
 
 
-def _with_thresholds(
-    run: ProjectContext, draft: Calibration, spread: CosineSpread | None, pairs: LabelledPairs
+def _use_estimates(
+    context: ProjectContext, draft: Calibration, spread: CosineSpread | None, pairs: LabelledPairs
 ) -> Calibration:
-    options = run.options.model_dump()
-    profile = find_profile(run.embedder.name, centered=draft.center is not None)
-    lowest = MIN_PATTERN_THRESHOLD if isinstance(run.options.t_pattern, str) else run.options.t_pattern
+    """Use the thresholds that the project's own pairs recommend, and the given options."""
+    options = context.options.model_dump()
+    profile = find_profile(context.embedder.name, centered=draft.center is not None)
+    lowest = MIN_PATTERN_THRESHOLD if isinstance(context.options.t_pattern, str) else context.options.t_pattern
     pairs = replace(pairs, min_shared=profile.shared_words)
     advice = recommend_thresholds(pairs, profile, lowest=lowest)
-    recommended = _recommended(profile, advice, spread)
+    recommended = _recommend_tiers(profile, advice, spread)
     thresholds = resolve_thresholds(
-        run.embedder.name, options, centered=draft.center is not None, recommended=recommended
+        context.embedder.name, options, centered=draft.center is not None, recommended=recommended
     )
     report = {
         **draft.report,
-        "profile": _describe(profile),
+        "profile": _describe_profile(profile),
         "spread": None if spread is None else asdict(spread),
         "recommended": recommended,
-        **_estimates(_as_merged(run, pairs), thresholds["t_merge"]),
+        **_describe_errors(_apply_given_threshold(context, pairs), thresholds["t_merge"]),
     }
     return replace(draft, thresholds=thresholds, report=report)
 
 
-def _recommended(profile: ThresholdProfile, advice: Recommendation, spread: CosineSpread | None) -> dict[str, float]:
-    """All four. In a project so dense that topics need a higher cosine than merging, asking and merging follow:
-    memories that dozens of others are near to were made from one form. Principles keep the profile's distance.
+def _recommend_tiers(
+    profile: ThresholdProfile, advice: Recommendation, spread: CosineSpread | None
+) -> dict[str, float]:
+    """Return all four thresholds by name.
+
+    Some projects are so dense that topics need a higher cosine than merging: memories with dozens of neighbours were
+    made from one form. There the suggest and merge thresholds are raised to the pattern threshold. Principles keep the
+    profile's distance to patterns.
     """
     t_pattern = min(profile.t_pattern, advice.t_suggest) if spread is None else recommend_pattern_threshold(spread)
     t_suggest = max(advice.t_suggest, t_pattern)
@@ -182,33 +198,35 @@ def _recommended(profile: ThresholdProfile, advice: Recommendation, spread: Cosi
     return dict(zip(TIERS, (t_merge, t_suggest, t_pattern, t_principle), strict=True))
 
 
-def _as_merged(run: ProjectContext, pairs: LabelledPairs) -> LabelledPairs:
-    """The pairs as this project merges them: a ``t_merge`` that a person gave holds as it stands."""
-    if run.options.t_merge == "auto":
+def _apply_given_threshold(context: ProjectContext, pairs: LabelledPairs) -> LabelledPairs:
+    """Return the pairs as this project merges them: a given ``t_merge`` holds for texts of any length and any shared
+    words.
+    """
+    if context.options.t_merge == "auto":
         return pairs
     return replace(pairs, words=np.full_like(pairs.words, LONG_WORDS), min_shared=0.0)
 
 
-def _estimates(pairs: LabelledPairs, t_merge: float) -> dict[str, Any]:
-    """What ``t_merge`` does to the labelled pairs, and what others would do."""
+def _describe_errors(pairs: LabelledPairs, t_merge: float) -> dict[str, Any]:
+    """Describe the shares of labelled pairs that ``t_merge`` and the other thresholds of the grid merge."""
     at = estimate_errors(pairs, t_merge)
     return {
         "pairs": len(pairs.same),
         "decided": int((pairs.kind == "decided").sum()),
-        "wrong": _share(at.wrong),
-        "found": _share(at.found),
-        "kinds": {kind: _share(share) for kind, share in compute_merged_shares(pairs, t_merge).items()},
+        "wrong": _describe_share(at.wrong),
+        "found": _describe_share(at.found),
+        "kinds": {kind: _describe_share(share) for kind, share in compute_merged_shares(pairs, t_merge).items()},
         "curve": [
-            {"threshold": point.threshold, "wrong": _share(point.wrong), "found": _share(point.found)}
+            {"threshold": point.threshold, "wrong": _describe_share(point.wrong), "found": _describe_share(point.found)}
             for point in compute_curve(pairs)
         ],
     }
 
 
-def _share(share: Share) -> dict[str, Any]:
+def _describe_share(share: Share) -> dict[str, Any]:
     value = None if share.value is None else round(share.value, 4)
     return {"share": value, "low": round(share.low, 4), "high": round(share.high, 4), "of": share.total}
 
 
-def _describe(profile: ThresholdProfile) -> dict[str, Any]:
+def _describe_profile(profile: ThresholdProfile) -> dict[str, Any]:
     return {**profile.thresholds(), "measured": profile.measured, "source": profile.source}

@@ -1,4 +1,4 @@
-"""Give every memory a vector of the project's model; nothing is embedded twice."""
+"""Embedding of memories: every memory gets a vector of the project's model, and nothing is embedded twice."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from consolidation_pipeline.store.memories.memories import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Rows that are looked at together. What a paid model gave for some of them is stored at once, in a transaction each.
+# Rows that are loaded together. The vectors that a paid model returns for part of them are stored at once.
 BATCH = 4096
 
 
 @dataclass(frozen=True)
 class EmbeddingResult:
-    """Rows that have a vector now, and how the new ones got it: computed, or taken over from equal content."""
+    """Number of memories with a vector, and of new vectors: computed, or reused from equal content."""
 
     memories: int
     computed: int
@@ -40,19 +40,19 @@ class EmbeddingResult:
 
 
 def embed_memories(run: ProjectRun) -> EmbeddingResult:
-    """Embed what has no vector of the active model, batch by batch, each in a transaction of its own.
+    """Embed memories that have no vector of the active model, batch by batch, each in its own transaction.
 
     Raises:
         EmbeddingError: the model gave no usable vector, or one of another length than before; the message names the
-        memory. BudgetExhaustedError: no more may be paid for, and without all vectors no later phase has anything true
-        to work on. What was embedded before either stays.
+            memory.
+        BudgetExhaustedError: the budget is used up. Later phases need all vectors. What was embedded before stays.
     """
     model = run.embedder.name
     memories = computed = reused = 0
     for table in EMBEDDED_TABLES:
         with run.transaction() as connection:
             reused += reuse_embeddings(connection, run.project.id, table, model)
-        # Agents write meanwhile: what came during one pass is the next one's.
+        # Agents write meanwhile: rows that came during one pass are embedded by the next.
         while done := _embed_table(run, table):
             computed += done
         with run.engine.connect() as connection:
@@ -61,7 +61,7 @@ def embed_memories(run: ProjectRun) -> EmbeddingResult:
 
 
 def embed_raw_memories(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) -> None:
-    """Give the raw memories with ``ids`` a vector, those that have none of the model yet, outside of any run.
+    """Embed these raw memories outside of any run, if they have no vector of the model yet.
 
     Raises:
         EmbeddingError: the model gave no usable vector.
@@ -75,7 +75,7 @@ def embed_raw_memories(engine: Engine, embedder: Embedder, ids: Sequence[UUID]) 
 
 
 def _embed_table(run: ProjectRun, table: str) -> int:
-    """Embed the rows that have no vector now; returns how many there were."""
+    """Embed the rows that have no vector now; return their number."""
     done = 0
     for batch, vectors in prefetch(_embedded_batches(run, table)):
         with run.transaction() as connection:
@@ -100,18 +100,18 @@ def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[Unembedded,
 
 
 def _embed(batch: Unembedded, embedder: Embedder) -> Iterator[tuple[Unembedded, Vectors]]:
-    """Parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
+    """Yield parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
     first = {content: at for at, content in reversed(list(enumerate(batch.hashes)))}
     rows = sorted(first.values())
-    place = {batch.hashes[row]: at for at, row in enumerate(rows)}
-    places = np.array([place[content] for content in batch.hashes])
+    position_of = {batch.hashes[row]: at for at, row in enumerate(rows)}
+    positions = np.array([position_of[content] for content in batch.hashes])
     texts = [batch.texts[row] for row in rows]
     try:
         for start, vectors in embed_batches(embedder, texts):
-            chosen = np.flatnonzero((places >= start) & (places < start + len(vectors)))
-            yield batch.select(chosen), vectors[places[chosen] - start]
+            chosen = np.flatnonzero((positions >= start) & (positions < start + len(vectors)))
+            yield batch.select(chosen), vectors[positions[chosen] - start]
     except EmbeddingError as error:
-        # Embedders know texts by their place alone, and name the one in question as `describe_text` does.
+        # Embedders know the positions of texts alone, and name the text as `describe_text` does.
         named = [row for at, row in enumerate(rows) if describe_text(at, texts[at]) in str(error)]
         raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
 

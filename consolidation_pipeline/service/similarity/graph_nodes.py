@@ -1,4 +1,7 @@
-"""What is compared: the nodes of a project with the vectors that count for grouping, and which of them are repeats."""
+"""Nodes of the similarity graph with the vectors that are compared, and the exact repeats among them.
+
+A content is one text of one memory type, with all its exact repeats.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _TYPES = np.sort(np.array(MEMORY_TYPES))
 
 
 class ProjectContext(Protocol):
-    """A project seen through one embedding model: what a run is, and what can be looked at without one."""
+    """A project seen through one embedding model: a run, or a project opened without one."""
 
     @property
     def engine(self) -> Engine: ...
@@ -42,7 +45,7 @@ class ProjectContext(Protocol):
 
 @dataclass(frozen=True)
 class StandaloneProject:
-    """A project looked at without a run."""
+    """A project opened without a run."""
 
     engine: Engine
     project: Project
@@ -50,58 +53,64 @@ class StandaloneProject:
     embedder: Embedder
 
 
-def load_graph_nodes(connection: Connection, run: ProjectContext, *, plain: bool = False) -> tuple[Nodes, Vectors]:
-    """All nodes of the project and their vectors float32 (n, d), both sorted by id, not centred.
+def load_graph_nodes(connection: Connection, context: ProjectContext, *, plain: bool = False) -> tuple[Nodes, Vectors]:
+    """Return all nodes of the project and their vectors float32 (n, d), both sorted by id, not centred.
 
-    Memories with boilerplate come with the vector of the rest of their text, unless ``plain``.
+    Memories with boilerplate have the vector of the rest of their text, unless ``plain``.
     """
-    return similarity_graph.load_nodes_with_vectors(connection, run.project.id, run.embedder.name, plain=plain)
+    return similarity_graph.load_nodes_with_vectors(connection, context.project.id, context.embedder.name, plain=plain)
 
 
 def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors]:
-    """All nodes and the vectors that are compared, float32 (n, d), both sorted by id: boilerplate left out, centred.
+    """Return all nodes and the vectors that are compared, float32 (n, d), both sorted by id: without boilerplate,
+    centred.
 
-    Those that the run has compared a moment ago it hands over, once, as they are many; the others are loaded.
+    Vectors that this run has just compared are taken over from the run, which releases them; the others are loaded.
     """
-    snapshot, (kept, run.compared) = run.calibration, (run.compared, None)
-    if snapshot is None or kept is None or (kept.model, kept.version) != (run.embedder.name, snapshot.version):
+    snapshot, (compared, run.compared) = run.calibration, (run.compared, None)
+    if (
+        snapshot is None
+        or compared is None
+        or (compared.model, compared.version) != (run.embedder.name, snapshot.version)
+    ):
         nodes, vectors = load_graph_nodes(connection, run)
         return nodes, vectors if snapshot is None else center_vectors(vectors, snapshot)
-    nodes = similarity_graph.load_nodes(connection, run.project.id, kept.model)
-    at = positions_of(kept.ids, nodes.ids)
-    at[nodes.graph_version != kept.version] = -1
-    missing = nodes.ids[at < 0]
-    loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, run.project.id, kept.model, only=missing)
-    nodes, at = nodes.select(there := (at >= 0) | np.isin(nodes.ids, loaded.ids)), at[there]
-    x = kept.x[at]
-    x[at < 0] = center_vectors(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
+    nodes = similarity_graph.load_nodes(connection, run.project.id, compared.model)
+    rows = positions_of(compared.ids, nodes.ids)
+    rows[nodes.graph_version != compared.version] = -1
+    missing = nodes.ids[rows < 0]
+    loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, run.project.id, compared.model, only=missing)
+    has_vector = (rows >= 0) | np.isin(nodes.ids, loaded.ids)
+    nodes, rows = nodes.select(has_vector), rows[has_vector]
+    x = compared.x[rows]
+    x[rows < 0] = center_vectors(vectors, snapshot)[np.isin(loaded.ids, nodes.ids)]
     return nodes, x
 
 
 def center_vectors(vectors: Vectors, snapshot: Calibration) -> Vectors:
-    """The vectors that are compared for grouping: the snapshot's centre taken off, normalised again."""
+    """Return the vectors as they are compared for grouping: the snapshot's mean subtracted, normalised again."""
     return vectors if snapshot.center is None or not len(vectors) else center(vectors, snapshot.center)
 
 
 def count_units(nodes: Nodes) -> int:
-    """How many memories stand for themselves: raw ones that are in no merged memory, and the merged memories."""
+    """Return the number of units: raw memories that are in no merged memory, and merged memories."""
     return int((nodes.merged_into == b"").sum() + len(np.unique(nodes.merged_into[nodes.merged_into != b""])))
 
 
 def first_rows_of_contents(nodes: Nodes) -> npt.NDArray[np.int64]:
-    """Position of the first node of each distinct content, in the order of their texts' hashes.
+    """Return the row of the first node of each content, in the order of the hashes of their texts.
 
-    The order follows from the contents alone, so a sample of the first of them does not depend on ids or time.
+    The order follows from the contents alone, so that a sample of the first rows does not depend on ids or time.
     """
     rows = np.unique(content_keys(nodes), return_index=True)[1]
     return np.asarray(rows[np.lexsort((nodes.memory_type[rows], nodes.repeats[rows]))], dtype=np.int64)
 
 
 def variant_keys(nodes: Nodes, vectors: Vectors) -> npt.NDArray[np.int64]:
-    """One number per node (n,), equal for exact repeats of one type whose vectors (n, d) are equal too.
+    """Return a number per node (n,), equal for exact repeats of one type with equal vectors (n, d).
 
-    Normalising the text hides case and white space, a model may not: such repeats are variants, each with neighbours
-    of its own.
+    Exact repeats may differ in case and white space, and a model may see that. Repeats with different vectors are
+    variants, each with its own neighbours.
     """
     contents = content_keys(nodes)
     digests = np.zeros(len(nodes), dtype=np.uint64)
@@ -112,12 +121,12 @@ def variant_keys(nodes: Nodes, vectors: Vectors) -> npt.NDArray[np.int64]:
 
 
 def type_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
-    """One number per node (n,), the same for nodes of one memory type."""
+    """Return a number per node (n,), equal for nodes of one memory type."""
     return np.searchsorted(_TYPES, nodes.memory_type).astype(np.int64)
 
 
 def content_keys(nodes: Nodes) -> npt.NDArray[np.int64]:
-    """Content of each node (n,), 0..c-1: one text of one memory type, with all its exact repeats."""
+    """Return the content of each node (n,), 0..c-1: one text of one memory type, with all its exact repeats."""
     texts, of_text = np.unique(nodes.repeats, return_inverse=True)
     keys = type_keys(nodes) * max(len(texts), 1) + of_text.reshape(-1)
     return np.asarray(np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64))

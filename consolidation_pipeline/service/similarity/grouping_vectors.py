@@ -1,4 +1,4 @@
-"""Texts without their boilerplate, and the vectors these have in place of the plain ones when memories are grouped."""
+"""Texts without their boilerplate, and the vectors that they have in place of the plain ones for grouping."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from consolidation_pipeline.store.similarity.grouping_vectors import load_text_h
 
 @dataclass(frozen=True, eq=False)
 class StrippedTexts:
-    """Memories that hold boilerplate: hash of the remainder of their text by memory; ``computed`` = hash -> row of
-    ``vectors`` float32 (n, d) for those remaining that had no vector yet.
+    """Memories whose text holds boilerplate, with the hash of the text that remains without it.
+
+    ``hashes``: by memory. ``vectors``: float32 (n, d), of the remaining texts that had no vector yet. ``computed``: row
+    of ``vectors`` by hash.
     """
 
     hashes: Mapping[UUID, str]
@@ -30,9 +32,14 @@ class StrippedTexts:
 
 
 def embed_stripped_texts(
-    run: ProjectContext, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
+    context: ProjectContext, texts: Mapping[UUID, str], boilerplate: Collection[str], *, known: Collection[str]
 ) -> StrippedTexts:
-    """Leave ``boilerplate`` out of the texts and embed what is left, each distinct remainder once, those of ``known`` never.
+    """Remove ``boilerplate`` from the texts and embed what remains, each distinct text once.
+
+    Args:
+        texts: texts by memory.
+        boilerplate: sentences, normalised.
+        known: hashes of texts that have a vector already; they are not embedded.
 
     Raises:
         EmbeddingError: the model gave no usable vector.
@@ -41,12 +48,12 @@ def embed_stripped_texts(
     remaining = {id_: strip_boilerplate(text, sentences) for id_, text in texts.items()} if sentences else {}
     hashes = {id_: content_hash(rest) for id_, rest in remaining.items() if rest != texts[id_]}
     missing = {hash_: remaining[id_] for id_, hash_ in sorted(hashes.items()) if hash_ not in known}
-    vectors = run.embedder.embed(list(missing.values())) if missing else np.empty((0, 0), np.float32)
+    vectors = context.embedder.embed(list(missing.values())) if missing else np.empty((0, 0), np.float32)
     return StrippedTexts(hashes, {hash_: row for row, hash_ in enumerate(missing)}, vectors)
 
 
 def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[str]) -> StrippedTexts:
-    """Bring the grouping vectors of these memories, new or changed since they were compared, up to date."""
+    """Update the grouping vectors of these memories, which are new or changed since they were compared."""
     chosen = to_uuids(ids)
     model = run.embedder.name
     with run.engine.connect() as connection:
@@ -60,13 +67,17 @@ def refresh_stripped_texts(run: ProjectRun, ids: Ids, boilerplate: Collection[st
 
 
 def save_stripped_texts(
-    connection: Connection, run: ProjectContext, stripped: StrippedTexts, *, checked: Sequence[UUID] | None = None
+    connection: Connection, context: ProjectContext, stripped: StrippedTexts, *, checked: Sequence[UUID] | None = None
 ) -> None:
-    """Store the vectors; ``checked``: the memories that were looked at, None = all of the project."""
+    """Store the grouping vectors.
+
+    Args:
+        checked: memories that were checked for boilerplate; None = all of the project.
+    """
     replace_grouping_vectors(
         connection,
-        run.project.id,
-        run.embedder.name,
+        context.project.id,
+        context.embedder.name,
         text_hashes=stripped.hashes,
         computed=stripped.computed,
         vectors=stripped.vectors,
@@ -75,9 +86,12 @@ def save_stripped_texts(
 
 
 def build_grouping_vectors(ids: Ids, plain: Vectors, stripped: StrippedTexts, stored: Mapping[str, Vectors]) -> Vectors:
-    """Vectors (n, d) of the memories ``ids`` as ``stripped`` wants them, before it is stored.
+    """Return the grouping vectors (n, d) of the memories ``ids``, before they are stored.
 
-    ``plain``: those of the whole texts; ``kept``: those (d,) that are stored so far, by the hash of their text.
+    Args:
+        plain: vectors (n, d) of the whole texts.
+        stripped: texts without their boilerplate.
+        stored: vectors (d,) that are stored so far, by the hash of their text.
     """
     x = plain.copy()
     for row, id_ in enumerate(to_uuids(ids)):

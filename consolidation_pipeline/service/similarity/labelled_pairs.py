@@ -1,4 +1,4 @@
-"""Pairs of texts whose truth is known, seen as the pipeline sees them: planted ones, and decisions of people."""
+"""Labelled pairs for calibration: synthetic pairs and decisions of people, with their similarities."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.store.database.vector_copy import Vectors
 
-# One seed for all: a project's recommendation changes with its memories, not with the day.
+# A fixed seed: a project's recommendation changes with its memories alone.
 SEED = 0
-# Pairs per way of planting, and contents they are made from: enough to tell 3 % from 8 %, and a bounded bill for models
-# that are paid for (about two thousand short texts).
+# Synthetic pairs per kind, and texts that they are made from. Enough to tell 3 % from 8 %, and a bounded bill for paid
+# models (about two thousand short texts).
 PAIRS_PER_KIND = 80
 MAX_TEXTS = 2_000
-# A large group that was approved says the same thing many times.
-_MOST_OF_GROUP = 6
+# Memories used of a large approved group: the others repeat the same.
+_MAX_GROUP_MEMORIES = 6
 
 Decision = tuple[Sequence[UUID], bool]
 
@@ -32,9 +32,13 @@ Decision = tuple[Sequence[UUID], bool]
 def build_labelled_pairs(
     embedder: Embedder, texts: Sequence[str], mean: Vectors | None, *, decided: Sequence[tuple[str, str, bool]] = ()
 ) -> LabelledPairs:
-    """Planted pairs from the first ``MAX_TEXTS`` of distinct ``texts``, and those that people ``decided`` on.
+    """Return labelled pairs: synthetic ones from the first ``MAX_TEXTS`` distinct texts, and those that people decided
+    on.
 
-    ``mean`` (d,) is taken off their vectors; None = vectors as they are.
+    Args:
+        texts: distinct texts of the project.
+        mean: mean vector (d,) that is subtracted from their vectors; None = vectors as they are.
+        decided: pairs of texts, True = the same.
 
     Raises:
         EmbeddingError: the model gave no usable vector for a text.
@@ -56,10 +60,13 @@ def build_labelled_pairs(
 
 
 def list_decided_pairs(decisions: Sequence[Decision], texts: Mapping[UUID, str]) -> Iterator[tuple[str, str, bool]]:
-    """Pairs of texts that a person found the same or not. Of a rejected group of more than two nobody knows which."""
+    """Yield pairs of texts that a person found to be the same or not.
+
+    Rejected groups of more than two are left out: nobody knows which of their pairs differ.
+    """
     for ids, same in decisions:
-        known = [texts[id_] for id_ in ids[:_MOST_OF_GROUP] if id_ in texts]
-        if len(known) == len(ids[:_MOST_OF_GROUP]) and (same or len(ids) == 2):
+        known = [texts[id_] for id_ in ids[:_MAX_GROUP_MEMORIES] if id_ in texts]
+        if len(known) == len(ids[:_MAX_GROUP_MEMORIES]) and (same or len(ids) == 2):
             yield from ((a, b, same) for a, b in combinations(known, 2) if a != b)
 
 

@@ -1,4 +1,4 @@
-"""What may become of each similar pair: may it merge, must a person decide, or is it on one topic at most."""
+"""Classification of similar pairs: may merge, a person decides, or on one topic at most."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ Mask = npt.NDArray[np.bool_]
 
 
 def classify_pairs(connection: Connection, run: ProjectRun, nodes: Nodes, pairs: SimilarPairs) -> npt.NDArray[np.int16]:
-    """The verdict (m,) on pairs of ``nodes`` that reach ``t_suggest`` and whose memory types may share a group.
+    """Return the verdict (m,) on pairs of ``nodes`` that reach ``t_suggest`` and whose memory types may share a group.
 
-    A threshold that the operator gave is meant as it stands. An automatic one also asks for words in common, and more
-    of short texts; what is near enough but has a veto, or is too short, is for a person.
+    A threshold that the operator gave is used as it is. An automatic one also needs words in common, and a higher
+    cosine for short texts. A pair that is similar enough but has a veto, or is too short, is for a person.
     """
     rows = np.unique(np.concatenate([pairs.i, pairs.j]))
     ids = to_uuids(nodes.ids[rows])
     loaded = load_texts(connection, ids)
     texts = [loaded[id_] for id_ in ids]
     one, other = (np.searchsorted(rows, side).astype(np.int32) for side in (pairs.i, pairs.j))
-    ask, merge = _judge(run, texts, SimilarPairs(one, other, pairs.similarity))
+    ask, merge = _find_candidates(run, texts, SimilarPairs(one, other, pairs.similarity))
     verdict = np.where(ask, ASK, TOPIC).astype(np.int16)
     vetoed = find_conflicting(texts, one[merge], other[merge])
     verdict[merge] = np.where(vetoed, ASK, MERGE)
     return verdict
 
 
-def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask, Mask]:
-    """Which pairs (m,) a person may be asked about, and which may merge if no veto speaks against it."""
-    held, t_merge = run.calibration, run.thresholds["t_merge"]
+def _find_candidates(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask, Mask]:
+    """Return two masks (m,): pairs that a person may be asked about, and pairs that may merge if there is no veto."""
+    calibration, t_merge = run.calibration, run.thresholds["t_merge"]
     sentences = run.boilerplate
     words = read_words([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
-    profile = find_profile(run.embedder.name, centered=held is not None and held.center is not None)
+    profile = find_profile(run.embedder.name, centered=calibration is not None and calibration.center is not None)
     shared = words.shared(pairs.i, pairs.j)
+    tolerance = SHORT_TEXT_TOLERANCE if calibration is not None and calibration.is_measured else UNCALIBRATED_TOLERANCE
     if run.options.t_merge == "auto":
         merge = are_near_duplicates(
             pairs.similarity,
@@ -56,7 +57,7 @@ def _judge(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> tuple[Mask
             words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
             shared=shared,
             min_shared=profile.shared_words,
-            short_text_tolerance=SHORT_TEXT_TOLERANCE if held is not None and held.is_measured else UNCALIBRATED_TOLERANCE,
+            short_text_tolerance=tolerance,
         )
     else:
         merge = reaches(pairs.similarity, t_merge)

@@ -1,4 +1,4 @@
-"""Keep the similarity graph complete: new or changed memories are compared with everything, nothing twice."""
+"""Update of the similarity graph: new and changed memories are compared with all others, and no pair twice."""
 
 from __future__ import annotations
 
@@ -35,15 +35,18 @@ from consolidation_pipeline.store.similarity.similarity_graph import (
     concatenate_neighbors,
 )
 
-# Pairs that go to the database in one piece: about 50 MB.
+# Pairs written in one block: about 50 MB.
 WRITE_BLOCK_PAIRS = 1_000_000
-# Pairs near enough to be judged, which takes their texts: about 100 MB, and no text is read twice below that.
+# Pairs classified together: about 100 MB. Up to that number no text is read twice.
 CLASSIFY_BLOCK_PAIRS = 8_000_000
 
 
 @dataclass(frozen=True)
 class GraphUpdate:
-    """What an update of the graph did: nodes in all, nodes compared now, pairs added, and whether it began anew."""
+    """Counts of an update: nodes in all, nodes compared now, pairs added.
+
+    ``rebuilt``: all nodes were compared again. ``calibration``: version of the snapshot.
+    """
 
     nodes: int
     compared: int
@@ -53,19 +56,19 @@ class GraphUpdate:
 
 
 def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
-    """Compare what was not compared yet with everything, in one transaction. The result is that of a rebuild.
+    """Compare the nodes that were not compared yet with all others, in one transaction. The result equals a rebuild.
 
-    Everything counts as not compared after the calibration was renewed. It is not renewed here, but taken where there
-    is none yet; memories that came since are held against its boilerplate before they are compared.
+    After the calibration was renewed, no node counts as compared. The calibration is not renewed here, but made if
+    there is none yet. Memories that came since are checked for its boilerplate before they are compared.
     """
-    done = calibrate_thresholds(run, renew=False)
-    snapshot = done.snapshot
+    calibrated = calibrate_thresholds(run, renew=False)
+    snapshot = calibrated.snapshot
     with run.transaction() as connection:
         nodes, vectors = load_graph_nodes(connection, run)
         similarity_graph.prune_neighbors(connection, run.project.id, run.embedder.name)
-        # What came with a vector of its own a moment ago was not looked at yet: the next update compares it.
-        looked_at = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, done.checked_ids)
-        nodes, vectors = nodes.select(looked_at), vectors[looked_at]
+        # A memory that came a moment ago was not checked for boilerplate yet: the next update compares it.
+        is_checked = (nodes.graph_version == snapshot.version) | np.isin(nodes.ids, calibrated.checked_ids)
+        nodes, vectors = nodes.select(is_checked), vectors[is_checked]
         known, new = split_known_and_new(nodes, vectors, snapshot.version)
         x = center_vectors(vectors, snapshot)
         found = compare_nodes(connection, run, nodes, x, known=known, new=new)
@@ -78,18 +81,19 @@ def update_similarity_graph(run: ProjectRun) -> GraphUpdate:
 def split_known_and_new(
     nodes: Nodes, vectors: Vectors, version: int
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Positions of the nodes that are compared: those that were (known) and those that were not (new).
+    """Return the positions of the nodes that were compared under this calibration ``version``, and of those to compare
+    now.
 
-    Repeats with the same vector have the same neighbours, so one of them, the carrier, is compared for all.
+    Exact repeats with equal vectors have the same neighbours, so only the first of them is compared.
     """
     known = nodes.graph_version == version
     keys = variant_keys(nodes, vectors)
     order = np.lexsort((np.arange(len(nodes)), ~known, keys))
     first = np.ones(len(nodes), dtype=bool)
     first[1:] = keys[order][1:] != keys[order][:-1]
-    carriers = np.zeros(len(nodes), dtype=bool)
-    carriers[order[first]] = True
-    return np.flatnonzero(known), np.flatnonzero(carriers & ~known)
+    is_first = np.zeros(len(nodes), dtype=bool)
+    is_first[order[first]] = True
+    return np.flatnonzero(known), np.flatnonzero(is_first & ~known)
 
 
 def compare_nodes(
@@ -101,32 +105,39 @@ def compare_nodes(
     known: npt.NDArray[np.intp],
     new: npt.NDArray[np.intp],
 ) -> Iterator[Neighbors]:
-    """The pairs of ``new`` with ``known`` and with each other, in blocks, and the verdict on each."""
+    """Yield in blocks the pairs of ``new`` nodes with ``known`` ones and with each other, and their verdicts.
+
+    Args:
+        nodes: all nodes, sorted by id.
+        vectors: their vectors float32 (n, d), centred.
+        known: positions of nodes whose pairs are stored.
+        new: positions of nodes to compare.
+    """
     if not new.size:
         return
     order, types = np.concatenate([known, new]).astype(np.int32), type_keys(nodes)
     waiting: list[SimilarPairs] = []
-    apart: list[Neighbors] = []
+    classified: list[Neighbors] = []
     for pairs in iter_similar_pairs(vectors[order], run.thresholds["t_pattern"], known=len(known)):
         one, other = order[pairs.i], order[pairs.j]
-        # Positions are sorted by id, so a < b holds for ids too.
-        placed = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
-        verdict = np.full(len(placed), TOPIC, dtype=np.int16)
+        # Nodes are sorted by id: ordered positions are ordered ids.
+        ordered = SimilarPairs(np.minimum(one, other), np.maximum(one, other), pairs.similarity)
+        verdict = np.full(len(ordered), TOPIC, dtype=np.int16)
         if not run.options.cross_type:
-            verdict[types[placed.i] != types[placed.j]] = CROSS_TYPE
-        near = (verdict == TOPIC) & reaches(placed.similarity, run.thresholds["t_suggest"])
-        apart.append(_neighbors(nodes, placed.select(~near), verdict[~near]))
-        waiting.append(placed.select(near))
-        if sum(map(len, apart)) > WRITE_BLOCK_PAIRS:
-            yield concatenate_neighbors(apart)
-            apart = []
+            verdict[types[ordered.i] != types[ordered.j]] = CROSS_TYPE
+        is_near = (verdict == TOPIC) & reaches(ordered.similarity, run.thresholds["t_suggest"])
+        classified.append(_neighbors(nodes, ordered.select(~is_near), verdict[~is_near]))
+        waiting.append(ordered.select(is_near))
+        if sum(map(len, classified)) > WRITE_BLOCK_PAIRS:
+            yield concatenate_neighbors(classified)
+            classified = []
         if sum(map(len, waiting)) > CLASSIFY_BLOCK_PAIRS:
-            yield _judged(connection, run, nodes, waiting)
+            yield _classify(connection, run, nodes, waiting)
             waiting = []
-    yield concatenate_neighbors([*apart, _judged(connection, run, nodes, waiting)])
+    yield concatenate_neighbors([*classified, _classify(connection, run, nodes, waiting)])
 
 
-def _judged(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:
+def _classify(connection: Connection, run: ProjectRun, nodes: Nodes, waiting: list[SimilarPairs]) -> Neighbors:
     pairs = concatenate_pairs(waiting)
     return _neighbors(nodes, pairs, classify_pairs(connection, run, nodes, pairs))
 

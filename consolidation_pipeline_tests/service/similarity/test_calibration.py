@@ -111,14 +111,14 @@ def test_the_same_memories_give_the_same_calibration(pipeline: Pipeline) -> None
 
 def test_it_is_held_until_the_active_memories_have_grown_by_half(pipeline: Pipeline) -> None:
     pipeline.add([note(str(at), f"{word} grows here") for at, word in enumerate(VOCABULARY)])
-    assert calibrated(pipeline).taken
+    assert calibrated(pipeline).renewed
     pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} grows there") for at in range(4)])
-    assert not calibrated(pipeline).taken
+    assert not calibrated(pipeline).renewed
     pipeline.add([note("last", "iris grows anywhere")])
-    assert not calibrated(pipeline, renew=False).taken
+    assert not calibrated(pipeline, renew=False).renewed
     done = calibrated(pipeline)
-    assert (done.taken, done.snapshot.version, done.snapshot.report["trigger"]) == (True, 2, "growth")
-    assert not calibrated(pipeline).taken
+    assert (done.renewed, done.snapshot.version, done.snapshot.report["trigger"]) == (True, 2, "growth")
+    assert not calibrated(pipeline).renewed
 
 
 @pytest.mark.usefixtures("few")
@@ -129,10 +129,10 @@ def test_it_is_held_without_any_work_of_the_model(pipeline: Pipeline) -> None:
         embed_memories(run)
         calibrate_thresholds(run)
         seen = len(model.seen)
-        assert calibrate_thresholds(run).taken is False
+        assert calibrate_thresholds(run).renewed is False
         assert len(model.seen) == seen
         del run.calibration
-        assert calibrate_thresholds(run).taken is False
+        assert calibrate_thresholds(run).renewed is False
 
 
 @pytest.mark.parametrize("options", [{"center": False}, {"t_merge": 0.9}, {"t_pattern": 0.55}])
@@ -140,10 +140,10 @@ def test_other_options_take_it_anew(pipeline: Pipeline, options: dict[str, Any])
     pipeline.add(corpus())
     calibrated(pipeline)
     pipeline.configure(decay_rate=0.2)
-    assert not calibrated(pipeline).taken
+    assert not calibrated(pipeline).renewed
     pipeline.configure(**options)
     done = calibrated(pipeline)
-    assert (done.taken, done.snapshot.report["trigger"]) == (True, "options")
+    assert (done.renewed, done.snapshot.report["trigger"]) == (True, "options")
     assert done.snapshot.thresholds.items() >= {k: v for k, v in options.items() if k != "center"}.items()
 
 
@@ -174,7 +174,7 @@ def test_a_snapshot_from_before_options_were_kept_is_taken_anew(pipeline: Pipeli
     update(pipeline)
     pipeline.write("UPDATE {s}.similarity_calibrations SET options = '{}', report = '{}'")
     done, graph = update(pipeline)
-    assert (done.taken, graph.rebuilt) == (True, True)
+    assert (done.renewed, graph.rebuilt) == (True, True)
 
 
 def test_phases_run_alone_use_the_newest_snapshot_and_take_the_first_one(pipeline: Pipeline) -> None:
@@ -247,7 +247,7 @@ def test_new_memories_with_held_boilerplate_get_their_vector_in_the_next_run(pip
     assert update(pipeline)[0].stripped == 11
     pipeline.add(placeholders(12, first=11))
     done, graph = update(pipeline)
-    assert (done.taken, done.stripped, done.embedded, graph.compared) == (False, 1, 1, 1)
+    assert (done.renewed, done.stripped, done.embedded, graph.compared) == (False, 1, 1, 1)
     assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == 12
     again, graph = update(pipeline)
     assert (again.stripped, again.embedded, graph.compared) == (0, 0, 0)
@@ -291,7 +291,7 @@ def test_memories_that_were_merged_stay_compared_without_boilerplate_and_merged_
     own = "SELECT count(*) FROM {s}.grouping_embeddings g JOIN {s}.task_memories m ON m.id = g.memory_id"
     assert pipeline.value("SELECT count(*) FROM {s}.grouping_embeddings") == pipeline.value(own) == 24
     second, graph = update(pipeline)
-    assert (second.taken, second.embedded, graph.nodes, graph.compared) == (False, 0, 24, 0)
+    assert (second.renewed, second.embedded, graph.nodes, graph.compared) == (False, 0, 24, 0)
 
 
 @pytest.mark.usefixtures("few")
@@ -316,9 +316,9 @@ def test_a_request_writes_nothing_unless_it_is_applied(pipeline: Pipeline) -> No
     before = dump(pipeline)
     proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
     assert dump(pipeline) == before
-    assert proposal.held is not None
-    assert (proposal.applied, proposal.fresh.version) == (False, 2)
-    assert proposal.fresh.thresholds == proposal.held.thresholds
+    assert proposal.current is not None
+    assert (proposal.applied, proposal.proposed.version) == (False, 2)
+    assert proposal.proposed.thresholds == proposal.current.thresholds
 
 
 @pytest.mark.usefixtures("few")
@@ -329,7 +329,7 @@ def test_an_applied_calibration_makes_the_next_run_rebuild_the_graph(pipeline: P
     proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
     assert (proposal.applied, versions(pipeline), edges(pipeline)) == (True, [1, 2], {})
     done, graph = update(pipeline)
-    assert (done.taken, graph.rebuilt, graph.calibration) == (False, True, 2)
+    assert (done.renewed, graph.rebuilt, graph.calibration) == (False, True, 2)
     assert edges(pipeline) == before
 
 
