@@ -13,7 +13,6 @@ from uuid import UUID
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
-from consolidation_pipeline.store.jobs.jobs import JOB_NAME, WHOLE_JOB
 from consolidation_pipeline.store.knowledge.summaries import IS_UNSUMMARIZED
 
 
@@ -201,7 +200,7 @@ def list_backlogs(
 
     A memory without a vector is new whenever it was stored: its import may have begun before the job and ended after.
     """
-    name, whole = JOB_NAME.format("j"), WHOLE_JOB.format("j")
+    name, whole = "coalesce(j.scope ->> 'job', 'consolidate')", "NOT j.scope ?| ARRAY['phases', 'plan']"
     rows = connection.execute(
         text(
             f"""

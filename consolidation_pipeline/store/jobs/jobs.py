@@ -16,10 +16,6 @@ from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.jobs.project_lock import HELD_LOCKS
 
-# Of a row of jobs: the name of the job, and whether it is the whole job, not some of its phases or a plan.
-JOB_NAME = "coalesce({}.scope ->> 'job', 'consolidate')"
-WHOLE_JOB = "NOT {}.scope ?| ARRAY['phases', 'plan']"
-
 
 @dataclass(frozen=True)
 class NewJob:
