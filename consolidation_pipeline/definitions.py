@@ -1,4 +1,4 @@
-"""The code location: everything in ``defs``, run in one process per project."""
+"""Dagster code location: everything in ``defs``, one process per run."""
 
 from pathlib import Path
 
@@ -9,9 +9,9 @@ from consolidation_pipeline.defs.resources import project_runs, store
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """All stages, with what they need to run; can be merged with the definitions of another project."""
+    """Return all definitions with their resources. They can be merged with those of another project."""
     loaded = dg.load_from_defs_folder(path_within_project=Path(__file__).parent)
-    # Not ``loaded`` itself: of two Definitions that both know their folder of components Dagster merges neither.
+    # Not ``loaded`` itself: Dagster cannot merge two Definitions that both know a components folder.
     return dg.Definitions(
         assets=loaded.assets,
         asset_checks=loaded.asset_checks,

@@ -1,49 +1,49 @@
-"""Every error the project raises on purpose.
+"""Errors of the project.
 
     ConsolidationError
-    ├── UsageError                  the caller gave something that cannot work      exit code 2
-    │   ├── InvalidOptionError      an option is unknown or out of its range
+    ├── UsageError                  the input cannot work                         exit code 2
+    │   ├── InvalidOptionError      an option is unknown or out of range
     │   ├── InvalidMemoryError      a memory cannot be stored as it is
     │   ├── NotFoundError           a project, job, change or memory does not exist
-    │   ├── InvalidScopeError       a run was asked for over something that there is not
-    │   ├── ProjectDisabledError    consolidation is switched off for the project
-    │   └── InvalidWebhookError     events cannot be sent where the environment says
-    ├── ConflictError               the stored state is not the one expected        exit code 3
+    │   ├── InvalidScopeError       a run was requested for an unknown phase or memory type
+    │   ├── ProjectDisabledError    consolidation is disabled for the project
+    │   └── InvalidWebhookError     the webhook address is not allowed
+    ├── ConflictError               the stored state is not the expected one      exit code 3
     │   ├── ProjectBusyError        another run holds the project
-    │   ├── ExpiredError            it is too long ago to be undone
+    │   ├── ExpiredError            the change is too old to be undone
     │   └── JobEndedError           the job was ended while its run went on
-    │       └── JobCancelledError   somebody cancelled it
-    ├── BudgetExhaustedError        the spend cap is reached                        exit code 4
+    │       └── JobCancelledError   the job was cancelled
+    ├── BudgetExhaustedError        a budget is used up                           exit code 4
     ├── EmbeddingError              the embedding model gave no usable vector
     ├── LLMError                    the language model gave no usable reply
-    │   ├── InvalidReplyError       what it said is not what was asked for, after one repair
+    │   ├── InvalidReplyError       the reply is invalid, even after one repair
     │   ├── AttemptsExhaustedError  a prompt was sent as often as one job may send it
-    │   └── ModelUnavailableError   it failed so often in a row that it is not asked again
-    ├── TimeLimitError              a run takes longer than it may
+    │   └── ModelUnavailableError   the model failed too often in a row
+    ├── TimeLimitError              a run takes longer than allowed
     ├── TooManyPairsError           too many similar pairs to be stored
     └── StoreError                  the database cannot be reached or is not ready
         └── SchemaOutOfDateError    migrations are missing: run `consolidation init`
 
-Messages name the thing, the value and what would be right.
+Without a code here the exit code is 1. Messages name the thing, the value and what would be right.
 """
 
 import re
 
 
 class ConsolidationError(Exception):
-    """Base of all errors raised on purpose; ``exit_code`` is what the CLI ends with."""
+    """Base of all errors of the project. ``exit_code``: exit code of the command line."""
 
     exit_code = 1
 
 
 class UsageError(ConsolidationError):
-    """The caller gave something that cannot work."""
+    """The input cannot work."""
 
     exit_code = 2
 
 
 class InvalidOptionError(UsageError):
-    """An option is unknown or out of its range."""
+    """An option is unknown or out of range."""
 
 
 class InvalidMemoryError(UsageError):
@@ -55,19 +55,19 @@ class NotFoundError(UsageError):
 
 
 class InvalidScopeError(UsageError):
-    """A run was asked for over something that there is not: a phase, a memory type."""
+    """A run was requested for an unknown phase or memory type."""
 
 
 class ProjectDisabledError(UsageError):
-    """Consolidation is switched off for the project."""
+    """Consolidation is disabled for the project."""
 
 
 class InvalidWebhookError(UsageError):
-    """Events cannot be sent where the environment says; the message holds neither the URL's path nor the secret."""
+    """The webhook address is not allowed. The message contains neither the URL's path nor the secret."""
 
 
 class ConflictError(ConsolidationError):
-    """The stored state is not the one expected; ``conflicts`` lists what differs."""
+    """The stored state is not the expected one. ``conflicts``: ids of the rows that differ."""
 
     exit_code = 3
 
@@ -77,7 +77,7 @@ class ConflictError(ConsolidationError):
 
 
 class ExpiredError(ConflictError):
-    """It is too long ago to be undone."""
+    """The change is too old to be undone."""
 
 
 class ProjectBusyError(ConflictError):
@@ -85,15 +85,15 @@ class ProjectBusyError(ConflictError):
 
 
 class JobEndedError(ConflictError):
-    """The job was ended while its run went on, which writes nothing more: another run took over."""
+    """The job was ended while its run went on, because another run took over. The run writes nothing more."""
 
 
 class JobCancelledError(JobEndedError):
-    """Somebody cancelled the job: its run writes nothing more."""
+    """The job was cancelled. Its run writes nothing more."""
 
 
 class BudgetExhaustedError(ConsolidationError):
-    """The spend cap is reached."""
+    """A budget is used up."""
 
     exit_code = 4
 
@@ -107,7 +107,7 @@ class LLMError(ConsolidationError):
 
 
 class InvalidReplyError(LLMError):
-    """What the model said is not what was asked for, and its one repair is not either."""
+    """The reply of the model is invalid, and its repair too."""
 
 
 class AttemptsExhaustedError(LLMError):
@@ -115,15 +115,15 @@ class AttemptsExhaustedError(LLMError):
 
 
 class ModelUnavailableError(LLMError):
-    """A model failed so often in a row that it is not asked again."""
+    """The model failed for so many prompts in a row that it is not asked again."""
 
 
 class TimeLimitError(ConsolidationError):
-    """A run takes longer than ``timeout_seconds``: no further phase of it begins."""
+    """A run takes longer than ``timeout_seconds``. No further phase of it starts."""
 
 
 class TooManyPairsError(ConsolidationError):
-    """A project has more similar pairs than can sensibly be stored."""
+    """A project has too many similar pairs to be stored."""
 
 
 class StoreError(ConsolidationError):
@@ -135,5 +135,5 @@ class SchemaOutOfDateError(StoreError):
 
 
 def error_kind(error: Exception) -> str:
-    """The class in snake case without its ending, for programs: ``NotFoundError`` is ``not_found``."""
+    """Return the name of an error for programs: its class in snake case, ``NotFoundError`` is ``not_found``."""
     return re.sub(r"(?<!^)(?=[A-Z])", "_", type(error).__name__.removesuffix("Error")).lower()

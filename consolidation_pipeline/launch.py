@@ -1,4 +1,4 @@
-"""Run a project's assets in this process, recorded in the same Dagster instance as runs from the UI."""
+"""Runs of a project in this process, recorded in the same Dagster instance as runs from the UI."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,10 @@ from consolidation_pipeline.store.projects import list_projects
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """How a run went: status completed, failed, cancelled, or unchanged (nothing to do since job ``job_id``)."""
+    """Result of a run.
+
+    ``status``: completed, failed, cancelled, or unchanged (nothing changed since job ``job_id``, so nothing was run).
+    """
 
     project: str
     job_id: UUID | None
@@ -53,72 +56,83 @@ def run_project(
     requested: RequestedJob | None = None,
     triggered_by: str = "cli",
 ) -> RunOutcome:
-    """Run a job of a project, or only the given phases of it, here and now; no daemon is needed.
+    """Run a job of a project now, in this process. No daemon is needed.
 
-    ``plan``: do what it decided and nothing else. ``requested``: the pending job that asked for it. Else nothing is run
-    or written when nothing changed since the last completed run.
+    Nothing is run or written if nothing changed since the last completed run, unless ``plan``, ``requested`` or some
+    of the phases are given.
+
+    Args:
+        slug: The project.
+        job: Name of the job.
+        phases: Run only these phases of the job; None = all.
+        plan: Apply this plan and nothing else.
+        requested: The pending job that requested the run.
+        triggered_by: Name recorded as the one who started the run.
 
     Raises:
-        UsageError: an unknown job or phase, or a plan for another project. NotFoundError, ProjectDisabledError: the
-        project cannot be run. ProjectBusyError: another run or a rollback holds the project. ConflictError: the project
-        has a pending job, or has changed since the plan was made.
+        UsageError: The job or a phase is unknown, or the plan is for another project.
+        NotFoundError: There is no such project.
+        ProjectDisabledError: Consolidation is disabled for the project.
+        ProjectBusyError: Another run or a rollback holds the project.
+        ConflictError: The project has a pending job, or has changed since the plan was made.
     """
     began = time.monotonic()
     engine = open_engine(Settings())
     chosen = select_phases(job, phases)
     project = get_runnable_project(engine, slug)
-    request = None if requested is None else requested.job_id
+    job_id = None if requested is None else requested.job_id
     tags = {TRIGGERED_BY_TAG: triggered_by}
     if plan is not None:
-        request = request_plan_job(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
+        job_id = request_plan_job(engine, project, plan, settings=Settings(), triggered_by=triggered_by)
     elif requested is not None:
         tags = {TRIGGERED_BY_TAG: requested.triggered_by or triggered_by, TRIGGER_TAG: requested.trigger_type}
     elif chosen == PHASES and (last := find_unchanged_job(engine, project, Settings())) is not None:
         return RunOutcome(slug, last.id, last.dagster_run_id, "unchanged", last.metrics, None, time.monotonic() - began)
-    with _instance() as instance:
+    with _open_instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
         fail_dead_job(engine, project)
         end_dead_runs(instance, engine)
-        tags |= {} if request is None else {JOB_TAG: str(request)}
+        tags |= {} if job_id is None else {JOB_TAG: str(job_id)}
         result = execute(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
     with engine.begin() as connection:
         row = find_job_by_run(connection, result.run_id)
-        if row is None and plan is not None and request is not None:
-            finish_job(connection, request, "cancelled", error="the project was busy")
+        if row is None and plan is not None and job_id is not None:
+            finish_job(connection, job_id, "cancelled", error="the project was busy")
         if row is None and is_project_busy(connection, project.id):
             raise ProjectBusyError(
                 f"project {slug} is busy: another run or rollback holds it; try again when it is done"
             )
     seconds = time.monotonic() - began
     if row is None:
-        return RunOutcome(slug, None, result.run_id, "failed", {}, _first_error(result), seconds)
+        return RunOutcome(slug, None, result.run_id, "failed", {}, _find_first_error(result), seconds)
     if plan is not None and row.status == "failed" and _is_conflict(result):
         raise ConflictError(row.error_message)
     return RunOutcome(slug, row.id, result.run_id, row.status, row.metrics, row.error_message, seconds)
 
 
 def register_projects() -> list[str]:
-    """Make every project a partition of the Dagster instance; returns their slugs."""
+    """Make every project a partition of the Dagster instance. Return their slugs."""
     with open_engine(Settings()).connect() as connection:
         slugs = [project.slug for project in list_projects(connection)]
-    with _instance() as instance:
+    with _open_instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, slugs)
     return slugs
 
 
 def find_automation() -> Automation:
-    """Sensors and schedules, on or off as the instance has them, else as they are defined.
+    """Return which sensors and schedules are on: as set in the instance, else by their default.
 
     Raises:
         StoreError: Dagster's storage cannot be reached.
     """
-    found = _definitions()
-    defaults = {one.name: one.default_status.value for one in (*(found.sensors or ()), *(found.schedules or ()))}
+    loaded = _definitions()
+    automations = (*(loaded.sensors or ()), *(loaded.schedules or ()))
+    defaults = {automation.name: automation.default_status.value for automation in automations}
     try:
-        with _instance() as instance:
+        with _open_instance() as instance:
             states = {state.instigator_name: state.status.value for state in instance.all_instigator_state()}
             beats = [beat.timestamp for beat in instance.get_daemon_heartbeats().values()]
-    except Exception as error:  # whatever its driver raises; its message may hold the password
+    except Exception as error:  # any error of the driver; its message may contain the password
         raise StoreError(f"Dagster's storage cannot be read: {type(error).__name__}") from None
     on = {name for name, default in defaults.items() if states.get(name, default) != "STOPPED"}
     seen = datetime.fromtimestamp(max(beats), UTC) if beats else None
@@ -126,8 +140,8 @@ def find_automation() -> Automation:
 
 
 @contextmanager
-def _instance() -> Iterator[dg.DagsterInstance]:
-    """The instance of DAGSTER_HOME, else of the project's folder; paths in its dagster.yaml are relative to that."""
+def _open_instance() -> Iterator[dg.DagsterInstance]:
+    """Open the instance of DAGSTER_HOME, else of the project's folder. Paths in dagster.yaml are relative to it."""
     with chdir(use_dagster_home()), dg.DagsterInstance.get() as instance:
         yield instance
 
@@ -140,13 +154,13 @@ def _definitions() -> dg.Definitions:
 
 
 def _is_conflict(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether a phase refused because the stored state was not the one it expected."""
+    """Return True if a phase failed with a ConflictError."""
     errors = [event.step_failure_data.error for event in result.all_events if event.is_step_failure]
     return any(error and error.cause and error.cause.cls_name == ConflictError.__name__ for error in errors)
 
 
-def _first_error(result: dg.ExecuteInProcessResult) -> str:
-    """Why a run failed before it had a job row, in one line."""
+def _find_first_error(result: dg.ExecuteInProcessResult) -> str:
+    """Return the error of a run that failed before it had a job row, in one line."""
     for event in result.all_events:
         if event.is_failure and event.message:
             return event.message.strip().splitlines()[-1]

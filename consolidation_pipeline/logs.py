@@ -1,7 +1,7 @@
-"""Lines of the log: each tells the project, job and request that it is about; text, or JSON for programs.
+"""Logging: text or JSON lines with structured fields such as project, job and request.
 
-``configure`` is called once by each command. Dagster's own processes keep Dagster's handlers; ``dagster.yaml`` has it
-take what this package logs into the event log of the run.
+``configure`` is called once by each command. Dagster's own processes keep Dagster's handlers; by ``dagster.yaml`` the
+logs of this package go into the event log of the run.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from urllib.parse import quote
 from consolidation_pipeline.tracing import get_trace_ids
 
 FORMAT_VARIABLE = "CONSOLIDATION_LOG_FORMAT"
-_CONTEXT: ContextVar[Mapping[str, Any] | None] = ContextVar("about", default=None)
+_CONTEXT: ContextVar[Mapping[str, Any] | None] = ContextVar("log_context", default=None)
 
 
 @contextmanager
-def log_context(facts: dict[str, Any]) -> Iterator[None]:
-    """Lines logged in the block tell ``facts`` too, such as ``project`` and ``job``; what is added to them later too.
+def log_context(fields: dict[str, Any]) -> Iterator[None]:
+    """Add ``fields`` such as ``project`` and ``job`` to all lines logged in the block, also fields added later.
 
-    Threads that are handed the context, as those of requests are, tell them too.
+    They are added in threads too, if the thread runs in a copy of this context, as threads of requests do.
     """
-    token = _CONTEXT.set(ChainMap(facts, dict(_CONTEXT.get() or {})))
+    token = _CONTEXT.set(ChainMap(fields, dict(_CONTEXT.get() or {})))
     try:
         yield
     finally:
@@ -38,35 +38,35 @@ def log_context(facts: dict[str, Any]) -> Iterator[None]:
 
 
 def configure() -> None:
-    """Log warnings to standard error, in the format that ``CONSOLIDATION_LOG_FORMAT`` names (``settings.py``)."""
+    """Log warnings to standard error, in the format of ``CONSOLIDATION_LOG_FORMAT`` (see ``settings.py``)."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if os.environ.get(FORMAT_VARIABLE) == "json" else TextFormatter())
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
 def _collect_fields(record: logging.LogRecord) -> dict[str, Any]:
-    """What a line tells beside its message: the ``facts`` it was logged with (``extra``), and what it is about."""
-    return {**getattr(record, "facts", {}), **(_CONTEXT.get() or {}), **get_trace_ids()}
+    """Return the fields of a line: those of ``extra={"fields": ..}``, of the context and of the current span."""
+    return {**getattr(record, "fields", {}), **(_CONTEXT.get() or {}), **get_trace_ids()}
 
 
 class TextFormatter(logging.Formatter):
-    """``LEVEL logger: message name=value ..``; a value cannot forge another, or another line."""
+    """Text lines, ``LEVEL logger: message name=value ..``. Values are quoted: they cannot forge fields or lines."""
 
     def __init__(self) -> None:
         super().__init__("%(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line, without the traceback that may follow it."""
-        told = (f"{name}={quote(str(value), safe='/:.,')}" for name, value in _collect_fields(record).items())
-        return " ".join([super().formatMessage(record), *told])
+        """Return the line, without its traceback."""
+        fields = (f"{name}={quote(str(value), safe='/:.,')}" for name, value in _collect_fields(record).items())
+        return " ".join([super().formatMessage(record), *fields])
 
 
 class JsonFormatter(logging.Formatter):
-    """A JSON object a line: ``time`` (UTC), ``level``, ``logger``, ``message``, the facts, ``error``: a traceback."""
+    """JSON lines: ``time`` (UTC), ``level``, ``logger``, ``message``, the fields, and ``error`` (a traceback)."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
-        told = {
+        """Return the line."""
+        fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
@@ -74,4 +74,4 @@ class JsonFormatter(logging.Formatter):
             **_collect_fields(record),
         }
         error = {"error": self.formatException(record.exc_info)} if record.exc_info else {}
-        return json.dumps(told | error, default=str, ensure_ascii=False)
+        return json.dumps(fields | error, default=str, ensure_ascii=False)

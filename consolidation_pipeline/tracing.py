@@ -1,12 +1,12 @@
-"""Spans for OpenTelemetry: made when, and only when, the standard environment variables name an exporter.
+"""OpenTelemetry spans, made only if the standard environment variables name an exporter.
 
     with span("search_memory", {"gen_ai.memory.store.id": "shop"}):
         note({"gen_ai.memory.record.count": 3})
 
-Without them nothing of OpenTelemetry is imported here, and a span costs a look at a variable. Names and attributes of
-calls to models and of operations on memories are those of the GenAI conventions (status: Development), revision
-002c8a6 of https://github.com/open-telemetry/semantic-conventions-genai. No attribute ever holds the text of a memory, a
-query, a prompt or a reply, nor the message of an error, for that may quote them.
+Without an exporter OpenTelemetry is not imported, and a span costs the lookup of a variable. Spans of model calls and of
+operations on memories are named by the GenAI conventions (status: Development), revision 002c8a6 of
+https://github.com/open-telemetry/semantic-conventions-genai. No attribute contains the text of a memory, a query, a
+prompt or a reply. Error messages are left out too, because they may quote such texts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _PACKAGES = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip i
 
 
 def find_exporters() -> tuple[str, ...]:
-    """The exporters that the environment asks for, by their names there, such as ``otlp``; none = no spans are made."""
+    """Return the names of the exporters that the environment asks for, such as ``otlp``. Without one, no spans are made."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
     named = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()
@@ -40,21 +40,21 @@ def find_exporters() -> tuple[str, ...]:
 
 
 def find_tracing_problem() -> str | None:
-    """Why no spans are made although the environment asks for them; None = they are, or nobody asks."""
+    """Return why spans are asked for and cannot be made; None if there is no problem."""
     wanted = find_exporters()
     if wanted and find_spec("opentelemetry.sdk") is None:
         return f"spans are asked for ({', '.join(wanted)}), but packages are missing: {_PACKAGES}"
     from importlib.metadata import entry_points
 
-    missing = [name for name in wanted if not entry_points(group=_GROUP, name=_entry(name))]
+    missing = [name for name in wanted if not entry_points(group=_GROUP, name=_entry_point_name(name))]
     return f"no package offers the exporter {', '.join(missing)}; otlp needs {_PACKAGES}" if missing else None
 
 
 _GROUP = "opentelemetry_traces_exporter"
 
 
-def _entry(name: str) -> str:
-    """Under which name packages offer an exporter."""
+def _entry_point_name(name: str) -> str:
+    """Return the entry point name under which packages offer an exporter."""
     if name != "otlp":
         return name
     protocols = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -64,9 +64,9 @@ def _entry(name: str) -> str:
 
 @cache
 def get_tracer() -> Any:
-    """The tracer of this process, set up when it is first asked for; None = no spans are made.
+    """Return the tracer of this process, set up on first use; None = no spans are made.
 
-    A provider that the process has already, such as that of ``opentelemetry-instrument``, is used as it is.
+    An existing tracer provider, such as that of ``opentelemetry-instrument``, is used as it is.
     """
     exporters = find_exporters()
     if not exporters or find_tracing_problem() is not None:
@@ -81,34 +81,38 @@ def get_tracer() -> Any:
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         named = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
         provider = TracerProvider(resource=Resource.create({} if named else {SERVICE_NAME: "consolidation"}))
-        provider.add_span_processor(_hiding_queries())
+        provider.add_span_processor(_make_query_redactor())
         for name in exporters:
-            (found,) = entry_points(group=_GROUP, name=_entry(name))
+            (found,) = entry_points(group=_GROUP, name=_entry_point_name(name))
             provider.add_span_processor(BatchSpanProcessor(found.load()()))
         trace.set_tracer_provider(provider)
     return trace.get_tracer("consolidation_pipeline", version("consolidation-pipeline"))
 
 
-def _hiding_queries() -> Any:
-    """A processor that hides what stands behind the ``?`` of an address, which FastAPI's own spans tell."""
+def _make_query_redactor() -> Any:
+    """Return a processor that redacts the query part of URLs in FastAPI's own spans."""
     from opentelemetry.sdk.trace import SpanProcessor
 
-    class HidingQueries(SpanProcessor):  # type: ignore[misc]
+    class QueryRedactor(SpanProcessor):  # type: ignore[misc]
         def on_start(self, span: Any, parent_context: Any = None) -> None:
             del parent_context
             if "url.query" in (span.attributes or {}):
                 span.set_attribute("url.query", "REDACTED")
 
-    return HidingQueries()
+    return QueryRedactor()
 
 
 @contextmanager
 def span(
     name: str, attributes: Attributes | None = None, *, parent: Any = None, is_call: bool = False
 ) -> Iterator[None]:
-    """A span around the block; an error that leaves it marks it with its class, ``error.type``.
+    """Open a span around the block. An error that leaves the block is recorded by its class, as ``error.type``.
 
-    ``parent``: a span of ``start_span``; None = the one around. ``is_call``: of another process (kind CLIENT).
+    Args:
+        name: Name of the span.
+        attributes: Its attributes.
+        parent: A span of ``start_span``; None = the current span.
+        is_call: True for calls of another process (kind CLIENT).
     """
     tracer = get_tracer()
     if tracer is None:
@@ -123,43 +127,43 @@ def span(
         attributes=attributes,
         record_exception=False,
         set_status_on_exception=False,
-    ) as made:
+    ) as opened:
         try:
             yield
         except BaseException as error:
-            _fail(made, type(error).__name__)
+            _mark_failed(opened, type(error).__name__)
             raise
 
 
 def memory_span(operation: str, project: str, attributes: Attributes | None = None) -> AbstractContextManager[None]:
-    """A span of an operation on the memories of a project: create_memory, search_memory, update_memory, .."""
+    """Open a span of an operation on a project's memories: create_memory, search_memory, update_memory, .."""
     return span(operation, {"gen_ai.operation.name": operation, MEMORY_STORE_ID: project, **(attributes or {})})
 
 
 def start_span(name: str, attributes: Attributes) -> Any:
-    """A span that is around nothing by itself and ends with ``end_span``; None = no spans are made."""
+    """Start a span that is not made the current one; ``end_span`` ends it. Return None if no spans are made."""
     tracer = get_tracer()
     return None if tracer is None else tracer.start_span(name, attributes=attributes)
 
 
-def end_span(begun: Any, attributes: Attributes, *, is_failed: bool) -> None:
-    """End a span of ``start_span``."""
-    if begun is not None:
-        begun.set_attributes(attributes)
+def end_span(started: Any, attributes: Attributes, *, is_failed: bool) -> None:
+    """End a span of ``start_span`` with these attributes."""
+    if started is not None:
+        started.set_attributes(attributes)
         if is_failed:
-            _fail(begun, "_OTHER")
-        begun.end()
+            _mark_failed(started, "_OTHER")
+        started.end()
 
 
-def _fail(made: Any, kind: str) -> None:
+def _mark_failed(failed: Any, error_type: str) -> None:
     from opentelemetry.trace import StatusCode
 
-    made.set_attribute("error.type", kind)
-    made.set_status(StatusCode.ERROR)
+    failed.set_attribute("error.type", error_type)
+    failed.set_status(StatusCode.ERROR)
 
 
 def set_attributes(attributes: Attributes) -> None:
-    """Add attributes to the span around; nothing happens where there is none."""
+    """Add attributes to the current span, if there is one."""
     if get_tracer() is not None:
         from opentelemetry.trace import get_current_span
 
@@ -167,12 +171,12 @@ def set_attributes(attributes: Attributes) -> None:
 
 
 def get_trace_ids() -> dict[str, str]:
-    """``trace_id`` and ``span_id`` of the span around, in hexadecimal, for a line of the log; empty without one."""
+    """Return hexadecimal ``trace_id`` and ``span_id`` of the current span, for log lines; empty without a span."""
     if get_tracer() is None:
         return {}
     from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 
-    around = get_current_span().get_span_context()
-    if not around.is_valid:
+    context = get_current_span().get_span_context()
+    if not context.is_valid:
         return {}
-    return {"trace_id": format_trace_id(around.trace_id), "span_id": format_span_id(around.span_id)}
+    return {"trace_id": format_trace_id(context.trace_id), "span_id": format_span_id(context.span_id)}

@@ -1,8 +1,8 @@
-"""Runs on several machines: a queue of runs in Postgres, and Celery workers that each execute whole runs from it.
+"""Runs on several machines: a queue of runs in Postgres, and Celery workers that execute whole runs from it.
 
-``deploy/distributed/dagster.yaml`` names the launcher, ``celery -A consolidation_pipeline.workers worker`` starts a
-worker. The queue has no way back to a worker, and a task of a killed one is "started" for ever. So a worker holds a
-lock of its run, by which the daemon sees that it lives, and asks now and then whether the run is still wanted.
+``deploy/distributed/dagster.yaml`` names the launcher; ``celery -A consolidation_pipeline.workers worker`` starts a
+worker. The queue cannot send messages to a worker, and the task of a killed worker stays "started" for ever. So a
+worker holds a database lock for its run, which tells the daemon that it is alive, and polls whether the run was ended.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, dagster_url
 from consolidation_pipeline.store.jobs.worker_heartbeat import delete_delivered_messages, hold_lock, is_lock_held
 
-# The launcher's class makes its task anew for each run.
+# The launcher's class registers its task again for each run.
 warnings.filterwarnings("ignore", message="Task name '(execute|resume)_job' is already registered")
 logger = logging.getLogger(__name__)
 
 QUEUE = "dagster"
 CELERY_CONFIG: Mapping[str, Any] = {
-    # A worker takes no run beyond those it executes, so that none waits behind a long one, or is lost with it.
+    # A worker takes only the runs it executes: none waits behind a long one, or is lost with it.
     "task_acks_late": True,
     "worker_prefetch_multiplier": 1,
-    # A fresh process now and then gives back what libraries keep.
+    # A new process after some runs frees the memory that libraries keep.
     "worker_max_tasks_per_child": 100,
     "broker_connection_retry_on_startup": True,
     "broker_transport_options": {"pool_pre_ping": True},
 }
 _STOPPED = {dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.CANCELED, dg.DagsterRunStatus.FAILURE}
 _POLL_SECONDS = 3.0
-_KEEP_DELIVERED = timedelta(days=1)  # what workers took stays so long in the queue, for whoever looks for a lost run
+_KEEP_DELIVERED = timedelta(days=1)  # delivered messages are kept this long, to find lost runs
 
 
 def broker_url(settings: Settings) -> str:
-    """Where runs wait: ``CONSOLIDATION_BROKER_URL``, else the Postgres of Dagster's own storage."""
+    """Return the URL of the queue: ``CONSOLIDATION_BROKER_URL``, else the Postgres of Dagster's own storage."""
     if settings.broker_url is not None:
         return settings.broker_url.get_secret_value()
     return f"sqla+{dagster_url(settings)}"
@@ -64,13 +64,13 @@ def _lock_name(run_id: str) -> str:
 
 
 def create_queue(celery: Celery) -> None:
-    """Make the queue where it is missing: kombu's own way of making it fails when two processes do so at once."""
+    """Create the queue if it is missing, under a lock: kombu fails if two processes create it at the same time."""
     with hold_lock(_connect_storage(), "queue"), celery.connection_for_write() as connection:
         connection.default_channel.queue_declare(QUEUE)
 
 
 class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
-    """Puts runs into the queue; takes no configuration."""
+    """Launcher that puts runs into the queue. It takes no configuration."""
 
     @classmethod
     def config_type(cls) -> dict[str, Any]:
@@ -87,7 +87,7 @@ class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
         delete_delivered_messages(_connect_storage(), older_than=_KEEP_DELIVERED)
 
     def terminate(self, run_id: str) -> bool:
-        """Mark the run; its worker asks within seconds, and interrupts it."""
+        """Mark the run as cancelling. Its worker sees that within seconds and interrupts the run."""
         run = self._instance.get_run_by_id(run_id)
         if run is None or run.is_finished:
             return False
@@ -95,18 +95,18 @@ class WorkerRunLauncher(CeleryRunLauncher):  # type: ignore[misc]
         return True
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> Any:
-        """Whether the worker of a started run lives. A run that was not launched here is its own process's affair."""
+        """Return whether the worker of a started run is alive. Runs that were not queued count as running."""
         if DAGSTER_CELERY_TASK_ID_TAG not in run.tags or is_lock_held(_connect_storage(), _lock_name(run.run_id)):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.FAILED, "the worker that executed it died")
 
     def get_run_worker_debug_info(self, run: dg.DagsterRun, include_container_logs: bool | None = True) -> None:
-        """There is nothing more to tell: which worker took the run stands in its events."""
+        """Return nothing: the events of a run name its worker."""
         del run, include_container_logs
 
 
 class RunTask(Task):  # type: ignore[misc]
-    """A run as a task: its worker is seen to be at work on it, and hears when it is cancelled."""
+    """A run as a Celery task. Its worker holds the run's lock, and interrupts the run when it is cancelled."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         run_id = unpack_value(kwargs["execute_job_args_packed"]).run_id
@@ -119,31 +119,31 @@ class RunTask(Task):  # type: ignore[misc]
 
 @contextmanager
 def watch_run(run_id: str) -> Iterator[None]:
-    """Hold the run's lock, and interrupt this process when the run is not wanted any more."""
-    held, over = Event(), Event()
-    watch = Thread(target=_hold_and_poll, args=(run_id, held, over), name=f"watch-{run_id}", daemon=True)
-    watch.start()
-    held.wait(timeout=30)
+    """Hold the run's lock in a thread, and interrupt this process when the run was cancelled or failed."""
+    is_held, is_done = Event(), Event()
+    thread = Thread(target=_hold_and_poll, args=(run_id, is_held, is_done), name=f"watch-{run_id}", daemon=True)
+    thread.start()
+    is_held.wait(timeout=30)
     try:
         yield
     finally:
-        over.set()
-        watch.join()
+        is_done.set()
+        thread.join()
 
 
-def _hold_and_poll(run_id: str, held: Event, over: Event) -> None:
-    while not over.is_set():
+def _hold_and_poll(run_id: str, is_held: Event, is_done: Event) -> None:
+    while not is_done.is_set():
         try:
             with hold_lock(_connect_storage(), _lock_name(run_id)) as connection, dg.DagsterInstance.get() as instance:
-                held.set()
-                while not over.wait(_POLL_SECONDS):
+                is_held.set()
+                while not is_done.wait(_POLL_SECONDS):
                     connection.exec_driver_sql("SELECT 1")
                     run = instance.get_run_by_id(run_id)
                     if run is None or run.status in _STOPPED:
                         os.kill(os.getpid(), signal.SIGINT)
-        except Exception:  # the database went away; the lock is taken again when it is back
+        except Exception:  # the database is gone; the lock is taken again when it is back
             logger.warning("run %s cannot be watched, trying again", run_id, exc_info=True)
-            over.wait(_POLL_SECONDS)
+            is_done.wait(_POLL_SECONDS)
 
 
 app = make_app({})

@@ -42,7 +42,7 @@ def test_a_line_of_json_tells_what_it_is_about_and_the_traceback(lines: Lines) -
         try:
             raise ValueError("two\nlines")
         except ValueError:
-            logger.exception("it broke", extra={"facts": {"status": 500}})
+            logger.exception("it broke", extra={"fields": {"status": 500}})
     (line,) = caught.getvalue().splitlines()
     told = json.loads(line)
     assert {name: told[name] for name in ("level", "message", "project", "job", "status")} == {

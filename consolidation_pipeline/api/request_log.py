@@ -97,4 +97,4 @@ class RequestLogMiddleware:
         route = getattr(scope.get("route") or scope.get("endpoint"), "path", None) or "unmatched"
         self._metrics.count(scope["method"], route, status, seconds)
         fields = {"method": scope["method"], "path": scope["path"], "status": status, "ms": round(1000 * seconds, 1)}
-        logger.info("answered", extra={"facts": {**fields, **scope["state"]["log_fields"]}})
+        logger.info("answered", extra={"fields": {**fields, **scope["state"]["log_fields"]}})

@@ -17,6 +17,7 @@ from consolidation_pipeline.errors import (
     InvalidOptionError,
     NotFoundError,
     StoreError,
+    TimeLimitError,
 )
 from consolidation_pipeline_tests.cli.conftest import Answer, Cli
 
@@ -29,7 +30,7 @@ COMMANDS = (
 
 def test_help_starts_without_heavy_imports() -> None:
     code = (
-        "import sys\nfrom consolidation_pipeline.cli.app import run\nassert run(['--help']) == 0\n"
+        "import sys\nfrom consolidation_pipeline.cli.app import run_command\nassert run_command(['--help']) == 0\n"
         f"assert not (found := set({HEAVY!r}) & set(sys.modules)), found"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -91,6 +92,7 @@ def test_an_error_with_json_is_one_object_as_well(cli: Cli) -> None:
         (ConflictError("x"), "conflict", 3),
         (BudgetExhaustedError("x"), "budget_exhausted", 4),
         (StoreError("x"), "store", 1),
+        (TimeLimitError("x"), "time_limit", 1),
         (KeyError("x"), "key", 1),
     ],
 )

@@ -45,18 +45,10 @@ class Conflict:
     def __str__(self) -> str:
         return f"{self.kind}: {_shown(self.a)} / {_shown(self.b)}"
 
-    def as_dict(self) -> dict[str, object]:
-        """``kind``, and for ``a`` and ``b`` a list of ``value``, ``text`` as written and its offset ``start``."""
-        return {"kind": self.kind, "a": _as_dicts(self.a), "b": _as_dicts(self.b)}
-
 
 def _shown(side: tuple[Literal, ...]) -> str:
     values = [v if len(v) <= _SHOWN_CHARS else v[: _SHOWN_CHARS - 1] + "…" for v in (item.value for item in side)]
     return ", ".join(values[:_SHOWN]) + (", …" if len(values) > _SHOWN else "")
-
-
-def _as_dicts(side: tuple[Literal, ...]) -> list[dict[str, object]]:
-    return [{"value": item.value, "text": item.text, "start": item.start} for item in side]
 
 
 def literals(text: str) -> frozenset[Literal]:

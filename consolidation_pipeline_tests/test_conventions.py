@@ -1,0 +1,62 @@
+"""Conventions of the code that no linter checks: docstrings, file references, names of tests."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from consolidation_pipeline.settings import PROJECT_ROOT
+
+PACKAGE = PROJECT_ROOT / "consolidation_pipeline"
+TESTS = PROJECT_ROOT / "consolidation_pipeline_tests"
+# Folders in which a reference such as ``store/projects.py`` may be found.
+ROOTS = (PROJECT_ROOT, PACKAGE, TESTS)
+QUESTION = re.compile(r"(What|Which|Whether|How|Who|Why|Where|When|That|Those)\b")
+FILE_REFERENCE = re.compile(r"(?<![\w./-])((?:[a-z_]+/)+[a-z_0-9]+\.(?:py|md|toml|yaml))\b")
+LONGEST_TEST_NAME = 80
+
+
+def python_files(*folders: Path) -> Iterator[Path]:
+    for folder in folders:
+        yield from sorted(folder.rglob("*.py"))
+
+
+def docstrings(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            docstring = ast.get_docstring(node)
+            if docstring:
+                yield getattr(node, "lineno", 1), docstring
+
+
+def test_no_docstring_opens_with_a_question_word() -> None:
+    found = [
+        f"{path.relative_to(PROJECT_ROOT)}:{line}: {docstring.splitlines()[0]}"
+        for path in python_files(PACKAGE, TESTS)
+        for line, docstring in docstrings(path)
+        if QUESTION.match(docstring)
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_every_cited_file_exists() -> None:
+    missing = [
+        f"{path.relative_to(PROJECT_ROOT)}:{number}: {cited}"
+        for path in python_files(PACKAGE)
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        for cited in FILE_REFERENCE.findall(line)
+        if not any((root / cited).exists() for root in ROOTS)
+    ]
+    assert not missing, "\n".join(missing)
+
+
+def test_names_of_tests_are_short() -> None:
+    long = [
+        f"{path.relative_to(PROJECT_ROOT)}: {node.name}"
+        for path in python_files(TESTS)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_") and len(node.name) > LONGEST_TEST_NAME
+    ]
+    assert not long, "\n".join(long)
