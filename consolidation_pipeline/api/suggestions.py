@@ -19,7 +19,7 @@ from consolidation_pipeline.api.models.suggestions import (
 )
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.service.review import suggestion_decisions, suggestion_views
+from consolidation_pipeline.service.review import suggestion_decisions, suggestions
 
 router = APIRouter(prefix="/api/v1", tags=["suggestions"])
 
@@ -44,7 +44,7 @@ def list_suggestions(
 ) -> SuggestionPage:
     """Return suggestions with their originals and the conflicts between these. Pending: the most similar first."""
     reference = project or caller.principal.project
-    found = suggestion_views.list_suggestions(
+    found = suggestions.list_suggestions(
         caller.engine,
         None if reference is None else caller.find_project(reference).slug,
         status=status,
@@ -53,15 +53,15 @@ def list_suggestions(
         limit=limit,
         offset=offset,
     )
-    suggestions = [Suggestion.model_validate(one) for one in found.suggestions]
-    return SuggestionPage(total=found.total, limit=limit, offset=offset, suggestions=suggestions)
+    page = [Suggestion.model_validate(one) for one in found.suggestions]
+    return SuggestionPage(total=found.total, limit=limit, offset=offset, suggestions=page)
 
 
 @router.get("/suggestions/{id}", summary="A suggestion", responses=declare_problems(404))
 def get_suggestion(id: UUID, caller: Admin) -> Suggestion:
     """Return one suggestion with its originals and the conflicts between these."""
     caller.check_owner([id], noun="suggestion")
-    return Suggestion.model_validate(suggestion_views.get_suggestion(caller.engine, id))
+    return Suggestion.model_validate(suggestions.get_suggestion(caller.engine, id))
 
 
 @router.post(

@@ -16,7 +16,7 @@ from consolidation_pipeline.errors import ConflictError, UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.review.suggestion_decisions import BulkResult, SuggestionDecision
-    from consolidation_pipeline.service.review.suggestion_views import Suggestion
+    from consolidation_pipeline.service.review.suggestions import Suggestion
     from consolidation_pipeline.store.database.engine import Engine
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges.")
@@ -41,7 +41,7 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """Show the merges that wait for your word, the most similar first."""
-    from consolidation_pipeline.service.review.suggestion_views import find_projects_without_model, list_suggestions
+    from consolidation_pipeline.service.review.suggestions import find_projects_without_model, list_suggestions
 
     engine, settings = open_store()
     found = list_suggestions(engine, project, status=status, type=type, min_similarity=min_similarity, limit=limit)
@@ -65,7 +65,7 @@ def list_(
 @app.command()
 def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion.")], as_json: JsonFlag = False) -> None:
     """Show a proposed merge: the originals in full, what they disagree in, and the text proposed."""
-    from consolidation_pipeline.service.review.suggestion_views import get_suggestion
+    from consolidation_pipeline.service.review.suggestions import get_suggestion
 
     engine, _ = open_store()
     found = get_suggestion(engine, id)

@@ -12,7 +12,7 @@ from consolidation_pipeline.core.conflicts.literals import KINDS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
-from consolidation_pipeline.service.review.suggestion_views import get_suggestion
+from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import Served
 from consolidation_pipeline_tests.api.review_client import SHOP, Person, ask

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 
-from consolidation_pipeline.service.review.suggestion_views import get_suggestion
+from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline_tests.api.browser import CHROMIUM, Browser, open_browser
 from consolidation_pipeline_tests.api.conftest import Served
 from consolidation_pipeline_tests.api.review_client import SHOP, ask

@@ -29,7 +29,7 @@ from consolidation_pipeline.service.knowledge import llm_gateway, merged_memorie
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
 from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
-from consolidation_pipeline.service.review.suggestion_views import list_suggestions
+from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.service.runs import run_lifecycle
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search

@@ -40,7 +40,7 @@ from consolidation_pipeline.service.admin.projects import list_projects
 from consolidation_pipeline.service.jobs.job_status import describe_project
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.review.review_queue import decide_review
-from consolidation_pipeline.service.review.suggestion_views import list_suggestions
+from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.store.admin.project_browser import Shelf
 
 router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)

@@ -35,7 +35,7 @@ from consolidation_pipeline.core.text.word_diff import Piece, compare_texts, mar
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, NotFoundError
 from consolidation_pipeline.service.admin.projects import list_projects
 from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
-from consolidation_pipeline.service.review.suggestion_views import (
+from consolidation_pipeline.service.review.suggestions import (
     Original,
     Suggestion,
     SuggestionPage,

@@ -55,8 +55,8 @@ def preview_grouping(run: ProjectRun) -> GroupingPreview:
         vectors, trigger = _calibrate(connection, run, nodes, plain)
         x = vectors if run.calibration is None else center_vectors(vectors, run.calibration)
         found = _find_neighbors(connection, run, nodes, x)
-        apart = load_cannot_links(connection, run.project.id)
-    contents = build_contents(run, nodes, x, found, apart=apart)
+        cannot_link = load_cannot_links(connection, run.project.id)
+    contents = build_contents(run, nodes, x, found, cannot_link=cannot_link)
     return GroupingPreview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), trigger)
 
 

@@ -37,8 +37,12 @@ from consolidation_pipeline.service.plan.plan_document import (
     PlannedSource,
     Question,
 )
-from consolidation_pipeline.service.review.suggestion_groups import SuggestGroup, group_by_terms, read_suggest_groups
-from consolidation_pipeline.service.review.suggestion_proposals import price_suggestions
+from consolidation_pipeline.service.review.suggestion_proposals import (
+    SuggestGroup,
+    group_by_terms,
+    price_suggestions,
+    read_suggest_groups,
+)
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.service.similarity.clusters import group_contents

@@ -1,4 +1,4 @@
-"""Form the groups of the three tiers from the similarity graph: to merge, to ask about, on one topic."""
+"""Groups of the three tiers, formed on the similarity graph: merge, suggest (a person decides) and pattern (one topic)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import (
     Contents,
+    UnitPairs,
     Units,
-    Verdicts,
     build_units,
     load_contents,
     pair_units,
@@ -40,17 +40,19 @@ from consolidation_pipeline.store.similarity.clusters import (
 )
 from consolidation_pipeline.store.similarity.similarity_graph import ASK
 
-# Why a pair without a veto waits for a person.
+# Reason of a pair that waits for a person without a veto.
 _SHORT = "length: too few words to be sure at this similarity"
 
-# Pairs listed per group that a person decides on: enough to show why, whatever the size of the group.
+# Pairs that are listed as reasons per suggest group, whatever its size.
 _SHOWN_PAIRS = 3
 
 
 @dataclass(frozen=True)
 class ClusterSummary:
-    """What was found: groups and units per tier, pairs at ``t_merge`` that a veto or their shortness kept apart, and a
-    map of the project (SVG).
+    """Summary of the groups: numbers per tier, cohesion of the merge groups, and a map of the project (SVG).
+
+    ``sizes``: by tier, number of groups by size. ``pairs_vetoed``: pairs at ``t_merge`` that do not merge because of a
+    veto or because they are too short.
     """
 
     contents: int
@@ -64,8 +66,10 @@ class ClusterSummary:
 
 
 @dataclass(frozen=True)
-class _Things:
-    """What a tier groups, (n,) each: the rows of their vectors, their ids, and which are merged memories."""
+class _TierRows:
+    """The rows that a tier groups, arrays of shape (n,): rows of their vectors, their ids, and True for merged
+    memories.
+    """
 
     rows: Labels
     ids: Ids
@@ -73,7 +77,7 @@ class _Things:
 
 
 def form_clusters(run: ProjectRun) -> ClusterSummary:
-    """Form all groups of the project and put them in place of the last ones."""
+    """Form all groups of the project and replace the stored ones."""
     with run.transaction() as connection:
         contents = load_contents(connection, run)
         groups = group_contents(connection, run, contents)
@@ -83,18 +87,19 @@ def form_clusters(run: ProjectRun) -> ClusterSummary:
             replace_clusters(connection, run.project.id, run.job_id, members, changed=changed)
         replace_details(connection, run.project.id, run.job_id, groups.tiers)
     vetoed = len(contents.pairs.select(contents.verdict == ASK).at_least(run.thresholds["t_merge"]))
-    return _summary(groups.tiers, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of))
+    return _summary(groups.tiers, contents.count, vetoed, _map(contents.x, groups.units, groups.pattern_of_unit))
 
 
 @dataclass(frozen=True)
 class FormedGroups:
-    """The groups of the three ``tiers``, the units they are formed of, and the pattern group (u,) of each unit, -1 =
-    none.
+    """The groups of the three ``tiers``, and the units that they are formed of.
+
+    ``pattern_of_unit`` (u,): pattern group of each unit, -1 = none.
     """
 
     tiers: Sequence[TierGroups]
     units: Units
-    pattern_of: Labels
+    pattern_of_unit: Labels
 
     @property
     def members(self) -> list[ClusterMember]:
@@ -103,16 +108,16 @@ class FormedGroups:
 
 
 def group_contents(connection: Connection, run: ProjectRun, contents: Contents) -> FormedGroups:
-    """The groups of all tiers; nothing is written."""
+    """Form the groups of all tiers, without writing them."""
     units = build_units(run, contents)
-    pairs, verdict = pair_units(contents, units)
-    pattern_of = _label_patterns(run, contents.x[units.representatives], pairs)
+    unit_pairs = pair_units(contents, units)
+    pattern_of_unit = _label_patterns(run, contents.x[units.representatives], unit_pairs.pairs)
     tiers = [
         _merge_tier(contents, units, run.options.min_cluster_size),
-        _suggest_tier(connection, run, contents, units, _Judged(pairs, verdict)),
-        _unit_tier("pattern", contents.x, units, pattern_of),
+        _suggest_tier(connection, run, contents, units, unit_pairs),
+        _unit_tier("pattern", contents.x, units, pattern_of_unit),
     ]
-    return FormedGroups(tiers, units, pattern_of)
+    return FormedGroups(tiers, units, pattern_of_unit)
 
 
 def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
@@ -126,87 +131,80 @@ def _label_patterns(run: ProjectRun, x: Vectors, pairs: SimilarPairs) -> Labels:
 
 
 def _merge_tier(contents: Contents, units: Units, min_size: int) -> TierGroups:
-    """The raw memories of each merged memory, be it made before or about to be."""
-    kept = units.merged & (np.bincount(units.of_row, minlength=len(units)) >= min_size)
-    number = np.where(kept, np.cumsum(kept) - 1, -1)
-    things = _Things(np.arange(len(contents.nodes)), contents.nodes.ids, np.zeros(len(contents.nodes), np.bool_))
-    details = _merge_details(contents, units, np.flatnonzero(kept))
+    """Return the groups of raw memories behind each merged memory, existing or about to be made."""
+    is_group = units.merged & (np.bincount(units.unit_of_row, minlength=len(units)) >= min_size)
+    number = np.where(is_group, np.cumsum(is_group) - 1, -1)
+    tier_rows = _TierRows(np.arange(len(contents.nodes)), contents.nodes.ids, np.zeros(len(contents.nodes), np.bool_))
+    details = _merge_details(contents, units, np.flatnonzero(is_group))
     return _tier(
         "merge",
         contents.x,
-        things,
-        number[units.of_row],
-        representatives=units.representatives[kept],
+        tier_rows,
+        number[units.unit_of_row],
+        representatives=units.representatives[is_group],
         details=details,
     )
 
 
 def _merge_details(contents: Contents, units: Units, chosen: Labels) -> list[dict[str, Any]]:
-    """Of each of the ``chosen`` units: mean and lowest cosine between its contents, and the lowest of one that is about
-    to be merged.
+    """Return for each of the ``chosen`` units the mean and lowest cosine between its contents.
 
-    Contents that were merged when another centre was taken off may be no neighbours now; their cosines are computed.
+    ``weakest_new_pair`` is the lowest cosine of a pair that is about to be merged. Contents that were merged under
+    another centre may not be neighbours now; their cosines are computed.
     """
-    pairs, of_content = contents.pairs, units.of_content
-    inside = np.flatnonzero(of_content[pairs.i] == of_content[pairs.j])
-    unit, similarity = of_content[pairs.i[inside]], pairs.similarity[inside].astype(np.float64)
-    sizes, found = np.bincount(of_content, minlength=len(units)), np.bincount(unit, minlength=len(units))
+    pairs, unit_of_content = contents.pairs, units.unit_of_content
+    inside = np.flatnonzero(unit_of_content[pairs.i] == unit_of_content[pairs.j])
+    unit, similarity = unit_of_content[pairs.i[inside]], pairs.similarity[inside].astype(np.float64)
+    sizes, found = np.bincount(unit_of_content, minlength=len(units)), np.bincount(unit, minlength=len(units))
     total = np.bincount(unit, weights=similarity, minlength=len(units))
     lowest, newest = np.full(len(units), np.inf), np.full(len(units), np.inf)
     np.minimum.at(lowest, unit, similarity)
     was_merged = np.zeros(contents.count, dtype=bool)
-    was_merged[contents.of_row[contents.nodes.merged_into != b""]] = True
+    was_merged[contents.content_of_row[contents.nodes.merged_into != b""]] = True
     new = ~(was_merged[pairs.i[inside]] & was_merged[pairs.j[inside]])
     np.minimum.at(newest, unit[new], similarity[new])
     with np.errstate(invalid="ignore"):
         mean = total / found
     unlinked = found < sizes * (sizes - 1) // 2
-    first = np.unique(contents.of_row, return_index=True)[1]
-    for rows in list_members(renumber_labels(np.where(unlinked[of_content], of_content, -1), 1)):
+    first = np.unique(contents.content_of_row, return_index=True)[1]
+    for rows in list_members(renumber_labels(np.where(unlinked[unit_of_content], unit_of_content, -1), 1)):
         closeness = compute_cohesion(contents.x, first[rows])
-        mean[of_content[rows[0]]], lowest[of_content[rows[0]]] = closeness
+        mean[unit_of_content[rows[0]]], lowest[unit_of_content[rows[0]]] = closeness
     return [
-        {"weakest_new_pair": _known(a), "cohesion_mean": _known(b), "cohesion_min": _known(c)}
+        {"weakest_new_pair": _round(a), "cohesion_mean": _round(b), "cohesion_min": _round(c)}
         for a, b, c in zip(*(column[chosen].tolist() for column in (newest, mean, lowest)), strict=True)
     ]
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """Pairs of units, and the verdict on each."""
-
-    pairs: SimilarPairs
-    verdict: Verdicts
-
-
 def _suggest_tier(
-    connection: Connection, run: ProjectRun, contents: Contents, units: Units, judged: _Judged
+    connection: Connection, run: ProjectRun, contents: Contents, units: Units, unit_pairs: UnitPairs
 ) -> TierGroups:
-    close = judged.pairs.select(judged.verdict >= ASK)
+    close = unit_pairs.pairs.select(unit_pairs.verdict >= ASK)
     labels = complete_linkage(len(units), close, run.thresholds["t_suggest"])
-    at = _group_by_group(labels)
-    keys = cluster_keys(units.ids[at], labels[at])
-    # Texts do not change: what was told of a group of the same members holds while the calibration does.
+    rows = _sort_by_group(labels)
+    keys = cluster_keys(units.ids[rows], labels[rows])
+    # Texts do not change: the stored reasons of a group with the same members hold until the next calibration.
     version = run.calibration.version if run.calibration else 0
-    held = load_group_details(connection, run.project.id, "suggest")
-    told = {key: details["vetoes"] for key, details in held.items() if details.get("calibration") == version}
-    known = np.array([number for number, key in enumerate(keys) if key in told], dtype=np.int64)
-    fresh = _veto_reasons(connection, contents, units, np.where(np.isin(labels, known), -1, labels), judged)
-    reasons = [told[key] if key in told else fresh.get(number, []) for number, key in enumerate(keys)]
+    stored = load_group_details(connection, run.project.id, "suggest")
+    known = {key: details["vetoes"] for key, details in stored.items() if details.get("calibration") == version}
+    with_reasons = np.array([number for number, key in enumerate(keys) if key in known], dtype=np.int64)
+    without = np.where(np.isin(labels, with_reasons), -1, labels)
+    new = _find_reasons(connection, contents, units, without, unit_pairs)
+    reasons = [known[key] if key in known else new.get(number, []) for number, key in enumerate(keys)]
     details = [{"vetoes": listed, "calibration": version} for listed in reasons]
     return _unit_tier("suggest", contents.x, units, labels, details)
 
 
-def _veto_reasons(
-    connection: Connection, contents: Contents, units: Units, labels: Labels, judged: _Judged
+def _find_reasons(
+    connection: Connection, contents: Contents, units: Units, labels: Labels, unit_pairs: UnitPairs
 ) -> dict[int, list[dict[str, Any]]]:
-    """Per group the pairs that a person decides on, most similar first, at most ``_SHOWN_PAIRS``, and why."""
-    pairs = judged.pairs.select(judged.verdict == ASK)
+    """Return by group up to ``_SHOWN_PAIRS`` pairs that a person decides on, most similar first, with the reasons."""
+    pairs = unit_pairs.pairs.select(unit_pairs.verdict == ASK)
     inside = pairs.select((labels[pairs.i] >= 0) & (labels[pairs.i] == labels[pairs.j]))
     group = labels[inside.i]
     order = np.lexsort((inside.j, inside.i, -inside.similarity, group))
-    place = np.arange(len(order)) - np.searchsorted(group[order], group[order])
-    shown = inside.select(order[place < _SHOWN_PAIRS])
+    rank = np.arange(len(order)) - np.searchsorted(group[order], group[order])
+    shown = inside.select(order[rank < _SHOWN_PAIRS])
     named = np.unique([shown.i, shown.j]).tolist()
     names = dict(zip(named, to_uuids(units.ids[named]), strict=True))
     sources = dict(zip(named, to_uuids(contents.nodes.ids[units.representatives[named]]), strict=True))
@@ -214,59 +212,67 @@ def _veto_reasons(
     reasons: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for i, j, similarity in zip(shown.i.tolist(), shown.j.tolist(), shown.similarity.tolist(), strict=True):
         found = [str(conflict) for conflict in conflicts(texts[sources[i]], texts[sources[j]])] or [_SHORT]
-        told = {"a": str(names[i]), "b": str(names[j]), "similarity": round(similarity, 4)}
-        reasons[int(labels[i])].append({**told, "conflicts": found})
+        pair = {"a": str(names[i]), "b": str(names[j]), "similarity": round(similarity, 4)}
+        reasons[int(labels[i])].append({**pair, "conflicts": found})
     return reasons
 
 
 def _unit_tier(
     tier: str, x: Vectors, units: Units, labels: Labels, details: Sequence[dict[str, Any]] | None = None
 ) -> TierGroups:
-    things = _Things(units.representatives, units.ids, units.merged)
+    tier_rows = _TierRows(units.representatives, units.ids, units.merged)
     found = summarize_groups(x[units.representatives], labels)
     chosen = choose_representatives(labels, np.zeros(len(units)), found.mean_similarity, units.ids)
-    told = [
-        {**(details[number] if details else {}), "cohesion_mean": _known(mean), "cohesion_min": _known(lowest)}
+    all_details = [
+        {**(details[number] if details else {}), "cohesion_mean": _round(mean), "cohesion_min": _round(lowest)}
         for number, (mean, lowest) in enumerate(zip(found.mean.tolist(), found.minimum.tolist(), strict=True))
     ]
-    return _tier(tier, x, things, labels, representatives=chosen, details=told)
+    return _tier(tier, x, tier_rows, labels, representatives=chosen, details=all_details)
 
 
 def _tier(
     tier: str,
     x: Vectors,
-    things: _Things,
+    tier_rows: _TierRows,
     labels: Labels,
     *,
     representatives: Labels,
     details: Sequence[dict[str, Any]],
 ) -> TierGroups:
-    """The groups of a tier; ``representatives`` (positions among the things) and ``details`` by group."""
-    similarity = compute_similarities(x[things.rows], labels, representatives)
-    at = _group_by_group(labels)
+    """Return the groups of a tier.
+
+    Args:
+        x: grouping vectors (n, d) of the raw memories.
+        tier_rows: rows that are grouped.
+        labels: group of each of them.
+        representatives: position among ``tier_rows`` of each group's representative.
+        details: details of each group.
+    """
+    similarity = compute_similarities(x[tier_rows.rows], labels, representatives)
+    rows = _sort_by_group(labels)
     return TierGroups(
         tier,
-        keys=cluster_keys(things.ids[at], labels[at]),
+        keys=cluster_keys(tier_rows.ids[rows], labels[rows]),
         details=details,
-        groups=labels[at],
-        ids=things.ids[at],
-        merged=things.merged[at],
-        similarity=similarity[at],
-        is_representative=representatives[labels[at]] == at,
+        groups=labels[rows],
+        ids=tier_rows.ids[rows],
+        merged=tier_rows.merged[rows],
+        similarity=similarity[rows],
+        is_representative=representatives[labels[rows]] == rows,
     )
 
 
-def _group_by_group(labels: Labels) -> Labels:
-    """Positions of the things that are in a group, group by group."""
+def _sort_by_group(labels: Labels) -> Labels:
+    """Return the positions that are in a group, group by group."""
     return np.concatenate([np.empty(0, dtype=np.int64), *list_members(labels)])
 
 
-def _known(value: float) -> float | None:
+def _round(value: float) -> float | None:
     return round(value, 6) if np.isfinite(value) else None
 
 
 def _map(x: Vectors, units: Units, labels: Labels) -> str | None:
-    """A picture of the units: near each other when similar, coloured by pattern group."""
+    """Return a map of the units: near each other if similar, coloured by pattern group; None for fewer than two."""
     return map_svg(plane(x[units.representatives]), labels) if len(units) > 1 else None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -16,11 +17,12 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_h
 from consolidation_pipeline.service.review.suggestion_decisions import (
     SuggestionDecision,
     approve_suggestion,
-    decide_all,
+    decide_each,
+    list_pending,
     reject_suggestion,
     withdraw_suggestion,
 )
-from consolidation_pipeline.service.review.suggestion_views import Suggestion, get_suggestion, list_suggestions
+from consolidation_pipeline.service.review.suggestions import Suggestion, get_suggestion, list_suggestions
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, load_originals
 from consolidation_pipeline.store.similarity.calibrations import load_decided_texts, load_decisions
@@ -304,21 +306,15 @@ def test_a_merged_memory_teaches_what_it_said_when_it_was_decided_on(desk: Desk)
 
 def test_many_are_decided_by_a_rule_and_one_in_the_way_stops_no_other(desk: Desk) -> None:
     archive_by_hand(desk.engine, [desk.raw[5]], changed_by="tester")
-    done = decide_all(
-        desk.engine,
-        SLUG,
-        verdict="approve",
-        min_similarity=0.92,
-        type="learning",
-        decided_by="anna",
-        settings=desk.pipeline.settings,
-    )
+    approve = partial(approve_suggestion, decided_by="anna", settings=desk.pipeline.settings)
+    done = decide_each(desk.engine, list_pending(desk.engine, SLUG, min_similarity=0.92, type="learning"), approve)
     assert [one.suggestion_id for one in done.decided] == [desk.ids[1]]
     ((refused, why),) = done.refused
     assert refused == desk.ids[2]
     assert "was archived" in why
     assert [desk.get(id_).status for id_ in desk.ids] == ["pending", "validated", "superseded"]
-    rejected = decide_all(desk.engine, SLUG, verdict="reject", decided_by="anna", limit=1)
+    reject = partial(reject_suggestion, decided_by="anna")
+    rejected = decide_each(desk.engine, list_pending(desk.engine, SLUG, limit=1), reject)
     assert [one.suggestion_id for one in rejected.decided] == [desk.ids[0]]
 
 
@@ -343,6 +339,4 @@ def test_what_is_not_there_is_said(desk: Desk) -> None:
     with pytest.raises(UsageError, match="status 'open'"):
         list_suggestions(desk.engine, SLUG, status="open")
     with pytest.raises(UsageError, match="type 'x'"):
-        decide_all(desk.engine, SLUG, verdict="reject", type="x", decided_by="anna")
-    with pytest.raises(UsageError, match="verdict 'maybe'"):
-        decide_all(desk.engine, SLUG, verdict="maybe", decided_by="anna")
+        list_pending(desk.engine, SLUG, type="x")

@@ -13,7 +13,7 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_h
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
-from consolidation_pipeline.service.review.suggestion_views import Suggestion, list_suggestions
+from consolidation_pipeline.service.review.suggestions import Suggestion, list_suggestions
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, other_numbers
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
