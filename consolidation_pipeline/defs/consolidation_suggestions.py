@@ -38,13 +38,13 @@ def consolidation_suggestions(
 def _describe(done: ProposalResult) -> dict[str, Any]:
     return {
         "groups_in": done.groups,
-        "groups_by_words": done.by_words,
+        "groups_by_words": done.by_terms,
         "suggestions_created": done.created,
         "suggestions_superseded": done.superseded,
         "suggestions_waiting": done.waiting,
-        "groups_asked_before": done.asked_before,
+        "groups_asked_before": done.proposed_before,
         "groups_skipped": done.skipped,
-        "groups_without_text": done.unasked,
+        "groups_without_text": done.without_text,
         "groups_failed": len(done.failures),
         **describe_troubles(done.failures, done.stopped),
     }

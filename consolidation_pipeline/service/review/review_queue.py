@@ -1,4 +1,4 @@
-"""Review by hand: what waits for a person's word, and what becomes of it."""
+"""Review queue: list patterns, principles and playbook entries that wait for a person, and approve or dismiss them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from consolidation_pipeline.store.review.review_queue import (
 
 @dataclass(frozen=True)
 class ReviewDecision:
-    """Something that a person decided on; rolling ``group_id`` back undoes just that."""
+    """A decision on one row; ``group_id``: ledger group to undo it by."""
 
     id: UUID
     project: str
@@ -39,42 +39,46 @@ class ReviewDecision:
 def decide_review(
     engine: Engine, ids: Sequence[UUID], *, approved: bool, changed_by: str, reason: str | None = None
 ) -> list[ReviewDecision]:
-    """Approve what waits for a person, or dismiss what waits or is active, of any projects: all of it or none.
+    """Approve rows that wait for a person, or dismiss rows that wait or are active; all of them or none.
 
-    An approved pattern or principle is promoted by the next run where it has evidence enough; a dismissed one is
-    retired and not made again of the same memories. An approved playbook entry is active, a dismissed one retired.
+    An approved pattern or principle is promoted by the next run if it has enough evidence. A dismissed one is retired
+    and not made again of the same memories. An approved playbook entry becomes active, a dismissed one is retired.
+
+    Args:
+        reason: reason for the ledger; None = a standard text.
 
     Raises:
-        NotFoundError: an id is unknown. UsageError: it is of a kind that is not reviewed. ConflictError: it does not
-        wait, or is retired.
+        NotFoundError: an id is unknown.
+        UsageError: a row is of a kind that is not reviewed.
+        ConflictError: a row does not wait, or is retired.
     """
     groups: dict[UUID, UUID] = {}
     with engine.begin() as connection:
         lock_active_keys_of(connection, ids)
-        rows = _lock(connection, list(dict.fromkeys(ids)), approved=approved)
+        rows = _lock_decidable(connection, list(dict.fromkeys(ids)), approved=approved)
         for project_id in sorted({row.project_id for row in rows}):
             own = [row for row in rows if row.project_id == project_id]
             author, why = Author(project_id, None, changed_by), reason or BY_HAND
             groups |= write_review_decisions(
                 connection, author, own, approved=approved, reason=why, now=datetime.now(UTC)
             )
-            _tell_listeners(connection, project_id, own, approved=approved)
+            _append_event(connection, project_id, own, approved=approved)
     return [ReviewDecision(row.id, row.project, row.kind, groups[row.id]) for row in rows]
 
 
-def _tell_listeners(connection: Connection, project_id: UUID, rows: Sequence[ReviewItem], *, approved: bool) -> None:
+def _append_event(connection: Connection, project_id: UUID, rows: Sequence[ReviewItem], *, approved: bool) -> None:
     entries = sum(row.kind == PLAYBOOK_ENTRY for row in rows)
     if entries:
         payload = {"approved" if approved else "dismissed": entries}
         append_event(connection, project_id, "playbook.changed", payload)
 
 
-def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[ReviewItem]:
-    """The rows in the order of ``ids``, all of which can be decided on so."""
+def _lock_decidable(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[ReviewItem]:
+    """Lock the rows and return them in the order of ``ids``. Raises as ``decide_review`` does."""
     found = lock_review_items(connection, ids)
     missing = [str(id_) for id_ in ids if id_ not in found]
     if missing:
-        raise NotFoundError(f"there is nothing with id {', '.join(missing)}: `consolidation review list` shows ids")
+        raise NotFoundError(f"nothing has the id {', '.join(missing)}: `consolidation review list` shows ids")
     for id_ in ids:
         if found[id_].kind not in REVIEWED_KINDS:
             raise UsageError(f"{id_} is of kind {found[id_].kind}: it must be one of {', '.join(REVIEWED_KINDS)}")
@@ -86,7 +90,10 @@ def _lock(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> lis
 
 
 def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = None) -> dict[str, Any]:
-    """What waits for a person in a project, the surest first, with ``why``, and how much there is of each kind.
+    """Return the rows of a project that wait for a person, highest confidence first, and their number by kind.
+
+    Args:
+        kind: one of ``REVIEWED_KINDS``; None = all kinds.
 
     Raises:
         NotFoundError: no such project. UsageError: no such kind.
@@ -100,11 +107,11 @@ def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = Non
     return {
         "project": slug,
         "totals": {name: totals.get(name, 0) for name in REVIEWED_KINDS},
-        "waiting": [_told(row) for row in rows],
+        "waiting": [_describe_item(row) for row in rows],
     }
 
 
-def _told(row: Row[Any]) -> dict[str, Any]:
+def _describe_item(row: Row[Any]) -> dict[str, Any]:
     details = row.details or {}
     return {
         "id": row.id,
@@ -116,12 +123,12 @@ def _told(row: Row[Any]) -> dict[str, Any]:
         "best_practices": details.get("best_practices", []),
         "gotchas": details.get("gotchas", []),
         "evidence": details.get("evidence", []),
-        "why": _why(row),
+        "why": _describe_reason(row),
         "created_at": row.created_at,
     }
 
 
-def _why(row: Row[Any]) -> str:
+def _describe_reason(row: Row[Any]) -> str:
     if row.kind == PLAYBOOK_ENTRY:
         return row.reason or "it was not sure enough to be promoted by itself"
     if row.method == "heuristic":

@@ -1,4 +1,7 @@
-"""Suggestions made: one text for each group that a person decides on, in the words of a model."""
+"""Proposals of suggestions: groups that a person decides on, and one text for each from a language model.
+
+The groups come from the suggest tier. Memories without a vector are grouped by their terms (TF-IDF).
+"""
 
 from __future__ import annotations
 
@@ -33,53 +36,59 @@ from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, list_unembedded
 from consolidation_pipeline.store.review import suggestions as store
-from consolidation_pipeline.store.review.suggestions import load_originals
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, count_groups, load_clusters
 
-# Every text is compared with every other: 10,000 take 2 seconds, ten times as many would take minutes.
+# Texts compared by their terms, each with all others: 10,000 take 2 seconds, ten times as many would take minutes.
 MAX_TERM_TEXTS = 10_000
 
+PURPOSE = "suggestion"
+# Errors after which the model is not asked again in this run.
+_STOPS = (BudgetExhaustedError, ModelUnavailableError)
+
 _LESSONS = TEXT_COLUMNS.index("lessons_learned")
-_BY_WORDS = "alike in their words; not compared by meaning, for they have no vectors yet"
+_BY_TERMS = "similar words; not compared by meaning, as they have no vectors yet"
 
 
 @dataclass(frozen=True)
 class SuggestGroup:
-    """Memories that may say the same, the representative first. ``similarity``: the lowest cosine among them.
+    """Memories that may say the same, the representative first.
 
-    ``by_words``: that is one of their words. ``reasons``: why a person decides, in words.
+    ``similarity``: lowest cosine among them, of TF-IDF terms if ``by_terms``. ``reasons``: why a person decides.
     """
 
     cluster_key: str
     members: Sequence[UUID]
     similarity: float | None
     reasons: tuple[str, ...]
-    by_words: bool = False
+    by_terms: bool = False
 
     @property
     def rationale(self) -> str:
-        """Why it is proposed, and why to a person."""
+        """Explanation of the proposal for the person who decides."""
         alike = "" if self.similarity is None else f" (lowest similarity {self.similarity:.2f})"
         return f"{len(self.members)} memories may say the same{alike}; {'; '.join(self.reasons)}"
 
 
 @dataclass(frozen=True)
 class ProposableGroup:
-    """A group all of whose members are active: what a model is shown of them, and their versions."""
+    """A group whose members are all active.
+
+    ``originals``: (id, version) of each member. ``texts``: their texts as a model sees them.
+    """
 
     group: SuggestGroup
     originals: Sequence[tuple[UUID, int]]
-    asked: Sequence[OriginalMemory]
+    texts: Sequence[OriginalMemory]
     fingerprint: str
 
     @property
     def chars(self) -> int:
-        """Characters of all texts."""
-        return sum(len(one.text) for one in self.asked)
+        """Number of characters of all texts."""
+        return sum(len(one.text) for one in self.texts)
 
 
 def load_suggest_groups(connection: Connection, run: ProjectRun) -> list[SuggestGroup]:
-    """The suggest groups of the newest clusters, and those of the words of what has no vector; by their keys."""
+    """Load the groups of the suggest tier by key, then those of memories without a vector."""
     return [
         *read_suggest_groups(load_clusters(connection, run.project.id, "suggest")),
         *load_term_groups(connection, run),
@@ -87,13 +96,13 @@ def load_suggest_groups(connection: Connection, run: ProjectRun) -> list[Suggest
 
 
 def load_term_groups(connection: Connection, run: ProjectRun) -> list[SuggestGroup]:
-    """The groups of the words of what has no vector yet."""
+    """Load the groups of memories without a vector, formed by their terms."""
     waiting = to_uuids(list_unembedded(connection, run.project.id, "task_memories", run.embedder.name))
     return group_by_terms(connection, waiting, cross_type=run.options.cross_type)
 
 
 def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list[SuggestGroup]:
-    """The groups of the suggest tier, whose representative has the reasons with it."""
+    """Return the groups of the suggest tier; the details of their representatives hold the reasons."""
     groups = []
     for key, members in clusters.items():
         ordered = sorted(members, key=lambda member: (not member.is_representative, member.member_id))
@@ -108,15 +117,19 @@ def read_suggest_groups(clusters: Mapping[str, Sequence[ClusterMember]]) -> list
 
 
 def group_by_terms(connection: Connection, ids: Sequence[UUID], *, cross_type: bool) -> list[SuggestGroup]:
-    """Groups of the active ones of these raw memories in which every two have a TF-IDF cosine of ``T_TERMS``.
+    """Group raw memories in which every two have a TF-IDF cosine of at least ``T_TERMS``.
 
-    Of more than ``MAX_TERM_TEXTS`` the first by id are compared: vectors are on their way.
+    Memories that are not active are left out. Of more than ``MAX_TERM_TEXTS``, the first by id are compared.
+
+    Args:
+        ids: raw memories.
+        cross_type: group memories of different types too.
     """
     chosen = sorted(ids)[:MAX_TERM_TEXTS]
-    rows = [row for _, row in sorted(load_originals(connection, chosen).items()) if row.is_active]
+    rows = [row for _, row in sorted(store.load_originals(connection, chosen).items()) if row.is_active]
     if len(rows) < 2:
         return []
-    pairs = join_terms([_parts(row) for row in rows])
+    pairs = join_terms([_split_text(row) for row in rows])
     types = np.array([row.memory_type for row in rows])
     if not cross_type:
         pairs = pairs.select(types[pairs.i] == types[pairs.j])
@@ -126,56 +139,60 @@ def group_by_terms(connection: Connection, ids: Sequence[UUID], *, cross_type: b
         inside = (labels[pairs.i] == labels[group[0]]) & (labels[pairs.j] == labels[group[0]])
         ids_ = [rows[at].id for at in group.tolist()]
         lowest = round(float(pairs.similarity[inside].min()), 6)
-        groups.append(SuggestGroup(cluster_key(ids_), ids_, lowest, (_BY_WORDS,), by_words=True))
+        groups.append(SuggestGroup(cluster_key(ids_), ids_, lowest, (_BY_TERMS,), by_terms=True))
     return groups
 
 
 def select_proposable(groups: Iterable[SuggestGroup], found: Mapping[UUID, Row[Any]]) -> list[ProposableGroup]:
-    """The groups all of whose members are there and active, the most similar first. ``found``: by load_originals."""
-    opened = []
+    """Return the groups whose members are all active, the most similar first.
+
+    Args:
+        found: memories by id, as from ``load_originals``.
+    """
+    proposable = []
     for group in sorted(groups, key=lambda one: (-(one.similarity or 0.0), one.cluster_key)):
         rows = [found[id_] for id_ in group.members if id_ in found and found[id_].is_active]
         if len(rows) == len(group.members):
             name = fingerprint((row.id, row.content_hash) for row in rows)
-            opened.append(
-                ProposableGroup(group, [(row.id, row.version) for row in rows], [_asked(row) for row in rows], name)
+            proposable.append(
+                ProposableGroup(
+                    group, [(row.id, row.version) for row in rows], [_to_original(row) for row in rows], name
+                )
             )
-    return opened
+    return proposable
 
 
-def _parts(row: Row[Any]) -> tuple[str, str | None]:
-    """Content and lessons of a memory."""
+def _split_text(row: Row[Any]) -> tuple[str, str | None]:
+    """Return content and lessons of a memory."""
     if row.kind != "raw":
         return row.texts[0], None
     fields = dict(zip(TEXT_COLUMNS, row.texts, strict=True))
     return embedding_text(**{**fields, "lessons_learned": None}), row.texts[_LESSONS]
 
 
-def _asked(row: Row[Any]) -> OriginalMemory:
-    content, lessons = _parts(row)
+def _to_original(row: Row[Any]) -> OriginalMemory:
+    content, lessons = _split_text(row)
     return OriginalMemory(content, (lessons or "").strip() or None, row.language)
-
-
-PURPOSE = "suggestion"
 
 
 @dataclass(frozen=True)
 class ProposalResult:
-    """What a phase did. ``groups``: that a person is to decide on, ``by_words`` those of them without vectors.
+    """Counts of the phase.
 
-    Of the groups, ``asked_before`` have been proposed as they are, or share a memory with one that waits; ``skipped``
-    have too much text for one question, or a member that was merged or archived meanwhile; ``unasked`` were left
-    without a text, for there is no model, or a plan is carried out. ``superseded``: suggestions whose originals have
-    changed; ``waiting``: those that wait for a person now. ``failures``: cluster key and error; ``stopped``: why it
-    ended before its time.
+    - ``groups``: groups that a person decides on; ``by_terms``: those of them that were grouped by their terms.
+    - ``proposed_before``: groups that were proposed as they are, or share a memory with a pending suggestion.
+    - ``skipped``: groups with too much text, or with a member that was merged or archived meanwhile.
+    - ``without_text``: groups that got no text, as there is no model or a plan is carried out.
+    - ``superseded``: suggestions whose originals have changed; ``waiting``: suggestions that wait for a person now.
+    - ``failures``: cluster key and error; ``stopped``: reason why the phase ended early.
     """
 
     groups: int = 0
-    by_words: int = 0
+    by_terms: int = 0
     created: int = 0
-    asked_before: int = 0
+    proposed_before: int = 0
     skipped: int = 0
-    unasked: int = 0
+    without_text: int = 0
     superseded: int = 0
     waiting: int = 0
     failures: tuple[tuple[str, str], ...] = ()
@@ -184,43 +201,43 @@ class ProposalResult:
 
 @dataclass(frozen=True)
 class SortedGroups:
-    """Groups by what becomes of them: to be asked about, proposed before, not fit to be asked about."""
+    """Groups to be proposed, and numbers of groups that were proposed before or cannot be proposed."""
 
-    due: list[ProposableGroup] = field(default_factory=list)
-    asked_before: int = 0
+    to_propose: list[ProposableGroup] = field(default_factory=list)
+    proposed_before: int = 0
     skipped: int = 0
 
 
 def propose_merges(run: ProjectRun) -> ProposalResult:
-    """A suggestion for each group that a person is to decide on and was not asked about: one call of a model each.
+    """Make a suggestion for each group that a person decides on and that was not proposed yet: one call of a model
+    each.
 
-    Without a model there are no suggestions, and the groups are counted: their texts are read only where some of them
-    may have been asked about. A group without a usable reply is left to the
-    next run.
+    Without a model no suggestions are made and the groups are counted. Their texts are then read only if there are
+    suggestions. A group without a usable reply is left to the next run.
 
     Raises:
         ConflictError: another process proposed something for the same memories meanwhile.
     """
-    asks = run.options.llm_model is not None and run.plan is None
+    has_model = run.options.llm_model is not None and run.plan is None
     with run.transaction() as connection:
         superseded = store.supersede_stale(connection, run.author)
-        if asks or any(store.load_proposed(connection, run.project.id)):
+        if has_model or any(store.load_proposed(connection, run.project.id)):
             groups = load_suggest_groups(connection, run)
             total, found = len(groups), sort_groups(connection, run, groups)
         else:
             groups = load_term_groups(connection, run)
             total, found = len(groups) + count_groups(connection, run.project.id, "suggest"), SortedGroups()
-    created, failures, stopped = _propose(run, found.due) if asks and found.due else (0, (), None)
+    created, failures, stopped = _propose(run, found.to_propose) if has_model and found.to_propose else (0, (), None)
     run.unfinished = run.unfinished or stopped is not None or bool(failures)
     with run.engine.connect() as connection:
         counts = store.count_suggestions(connection, run.project.id)
     return ProposalResult(
         groups=total,
-        by_words=sum(group.by_words for group in groups),
+        by_terms=sum(group.by_terms for group in groups),
         created=created,
-        asked_before=found.asked_before,
+        proposed_before=found.proposed_before,
         skipped=found.skipped,
-        unasked=0 if asks else total - found.asked_before - found.skipped,
+        without_text=0 if has_model else total - found.proposed_before - found.skipped,
         superseded=superseded,
         waiting=counts.get("pending", 0),
         failures=failures,
@@ -229,72 +246,76 @@ def propose_merges(run: ProjectRun) -> ProposalResult:
 
 
 def sort_groups(connection: Connection, run: ProjectRun, groups: Sequence[SuggestGroup]) -> SortedGroups:
-    """What becomes of each group; of those to be asked about no two share a memory, the more similar one stays."""
-    asked, held = store.load_proposed(connection, run.project.id)
+    """Sort groups by what becomes of them. Of those to be proposed no two share a memory: the more similar one is
+    chosen.
+    """
+    proposed, waiting = store.load_proposed(connection, run.project.id)
     rows = store.load_originals(connection, [id_ for group in groups for id_ in group.members])
-    opened = select_proposable(groups, rows)
-    due, before, skipped = [], 0, len(groups) - len(opened)
-    for one in opened:
-        if one.fingerprint in asked or not held.isdisjoint(one.group.members):
+    proposable = select_proposable(groups, rows)
+    to_propose, before, skipped = [], 0, len(groups) - len(proposable)
+    for one in proposable:
+        if one.fingerprint in proposed or not waiting.isdisjoint(one.group.members):
             before += 1
         elif one.chars > MAX_REWRITE_CHARS:
             skipped += 1
         else:
-            due.append(one)
-            held.update(one.group.members)
-    return SortedGroups(due, before, skipped)
+            to_propose.append(one)
+            waiting.update(one.group.members)
+    return SortedGroups(to_propose, before, skipped)
 
 
 def price_suggestions(connection: Connection, run: ProjectRun, groups: Sequence[SuggestGroup]) -> list[Bill]:
-    """The most that each call would be billed that suggestions for these groups take."""
+    """Return the highest bill of each model call that suggestions for these groups would take."""
     if run.options.llm_model is None:
         return []
-    prompts = [suggestion_prompt(one.asked) for one in sort_groups(connection, run, groups).due]
+    prompts = [suggestion_prompt(one.texts) for one in sort_groups(connection, run, groups).to_propose]
     return llm_gateway.price_prompts(connection, run, prompts, SuggestionReply)
 
 
-def _propose(run: ProjectRun, due: Sequence[ProposableGroup]) -> tuple[int, tuple[tuple[str, str], ...], str | None]:
-    """How many suggestions were made, which groups failed, and why it ended before all were asked about."""
+def _propose(run: ProjectRun, groups: Sequence[ProposableGroup]) -> tuple[int, tuple[tuple[str, str], ...], str | None]:
+    """Return the number of suggestions made, cluster key and error of groups that failed, and the reason of an early
+    end.
+    """
     created, failures = 0, list[tuple[str, str]]()
-    for batch in _ask(run, due):
-        stop = next((said for _, said in batch if isinstance(said, BudgetExhaustedError | ModelUnavailableError)), None)
-        worded = [_word(one, said) for one, said in batch if isinstance(said, Answer)]
-        _write(run, worded)
-        created += len(worded)
+    for batch in _ask(run, groups):
+        stop = next((reply for _, reply in batch if isinstance(reply, _STOPS)), None)
+        suggestions = [_to_suggestion(one, reply) for one, reply in batch if isinstance(reply, Answer)]
+        _write(run, suggestions)
+        created += len(suggestions)
         if stop is not None:
             return created, tuple(failures), run.record_stop(PURPOSE, stop)
-        failures += [(one.group.cluster_key, str(said)) for one, said in batch if isinstance(said, LLMError)]
+        failures += [(one.group.cluster_key, str(reply)) for one, reply in batch if isinstance(reply, LLMError)]
     return created, tuple(failures), None
 
 
-_Said = Answer[SuggestionReply] | LLMError | BudgetExhaustedError
+_Reply = Answer[SuggestionReply] | LLMError | BudgetExhaustedError
 
 
-def _ask(run: ProjectRun, due: Sequence[ProposableGroup]) -> Iterator[list[tuple[ProposableGroup, _Said]]]:
-    """What the model says of each group, in batches."""
+def _ask(run: ProjectRun, groups: Sequence[ProposableGroup]) -> Iterator[list[tuple[ProposableGroup, _Reply]]]:
+    """Yield in batches the groups with the model's replies."""
     gateway = llm_gateway.open_gateway(run)
-    for start in range(0, len(due), llm_gateway.BATCH):
-        batch = due[start : start + llm_gateway.BATCH]
-        prompts = [suggestion_prompt(one.asked) for one in batch]
+    for start in range(0, len(groups), llm_gateway.BATCH):
+        batch = groups[start : start + llm_gateway.BATCH]
+        prompts = [suggestion_prompt(one.texts) for one in batch]
         yield list(zip(batch, gateway.ask_many(prompts, SuggestionReply, check=find_inventions), strict=True))
 
 
-def _word(one: ProposableGroup, answer: Answer[SuggestionReply]) -> store.NewSuggestion:
-    wording = trim_reply(answer.value, one.asked)
+def _to_suggestion(one: ProposableGroup, answer: Answer[SuggestionReply]) -> store.NewSuggestion:
+    text = trim_reply(answer.value, one.texts)
     return store.NewSuggestion(
         cluster_key=one.group.cluster_key,
         originals=one.originals,
         fingerprint=one.fingerprint,
-        content=wording.content,
-        lessons_learned=wording.lessons_learned,
-        keywords=wording.keywords,
+        content=text.content,
+        lessons_learned=text.lessons_learned,
+        keywords=text.keywords,
         similarity=one.group.similarity,
         rationale=one.group.rationale,
     )
 
 
 def _write(run: ProjectRun, suggestions: Sequence[store.NewSuggestion]) -> None:
-    """The suggestions and their events, in one transaction."""
+    """Write the suggestions and their events in one transaction."""
     if not suggestions:
         return
     with run.transaction() as connection:

@@ -1,4 +1,4 @@
-"""Suggestions as a person reads them: the originals side by side, what they disagree in, and the proposed text."""
+"""Suggestions as people read them: originals side by side, their conflicts, and the proposed text."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ from consolidation_pipeline.store.review import suggestions as store
 
 @dataclass(frozen=True)
 class Original:
-    """A memory that would be merged, as it is now. ``kind``: raw or merged; ``source``: where a raw one came from.
+    """A memory that would be merged, as it is now.
 
-    ``version``: the one that the suggestion saw; ``is_current``: it still has that one and is active.
+    ``kind``: raw or merged. ``source``: source of a raw memory. ``version``: the version that the suggestion was made
+    from. ``is_current``: the memory still has that version and is active.
     """
 
     id: UUID
@@ -42,9 +43,9 @@ class Original:
 
 @dataclass(frozen=True)
 class Disagreement:
-    """What speaks against merging two originals: literals of one kind that only ``a`` has, and that only ``b`` has.
+    """A conflict between two originals: literals of one kind that only ``a`` has, and that only ``b`` has.
 
-    Offsets (``start``) are those in the original's content; of kind ``polarity`` the literals are whole clauses.
+    Offsets (``start``) are those in the original's content. Literals of kind ``polarity`` are whole clauses.
     """
 
     kind: str
@@ -56,10 +57,11 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A proposed merge. ``similarity``: the lowest cosine among the originals; of those gone since, nothing is shown.
+    """A proposed merge.
 
-    ``left_out``: literals of the originals that the proposed text lacks, as written. ``memory_id``: the memory that the
-    approval made; ``group_id``: the group of the decision, to undo it by.
+    ``similarity``: lowest cosine among the originals. ``originals``: without those that were deleted. ``left_out``:
+    literals of the originals that the proposed text lacks, as written. ``memory_id``: the memory that an approval made.
+    ``group_id``: ledger group of the decision, to undo it by.
     """
 
     id: UUID
@@ -84,7 +86,7 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class SuggestionPage:
-    """A page of suggestions, and how many there are whatever its limits."""
+    """A page of suggestions, and the number of all that match."""
 
     total: int
     suggestions: list[Suggestion]
@@ -100,14 +102,18 @@ def list_suggestions(
     limit: int = 50,
     offset: int = 0,
 ) -> SuggestionPage:
-    """Suggestions of a project, or of all: of those that wait the most similar first, of others the last decided.
+    """Return suggestions of a project or of all: pending ones by similarity, decided ones by time, both descending.
 
-    ``status``, ``type``: None = any.
+    Args:
+        slug: project; None = all projects.
+        status: None = any.
+        type: memory type; None = any.
+        min_similarity: lowest similarity; None = any.
 
     Raises:
         NotFoundError: no such project. UsageError: no such status or memory type.
     """
-    check_choice(status, type)
+    check_filters(status, type)
     with engine.connect() as connection:
         project_id = None if slug is None else get_project(connection, slug).id
         total, rows = store.list_suggestions(
@@ -120,47 +126,53 @@ def list_suggestions(
             offset=offset,
         )
         found = store.load_originals(connection, [id_ for row in rows for id_ in row.original_memory_ids])
-    return SuggestionPage(total, [_told(row, found) for row in rows])
+    return SuggestionPage(total, [_to_suggestion(row, found) for row in rows])
 
 
 def find_projects_without_model(engine: Engine, slug: str | None, settings: Settings) -> list[str]:
-    """Slugs of the projects, all or the one named, that get no suggestions: no model is named for them."""
+    """Return the slugs of projects without a language model, which get no suggestions; of one project if ``slug`` is
+    given.
+    """
     with engine.connect() as connection:
         chosen = list_projects(connection) if slug is None else [get_project(connection, slug)]
     return [project.slug for project in chosen if effective_options(project, settings).llm_model is None]
 
 
 def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
-    """One suggestion. Raises NotFoundError."""
+    """Return one suggestion.
+
+    Raises:
+        NotFoundError: no such suggestion.
+    """
     with engine.connect() as connection:
         row = store.find_suggestion(connection, id)
         if row is None:
             raise NotFoundError(f"there is no suggestion {id}: `consolidation suggestions list` shows ids")
         found = store.load_originals(connection, row.original_memory_ids)
-    return _told(row, found)
+    return _to_suggestion(row, found)
 
 
-def check_choice(status: str | None, memory_type: str | None) -> None:
-    """Raises UsageError: there is no such status, or no such memory type."""
+def check_filters(status: str | None, memory_type: str | None) -> None:
+    """Raise UsageError if there is no such status or memory type."""
     if status is not None and status not in SUGGESTION_STATUSES:
         raise UsageError(f"status {status!r} does not exist; a suggestion is {', '.join(SUGGESTION_STATUSES)}")
     if memory_type is not None and memory_type not in MEMORY_TYPES:
         raise UsageError(f"type {memory_type!r} does not exist; a memory is of {', '.join(MEMORY_TYPES)}")
 
 
-def body_of(row: Row[Any]) -> str:
-    """The text of a memory as ``load_originals`` has it."""
+def _get_body(row: Row[Any]) -> str:
+    """Return the text of a memory from ``load_originals``."""
     return row.texts[0] if row.kind != "raw" else embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
 
 
 def join_parts(content: str, lessons_learned: str | None) -> str:
-    """What a merged memory says: content, and lessons where there are any, on a line of their own."""
+    """Return the text of a merged memory: its content, and its lessons on a line of their own."""
     return "\n".join(part.strip() for part in (content, lessons_learned) if part and part.strip())
 
 
-def _told(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
-    seen = zip(row.original_memory_ids, row.original_versions, strict=True)
-    originals = [_original(found[id_], version) for id_, version in seen if id_ in found]
+def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
+    versions = zip(row.original_memory_ids, row.original_versions, strict=True)
+    originals = [_to_original(found[id_], version) for id_, version in versions if id_ in found]
     proposed = join_parts(row.suggested_content, row.suggested_lessons_learned)
     missing = missing_literals([original.content for original in originals], proposed)
     return Suggestion(
@@ -185,9 +197,9 @@ def _told(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
     )
 
 
-def _original(row: Row[Any], version: int) -> Original:
+def _to_original(row: Row[Any], version: int) -> Original:
     is_current = row.is_active and row.version == version
-    return Original(row.id, body_of(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
+    return Original(row.id, _get_body(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
 
 
 def _find_conflicts(originals: Sequence[Original]) -> list[Disagreement]:

@@ -81,7 +81,7 @@ def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_
         "30 seconds",
         "60 seconds",
     }
-    assert propose(asked) == ProposalResult(groups=3, asked_before=3, waiting=3)
+    assert propose(asked) == ProposalResult(groups=3, proposed_before=3, waiting=3)
     assert len(provider.requests) == 3
     created = asked.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'suggestion.created'")
     assert created == 3
@@ -89,7 +89,7 @@ def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_
 
 def test_without_a_model_groups_are_counted_and_nothing_is_proposed(asked: Pipeline, provider: OpenAIServer) -> None:
     asked.configure(**{**OPTIONS, "llm_model": None})
-    assert propose(asked) == ProposalResult(groups=3, unasked=3)
+    assert propose(asked) == ProposalResult(groups=3, without_text=3)
     assert (pending(asked), provider.requests) == ([], [])
 
 
@@ -100,10 +100,10 @@ def test_what_was_rejected_is_asked_again_only_when_its_group_has_changed(
     for shown in pending(asked):
         reject_suggestion(asked.engine, shown.id, decided_by="anna")
     pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
-    assert propose(asked) == ProposalResult(groups=3, asked_before=3)
+    assert propose(asked) == ProposalResult(groups=3, proposed_before=3)
     asked.add([note("0-2", NEAR_MISSES[0][0].replace("30", "90"))])
     done = propose(asked)
-    assert (done.created, done.asked_before, len(provider.requests)) == (1, 2, 4)
+    assert (done.created, done.proposed_before, len(provider.requests)) == (1, 2, 4)
     assert len(pending(asked)[0].originals) == 3
 
 
@@ -148,7 +148,7 @@ def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_made(
 def test_what_has_no_vector_is_grouped_by_its_words(asked: Pipeline, provider: OpenAIServer) -> None:
     asked.add([note("words-0", f"{LESSONS[0]} Always."), note("words-1", f"Always. {LESSONS[0]}")])
     done = propose(asked, [PHASE])
-    assert (done.groups, done.by_words, done.created) == (done.by_words, done.by_words, done.by_words)
+    assert (done.groups, done.by_terms, done.created) == (done.by_terms, done.by_terms, done.by_terms)
     shown = next(one for one in pending(asked) if "migrations" in one.content)
     assert {original.id for original in shown.originals} == {id_of(asked, "words-0"), id_of(asked, "words-1")}
     assert "they have no vectors yet" in (shown.rationale or "")
