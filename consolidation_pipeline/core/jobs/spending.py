@@ -1,20 +1,20 @@
-"""What calls of paid models cost, and when the next one would break a budget."""
+"""Costs of calls to paid models, and the budgets that limit them."""
 
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
-# The ledger's finest sum of money, US dollars. Costs are rounded up to it: no call counts for less than it costs.
+# Smallest amount that the spend ledger stores, US dollars. Costs are rounded up to it.
 _FINEST = Decimal("0.00000001")
 
 
 def dollars(amount: float) -> Decimal:
-    """US dollars as the ledger stores them, rounded up to 1e-8; what binary fractions add to a sum is no money."""
+    """Return an amount of US dollars rounded up to 1e-8, without the error of binary fractions."""
     return Decimal(str(round(amount, 12))).quantize(_FINEST, rounding=ROUND_UP)
 
 
 @dataclass(frozen=True)
 class Bill:
-    """Tokens sent and received, and what they cost in US dollars."""
+    """Tokens sent and received, and their cost in US dollars."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -22,7 +22,7 @@ class Bill:
 
     @property
     def tokens(self) -> int:
-        """Tokens in both directions."""
+        """Tokens sent and received."""
         return self.prompt_tokens + self.completion_tokens
 
 
@@ -31,7 +31,7 @@ NOTHING = Bill(0, 0, Decimal(0))
 
 @dataclass(frozen=True)
 class Call:
-    """A call that is about to be made. ``most``: the most it may be billed, which is what is reserved for it."""
+    """Call that is about to be made. ``most`` is the largest bill that it may cause: the amount to reserve."""
 
     purpose: str
     model: str
@@ -41,7 +41,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Spent:
-    """What is spent or reserved so far: US dollars of the run and of the day, tokens of the run."""
+    """Amounts spent or reserved so far: US dollars in the run and in the day, tokens in the run."""
 
     usd_in_run: Decimal
     usd_in_day: Decimal
@@ -50,16 +50,16 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budgets:
-    """The most a run may cost, a project may cost in a day (UTC), and a run may use. 0 allows what is free."""
+    """Limits: US dollars of a run, US dollars of a project in a day (UTC), tokens of a run. 0 allows free calls only."""
 
     usd_per_run: float
     usd_per_day: float
     tokens_per_run: int
 
     def find_exceeded(self, spent: Spent, most: Bill) -> str | None:
-        """Which budget a call of at most this bill would exceed, by name, with what is spent; None if none.
+        """Return a message that names the budget which a call with bill ``most`` would exceed, or None.
 
-        A budget may be reached exactly, and what is free goes on when it is used up.
+        A budget may be reached exactly. Free calls are allowed when it is used up.
         """
         tokens = Decimal(most.tokens)
         limits = (

@@ -1,4 +1,4 @@
-"""Whether a project is due for consolidation: pure answers from counts and instants, with the reason in words."""
+"""Rules that decide when a project is due for a job and when a failed job is retried, with reasons in words."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,19 +9,19 @@ NEW_THRESHOLD = 100
 ACTIVE_THRESHOLD = 1000
 
 MAX_ATTEMPTS = 3
-# A restarted server or a lost connection is back within the first minute, a failed-over database or a deployment within
-# the second wait; what lasts longer needs a person, or the night.
+# The first wait is enough for a restarted server or a lost connection, the second for a failed-over database or a
+# deployment. Longer failures need a person, or wait for the night.
 _FIRST_WAIT = timedelta(minutes=1)
 _WAIT_FACTOR = 5
-# Schedules that come every few minutes must not try a dead job each time.
+# A schedule of every few minutes must not retry a dead job each time.
 _DEAD_REST = timedelta(hours=1)
-# Who cancels a job wants to look first: it must not be back a minute later.
+# People cancel a job to look at the project first, so it must not start again a minute later.
 _CANCEL_REST = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
 class Due:
-    """An answer that is truthy when the project is due; ``reason`` names the counts that decided."""
+    """Decision with its reason. True in a boolean context if the project is due."""
 
     due: bool
     reason: str
@@ -31,10 +31,14 @@ class Due:
 
 
 def is_due(new_count: int, *, threshold: int = NEW_THRESHOLD) -> Due:
-    """Whether the sensor asks for a job: at least ``threshold`` new memories.
+    """Decide if the sensor requests a job: there are at least ``threshold`` new memories.
 
-    ``new_count``: unconsolidated memories that came since the project's last job. The default is that of the option
-    ``new_threshold``. ValueError: ``new_count`` is negative.
+    Args:
+        new_count: unconsolidated memories added since the project's last job.
+        threshold: the option ``new_threshold``.
+
+    Raises:
+        ValueError: ``new_count`` is negative.
     """
     _require_count("new_count", new_count)
     if new_count >= threshold:
@@ -43,10 +47,15 @@ def is_due(new_count: int, *, threshold: int = NEW_THRESHOLD) -> Due:
 
 
 def is_nightly_due(active_count: int, new_count: int, *, threshold: int = ACTIVE_THRESHOLD) -> Due:
-    """Whether the nightly schedule consolidates a project: anything new, or more than ``threshold`` active memories.
+    """Decide if the nightly schedule requests a job: anything is new, or active memories exceed ``threshold``.
 
-    ``active_count``: memories neither archived nor consolidated; ``new_count`` as in ``is_due``. The default is that
-    of the option ``active_threshold``. ValueError: a count is negative.
+    Args:
+        active_count: memories neither archived nor consolidated.
+        new_count: as in ``is_due``.
+        threshold: the option ``active_threshold``.
+
+    Raises:
+        ValueError: a count is negative.
     """
     _require_count("active_count", active_count)
     _require_count("new_count", new_count)
@@ -62,10 +71,16 @@ def _require_count(name: str, count: int) -> None:
         raise ValueError(f"{name} is {count}; it must be 0 or more")
 
 
-def next_try(failures: int, failed_at: datetime, *, most: int = MAX_ATTEMPTS) -> datetime | None:
-    """When a job that failed so many times in a row, at last at ``failed_at``, is tried again: after 1, then 5 minutes.
+def next_attempt_at(failures: int, failed_at: datetime, *, most: int = MAX_ATTEMPTS) -> datetime | None:
+    """Return the time of the next attempt of a job, 1 or 5 minutes after the last failure; None if the job is dead.
 
-    None: not by itself, it is dead. ValueError: ``failures`` is less than 1.
+    Args:
+        failures: failures in a row, at least 1.
+        failed_at: time of the last one, UTC.
+        most: attempts after which the job is dead.
+
+    Raises:
+        ValueError: ``failures`` is less than 1.
     """
     if failures < 1:
         raise ValueError(f"failures is {failures}; it must be 1 or more")
@@ -75,11 +90,14 @@ def next_try(failures: int, failed_at: datetime, *, most: int = MAX_ATTEMPTS) ->
 def may_retry(
     failures: int, failed_at: datetime, now: datetime, *, scheduled: bool = False, most: int = MAX_ATTEMPTS
 ) -> Due:
-    """Whether automation tries a job again: after its wait, a dead one (``scheduled``) when its schedule comes.
+    """Decide if automation retries a failed job: after its wait, or, if it is dead, when its schedule comes.
 
-    That way an outage of an hour does not leave a project dead for ever, and a broken project is tried once a night.
+    So a project recovers from an outage of an hour, and a broken project is tried once a night.
+
+    Args:
+        scheduled: a schedule asks, not a sensor.
     """
-    at = next_try(failures, failed_at, most=most)
+    at = next_attempt_at(failures, failed_at, most=most)
     if at is not None:
         if now >= at:
             return Due(True, f"attempt {failures + 1} of {most}")
@@ -90,44 +108,56 @@ def may_retry(
 
 
 @dataclass(frozen=True)
-class Standing:
-    """How a project and a job stand, besides counts. Instants are UTC; None where there is none.
+class JobState:
+    """State of a job of a project. Times are UTC, or None.
 
-    ``live``: what its pending or running job does, in words. ``failures`` in a row, the newest at ``failed_at``; dead
-    from ``most`` on. ``asked_at``: when this job was last asked for; ``cancelled_at``: when that was cancelled.
-    ``came_at``: when the project's schedule came last; None where it is not asked by that.
+    ``live`` describes its pending or running job. ``failures`` counts failures in a row, the newest at ``failed_at``;
+    the job is dead from ``most`` on. ``requested_at`` is the time of the last request, ``cancelled_at`` the time that
+    request was cancelled. ``scheduled_at`` is the last time of the project's schedule, None if a sensor asks.
     """
 
     live: str | None = None
     failures: int = 0
     failed_at: datetime | None = None
     most: int = MAX_ATTEMPTS
-    asked_at: datetime | None = None
+    requested_at: datetime | None = None
     cancelled_at: datetime | None = None
-    came_at: datetime | None = None
+    scheduled_at: datetime | None = None
 
 
-def may_ask(standing: Standing, now: datetime, *, scheduled: bool) -> Due:
-    """Whether automation may ask for a job now that enough memories wait for it; ``scheduled``: by a schedule."""
-    if standing.live is not None:
-        return Due(False, standing.live)
-    if standing.came_at is not None and standing.asked_at is not None and standing.asked_at >= standing.came_at:
-        return Due(False, f"asked for since its schedule came at {standing.came_at:%Y-%m-%d %H:%M} UTC")
-    if standing.failures and standing.failed_at is not None:
-        return may_retry(standing.failures, standing.failed_at, now, scheduled=scheduled, most=standing.most)
-    rested = None if standing.cancelled_at is None else standing.cancelled_at + _CANCEL_REST
+def may_request(state: JobState, now: datetime, *, scheduled: bool) -> Due:
+    """Decide if automation may request a job for which enough memories wait.
+
+    Args:
+        scheduled: a schedule asks, not a sensor.
+    """
+    if state.live is not None:
+        return Due(False, state.live)
+    if state.scheduled_at is not None and state.requested_at is not None and state.requested_at >= state.scheduled_at:
+        return Due(False, f"requested since its schedule came at {state.scheduled_at:%Y-%m-%d %H:%M} UTC")
+    if state.failures and state.failed_at is not None:
+        return may_retry(state.failures, state.failed_at, now, scheduled=scheduled, most=state.most)
+    rested = None if state.cancelled_at is None else state.cancelled_at + _CANCEL_REST
     if rested is not None and now < rested and not scheduled:
-        return Due(False, f"its last run was cancelled: left alone until {rested:%Y-%m-%d %H:%M:%S} UTC")
+        return Due(False, f"its last run was cancelled: not requested until {rested:%Y-%m-%d %H:%M:%S} UTC")
     return Due(True, "")
 
 
-def last_instant(cron: str, now: datetime) -> datetime | None:
-    """The newest instant before ``now`` (UTC) at which ``cron`` came, or None. Raises ValueError: no such cron."""
+def previous_cron_time(cron: str, now: datetime) -> datetime | None:
+    """Return the last time before ``now`` (UTC) that matches ``cron``, or None.
+
+    Raises:
+        ValueError: ``cron`` is not a cron expression of five fields.
+    """
     return next(_instants(cron, now, reverse=True), None)
 
 
-def next_instant(cron: str, now: datetime) -> datetime | None:
-    """When ``cron`` comes next after ``now`` (UTC); None: not in the next fifty years. Raises ValueError."""
+def next_cron_time(cron: str, now: datetime) -> datetime | None:
+    """Return the first time after ``now`` (UTC) that matches ``cron``; None if there is none in fifty years.
+
+    Raises:
+        ValueError: ``cron`` is not a cron expression of five fields.
+    """
     return next(_instants(cron, now, reverse=False), None)
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.jobs.triggers import is_due, next_instant
+from consolidation_pipeline.core.jobs.triggers import is_due, next_cron_time
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.jobs.run_report import describe_counts
@@ -169,7 +169,7 @@ def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[s
         **describe_counts(counts),
         "last_run": last[0] if last else None,
         "next_run": {
-            "at": next_instant(options.schedule, datetime.now(UTC)),
+            "at": next_cron_time(options.schedule, datetime.now(UTC)),
             "schedule": options.schedule,
             "new_memories": backlog.new,
             "due": bool(due),

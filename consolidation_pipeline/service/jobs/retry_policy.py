@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.jobs.triggers import may_retry, next_try
+from consolidation_pipeline.core.jobs.triggers import may_retry, next_attempt_at
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.service.jobs.job_requests import (
@@ -45,7 +45,7 @@ def list_failing_jobs(connection: Connection, project_id: UUID | None = None) ->
 
 
 def _describe_failing(row: Row[Any]) -> FailingJob:
-    next_try_at = next_try(row.retry_count, row.completed_at, most=row.max_retries)
+    next_try_at = next_attempt_at(row.retry_count, row.completed_at, most=row.max_retries)
     return FailingJob(
         project=row.slug,
         job=row.job,

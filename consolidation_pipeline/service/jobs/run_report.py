@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from consolidation_pipeline.core.jobs.triggers import next_instant
+from consolidation_pipeline.core.jobs.triggers import next_cron_time
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
 from consolidation_pipeline.service.lifecycle.archive import how_to_archive
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -40,7 +40,7 @@ def write_report(run: ProjectRun) -> RunReport:
         ]
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
     markdown = _markdown(
-        run.project.slug, counts, own, following=next_instant(run.options.schedule, run.now), failing=failing
+        run.project.slug, counts, own, following=next_cron_time(run.options.schedule, run.now), failing=failing
     )
     return RunReport(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
 
@@ -103,7 +103,7 @@ def _markdown(
 |---|---|
 | raw memories | {counts.memories} |
 | active | {counts.active} |
-| merged memories, standing for {counts.consolidated} | {counts.merged} |
+| merged memories, of {counts.consolidated} raw ones | {counts.merged} |
 | archived | {counts.archived} |
 | reduction | {reduction} |
 | patterns | {counts.by_kind.get("pattern", 0)} |
@@ -111,15 +111,15 @@ def _markdown(
 | playbook entries | {counts.playbook.get("active", 0)} |
 | summaries | {counts.by_kind.get("summary", 0)} |
 | waiting for review | {counts.needs_review} |
-| absorbed by this run | {own["memories_merged"]} |
+| merged by this run | {own["memories_merged"]} |
 | archived by this run | {own["memories_archived"]} |
-| held back, too many to be archived unasked | {held_back} |
-| groups a person should look at | {counts.suggest_groups} |
+| held back, too many to archive automatically | {held_back} |
+| groups to review | {counts.suggest_groups} |
 | groups on one topic | {counts.pattern_groups} |
 | spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
 | spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
-| other jobs that fail | {", ".join(failing) or "none"} |
-| next run | {night}, or when enough new memories have come |
+| other failing jobs | {", ".join(failing) or "none"} |
+| next run | {night}, or after enough new memories |
 
 | active memories of type | |
 |---|---|

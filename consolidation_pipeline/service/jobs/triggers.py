@@ -11,11 +11,11 @@ from uuid import UUID
 from consolidation_pipeline.core.jobs.triggers import (
     MAX_ATTEMPTS,
     Due,
-    Standing,
+    JobState,
     is_due,
     is_nightly_due,
-    last_instant,
-    may_ask,
+    may_request,
+    previous_cron_time,
 )
 from consolidation_pipeline.core.knowledge.summary_batches import is_summary_due
 from consolidation_pipeline.errors import InvalidOptionError
@@ -140,7 +140,7 @@ def request_jobs(
     selected: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
     for backlog, standing in _load_standings(engine, job, now, by_cron=by_cron):
         options, verdict = _decide(backlog, due)
-        allowed = may_ask(standing, now, scheduled=trigger_type == "scheduled") if verdict else verdict
+        allowed = may_request(standing, now, scheduled=trigger_type == "scheduled") if verdict else verdict
         if (
             allowed
             and settings is not None
@@ -190,11 +190,11 @@ def list_overdue(engine: Engine, now: datetime) -> list[str]:
     return [
         backlog.slug
         for backlog, standing in standings
-        if _decide(backlog, is_due_tonight)[1] and may_ask(standing, now, scheduled=True)
+        if _decide(backlog, is_due_tonight)[1] and may_request(standing, now, scheduled=True)
     ]
 
 
-def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, Standing]]:
+def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, JobState]]:
     with engine.connect() as connection:
         ticks = find_last_ticks(list_projects(connection), now) if by_cron else {}
         backlogs = list_backlogs(connection, job=job, as_of=ticks)
@@ -212,21 +212,21 @@ def find_last_ticks(projects: Iterable[Project], now: datetime) -> dict[UUID, da
         except InvalidOptionError:
             continue
         if cron not in last:
-            last[cron] = last_instant(cron, now) or _NEVER
+            last[cron] = previous_cron_time(cron, now) or _NEVER
         ticks[project.id] = last[cron]
     return ticks
 
 
-def _standing(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: Mapping[UUID, datetime]) -> Standing:
+def _standing(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: Mapping[UUID, datetime]) -> JobState:
     failed = failing.get(backlog.project_id)
-    return Standing(
+    return JobState(
         live=None if backlog.live_job is None else f"job {backlog.live_job} is {backlog.live_status}",
         failures=0 if failed is None else failed.retry_count,
         failed_at=None if failed is None else failed.completed_at,
         most=MAX_ATTEMPTS if failed is None else failed.max_retries,
-        asked_at=backlog.asked_at,
+        requested_at=backlog.asked_at,
         cancelled_at=backlog.cancelled_at,
-        came_at=ticks.get(backlog.project_id),
+        scheduled_at=ticks.get(backlog.project_id),
     )
 
 

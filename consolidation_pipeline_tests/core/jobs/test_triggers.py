@@ -4,13 +4,13 @@ import pytest
 
 from consolidation_pipeline.core.jobs.triggers import (
     Due,
-    Standing,
+    JobState,
     is_due,
     is_nightly_due,
-    last_instant,
-    may_ask,
-    next_instant,
-    next_try,
+    may_request,
+    next_attempt_at,
+    next_cron_time,
+    previous_cron_time,
 )
 
 
@@ -69,35 +69,39 @@ def ago(**span: float) -> datetime:
 @pytest.mark.parametrize(
     ("standing", "by_threshold", "by_schedule"),
     [
-        (Standing(), True, True),
-        (Standing(live="job 7 is running"), "job 7 is running", "job 7 is running"),
-        (Standing(failures=1, failed_at=ago(seconds=59)), "attempt 1 of 3 failed", "attempt 1 of 3 failed"),
-        (Standing(failures=1, failed_at=ago(minutes=1)), True, True),
-        (Standing(failures=2, failed_at=ago(minutes=4)), "the next one is at 2026-01-08 12:01:00", "12:01:00"),
-        (Standing(failures=2, failed_at=ago(minutes=5)), True, True),
-        (Standing(failures=3, failed_at=ago(minutes=59)), "dead after 3 failures", "dead after 3 failures"),
-        (Standing(failures=3, failed_at=ago(hours=10)), "dead after 3 failures", True),
-        (Standing(failures=9, failed_at=ago(days=9)), "dead after 9 failures", True),
-        (Standing(failures=3, failed_at=ago(minutes=25), most=4), True, True),
-        (Standing(cancelled_at=ago(minutes=59), asked_at=ago(hours=2)), "was cancelled: left alone until", True),
-        (Standing(cancelled_at=ago(minutes=60), asked_at=ago(hours=2)), True, True),
-        (Standing(came_at=ago(hours=10), asked_at=ago(hours=11)), True, True),
-        (Standing(came_at=ago(hours=10), asked_at=ago(hours=10)), "asked for since its schedule came", "02:00 UTC"),
-        (Standing(came_at=ago(hours=10)), True, True),
+        (JobState(), True, True),
+        (JobState(live="job 7 is running"), "job 7 is running", "job 7 is running"),
+        (JobState(failures=1, failed_at=ago(seconds=59)), "attempt 1 of 3 failed", "attempt 1 of 3 failed"),
+        (JobState(failures=1, failed_at=ago(minutes=1)), True, True),
+        (JobState(failures=2, failed_at=ago(minutes=4)), "the next one is at 2026-01-08 12:01:00", "12:01:00"),
+        (JobState(failures=2, failed_at=ago(minutes=5)), True, True),
+        (JobState(failures=3, failed_at=ago(minutes=59)), "dead after 3 failures", "dead after 3 failures"),
+        (JobState(failures=3, failed_at=ago(hours=10)), "dead after 3 failures", True),
+        (JobState(failures=9, failed_at=ago(days=9)), "dead after 9 failures", True),
+        (JobState(failures=3, failed_at=ago(minutes=25), most=4), True, True),
+        (JobState(cancelled_at=ago(minutes=59), requested_at=ago(hours=2)), "was cancelled: not requested until", True),
+        (JobState(cancelled_at=ago(minutes=60), requested_at=ago(hours=2)), True, True),
+        (JobState(scheduled_at=ago(hours=10), requested_at=ago(hours=11)), True, True),
+        (
+            JobState(scheduled_at=ago(hours=10), requested_at=ago(hours=10)),
+            "requested since its schedule came",
+            "02:00 UTC",
+        ),
+        (JobState(scheduled_at=ago(hours=10)), True, True),
     ],
 )
 def test_automation_asks_when_nothing_stands_in_the_way_and_says_what_does(standing, by_threshold, by_schedule):
     for scheduled, expected in ((False, by_threshold), (True, by_schedule)):
-        answer = may_ask(standing, NOW, scheduled=scheduled)
+        answer = may_request(standing, NOW, scheduled=scheduled)
         assert bool(answer) is (expected is True)
         assert expected is True or expected in answer.reason
 
 
 def test_a_job_is_tried_after_one_and_five_minutes_and_then_no_more():
-    waits = [next_try(failures, NOW) for failures in (1, 2, 3)]
+    waits = [next_attempt_at(failures, NOW) for failures in (1, 2, 3)]
     assert waits == [NOW + timedelta(minutes=1), NOW + timedelta(minutes=5), None]
     with pytest.raises(ValueError, match="failures is 0"):
-        next_try(0, NOW)
+        next_attempt_at(0, NOW)
 
 
 @pytest.mark.parametrize(
@@ -110,10 +114,10 @@ def test_a_job_is_tried_after_one_and_five_minutes_and_then_no_more():
     ],
 )
 def test_a_cron_says_when_it_came_last_and_comes_next(cron, last, following):
-    assert last_instant(cron, NOW) == datetime.fromisoformat(last).replace(tzinfo=UTC)
-    assert next_instant(cron, NOW) == datetime.fromisoformat(following).replace(tzinfo=UTC)
+    assert previous_cron_time(cron, NOW) == datetime.fromisoformat(last).replace(tzinfo=UTC)
+    assert next_cron_time(cron, NOW) == datetime.fromisoformat(following).replace(tzinfo=UTC)
 
 
 def test_what_is_no_cron_is_refused():
     with pytest.raises(ValueError, match=r"'61 \* \* \* \*' is not a cron expression of five fields"):
-        next_instant("61 * * * *", NOW)
+        next_cron_time("61 * * * *", NOW)

@@ -122,7 +122,7 @@ def test_a_night_tries_the_dead_once(project: Pipeline) -> None:
     (request,) = night(project).requests
     assert "dead after 3 failures, tried again by its schedule" in request.reason
     end(project, request.job_id)
-    assert "asked for since its schedule came" in night(project).skipped[SLUG]
+    assert "requested since its schedule came" in night(project).skipped[SLUG]
     assert newest(project)["retry_count"] == 4
     assert retry(project, timedelta(days=2)) == []
 
@@ -152,7 +152,7 @@ def test_a_killed_process_is_a_failure_and_runs_of_some_phases_or_cancelled_ones
 
 def test_a_cancelled_job_is_not_back_a_minute_later(project: Pipeline) -> None:
     end(project, threshold(project).requests[0].job_id, "cancelled")
-    assert "left alone until" in threshold(project).skipped[SLUG]
+    assert "not requested until" in threshold(project).skipped[SLUG]
     assert len(threshold(project, datetime.now(UTC) + timedelta(hours=1)).requests) == 1
 
 
@@ -180,7 +180,7 @@ def test_a_project_is_asked_when_its_own_schedule_has_come_for_what_was_there_th
     assert "schedule = '61 * * * *' is not allowed: expected a cron expression" in decision.skipped["wrong"]
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'cancelled', created_at = :at", at=MORNING)
     again = night(pipeline, MORNING + timedelta(hours=1))
-    assert "asked for since its schedule came at 2026-01-08 03:00 UTC" in again.skipped["early"]
+    assert "requested since its schedule came at 2026-01-08 03:00 UTC" in again.skipped["early"]
     pipeline.write(came, at=MORNING - timedelta(days=3))  # nobody was there for days: it is made up for at once
     assert [request.slug for request in night(pipeline, MORNING).requests] == ["late"]
 
