@@ -50,7 +50,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Budgets:
-    """Limits: US dollars of a run, US dollars of a project in a day (UTC), tokens of a run. 0 allows free calls only."""
+    """Limits: US dollars of a run, US dollars of a project in a UTC day, tokens of a run. 0 allows free calls only."""
 
     usd_per_run: float
     usd_per_day: float
