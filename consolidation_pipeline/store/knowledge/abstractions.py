@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -46,7 +46,7 @@ class UnitRow(SourceRow):
     last_accessed_at: datetime | None
 
 
-def read_source_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+def read_source_columns(row: RowMapping) -> dict[str, Any]:
     """Return the fields of a ``SourceRow`` from a row whose ``texts`` are the text columns or the content."""
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     texts = fields.pop("texts")
