@@ -1,5 +1,5 @@
-"""What a run would do, group by group, before it does it: a plan can be read, kept in a file and applied.
+"""Plans: the changes that a run would make, as a document that can be read, saved and applied.
 
-A plan is made in read-only transactions on the functions that a run is made of, so the database itself sees to it that
-nothing is written. Applied, it is made once more from what is there then, and refused where the two differ.
+A plan is made by the functions of a run, in read-only transactions, so that the database itself refuses writes. When it
+is applied, it is made once more from the data of that moment, and refused if the two differ.
 """

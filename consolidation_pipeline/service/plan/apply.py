@@ -1,4 +1,4 @@
-"""Carry a plan out: just what it decided, or nothing."""
+"""Apply a plan: a job that makes the changes of the plan and no others."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ from consolidation_pipeline.store.memories.archive import load_archived
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
-_SHOWN = 5
+# Differences that an error message lists.
+_MAX_LISTED = 5
 
 
 def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: Settings, triggered_by: str) -> UUID:
-    """A pending job that carries the plan out, and nothing else; returns its id.
+    """Create a pending job that applies the plan and does nothing else; return its id.
 
     Raises:
         UsageError: the plan is another project's. ConflictError: the project has a pending or running job.
@@ -37,9 +38,12 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
         raise UsageError(f"the plan is for project {plan.project}, not for {project.slug}")
     decisions = {
         "as_of": plan.as_of.isoformat(),
-        "merges": {str(m.id): hash_decision(m.id, (source.id for source in m.sources), m.text) for m in plan.merges},
+        "merges": {
+            str(merge.id): _hash_decision(merge.id, (source.id for source in merge.sources), merge.text)
+            for merge in plan.merges
+        },
         "archives": {str(archive.id): archive.policy for archive in plan.archives},
-        "knowledge": {str(item.id): _digest_item(item) for item in _founded(plan)},
+        "knowledge": {str(item.id): _hash_item(item) for item in _select_supported(plan)},
     }
     with engine.begin() as connection:
         job, created = ensure_live_job(
@@ -55,85 +59,94 @@ def request_plan_job(engine: Engine, project: Project, plan: Plan, *, settings: 
     return UUID(str(job.id))
 
 
-def check_plan(run: ProjectRun) -> None:
-    """Refuse to go on where a decision of the plan that ``run`` was given cannot be carried out as it was planned.
+def _select_supported(plan: Plan) -> list[PlannedKnowledge]:
+    """Return the knowledge whose sources are all in the plan still: a person may have removed merges from its file."""
+    present = {merge.id for merge in plan.merges}
+    supported = []
+    for item in plan.knowledge:
+        if present.issuperset(item.rests_on):
+            present.add(item.id)
+            supported.append(item)
+    return supported
 
-    What was carried out before, by a run that was cut off, is no difference.
+
+def check_plan(run: ProjectRun) -> None:
+    """Check that every decision of the run's plan can still be made as planned.
+
+    A decision that an interrupted run has made already counts as possible.
 
     Raises:
-        ConflictError: ``conflicts`` lists every such decision, in words.
+        ConflictError: a decision would differ now; ``conflicts`` lists all of them.
     """
     if run.plan is None:
         return
     with run.engine.connect() as connection:
         groups = load_unmerged_groups(connection, run.project.id)
         clusters = load_clusters(connection, run.project.id, "pattern")
-        made = load_consolidated(connection, map(UUID, run.plan.merges))
+        rows = load_consolidated(connection, map(UUID, run.plan.merges))
         archived = load_archived(connection, list(map(UUID, run.plan.archives)))
     merges = [merge for merge in plan_all_merges(run, groups) if str(merge.id) in run.plan.merges]
-    found = {
-        str(row.id): hash_decision(row.id, row.source_memory_ids, row.content)
-        for row in made.values()
+    merge_hashes = {
+        str(row.id): _hash_decision(row.id, row.source_memory_ids, row.content)
+        for row in rows.values()
         if row.retired_at is None or row.archive_reason is not None
     }
-    found |= {str(merge.id): _digest(merge) for merge in merges}
-    differing = [_why_not("merge", id_, found) for id_, wanted in run.plan.merges.items() if found.get(id_) != wanted]
-    known = _known_knowledge(run, clusters, merges)
-    missing = (id_ for id_, wanted in run.plan.knowledge.items() if wanted not in known.get(id_, ()))
-    differing += [_why_not("knowledge", id_, known) for id_ in missing]
-    kept = {*map(str, archived), *map(str, to_uuids(plan_archiving(run, merges).ids))}
-    differing += [f"memory {id_} would not be archived any more" for id_ in run.plan.archives if id_ not in kept]
-    if differing:
-        more = [f"and {len(differing) - _SHOWN} more"] if len(differing) > _SHOWN else []
+    merge_hashes |= {str(merge.id): _hash_merge(merge) for merge in merges}
+    knowledge_hashes = _hash_knowledge(run, clusters, merges)
+    archivable = {*map(str, archived), *map(str, to_uuids(plan_archiving(run, merges).ids))}
+    differences = [
+        *(
+            _describe_difference("merge", id_, merge_hashes)
+            for id_, planned in run.plan.merges.items()
+            if merge_hashes.get(id_) != planned
+        ),
+        *(
+            _describe_difference("knowledge", id_, knowledge_hashes)
+            for id_, planned in run.plan.knowledge.items()
+            if planned not in knowledge_hashes.get(id_, ())
+        ),
+        *(f"memory {id_} would not be archived any more" for id_ in run.plan.archives if id_ not in archivable),
+    ]
+    if differences:
+        more = [f"and {len(differences) - _MAX_LISTED} more"] if len(differences) > _MAX_LISTED else []
         raise ConflictError(
-            f"project {run.project.slug} has changed since the plan was made, so that nothing of it was done: "
-            f"{'; '.join([*differing[:_SHOWN], *more])}. Make a new plan",
-            tuple(differing),
+            f"project {run.project.slug} has changed since the plan was made, and nothing was changed: "
+            f"{'; '.join([*differences[:_MAX_LISTED], *more])}. Make a new plan",
+            tuple(differences),
         )
 
 
-def _why_not(what: str, id_: str, found: Container[str]) -> str:
-    return f"{what} {id_} would {'turn out differently' if id_ in found else 'not be made'} now"
+def _describe_difference(noun: str, id_: str, possible: Container[str]) -> str:
+    return f"{noun} {id_} would {'turn out differently' if id_ in possible else 'not be made'} now"
 
 
-def _known_knowledge(
+def _hash_knowledge(
     run: ProjectRun, clusters: Mapping[str, Sequence[ClusterMember]], merges: Sequence[PlannedMerge]
 ) -> dict[str, set[str]]:
-    """The digests by id of the plan's patterns, principles and entries: as they would be made now, and as they are."""
+    """Return by id the hashes of the planned patterns, principles and entries: as forecast now, and as stored."""
     assert run.plan is not None
     ids = list(map(UUID, run.plan.knowledge))
     with run.engine.connect() as connection:
         rows = load_consolidated(connection, ids)
         entries = load_entries(connection, run.project.id) if ids else []
-    known: dict[str, set[str]] = defaultdict(set)
+    hashes: dict[str, set[str]] = defaultdict(set)
     for item in forecast_knowledge(run, clusters, merges).items if ids else ():
-        known[str(item.id)].add(_digest_item(item))
+        hashes[str(item.id)].add(_hash_item(item))
     for row in rows.values():
-        known[str(row.id)] |= {hash_decision(row.id, row.source_memory_ids, text) for text in (row.content, "")}
+        hashes[str(row.id)] |= {_hash_decision(row.id, row.source_memory_ids, text) for text in (row.content, "")}
     for entry in entries:
-        known[str(entry.id)].add(hash_decision(entry.id, entry.supporting_ids, entry.content))
-    return known
+        hashes[str(entry.id)].add(_hash_decision(entry.id, entry.supporting_ids, entry.content))
+    return hashes
 
 
-def _founded(plan: Plan) -> list[PlannedKnowledge]:
-    """The patterns, principles and entries of which everything that they rest on is still in the plan."""
-    kept = {merge.id for merge in plan.merges}
-    founded = []
-    for item in plan.knowledge:
-        if kept.issuperset(item.rests_on):
-            kept.add(item.id)
-            founded.append(item)
-    return founded
+def _hash_merge(merge: PlannedMerge) -> str:
+    return _hash_decision(merge.id, (source.id for source in merge.sources), merge.merged.content)
 
 
-def _digest_item(item: PlannedKnowledge) -> str:
-    return hash_decision(item.id, item.sources, item.text or "")
+def _hash_item(item: PlannedKnowledge) -> str:
+    return _hash_decision(item.id, item.sources, item.text or "")
 
 
-def hash_decision(id_: UUID, sources: Iterable[UUID], content: str) -> str:
-    """A hash of what a plan decides: what is made of which memories, and the text that results."""
+def _hash_decision(id_: UUID, sources: Iterable[UUID], content: str) -> str:
+    """Return a hash of a decision: the row that is written, the memories it is made of, and its text."""
     return content_hash("\n".join([str(id_), *sorted(map(str, sources)), content]))[:16]
-
-
-def _digest(merge: PlannedMerge) -> str:
-    return hash_decision(merge.id, (source.id for source in merge.sources), merge.merged.content)

@@ -1,7 +1,7 @@
-"""What a run would group, in memory: everything up to the writes, on the same functions.
+"""Preview of grouping: the contents that a run would group, computed in memory by the functions of a run.
 
-Memories without a vector get one here, a calibration that is due is taken, what was not compared is compared. No paid
-call is made: what a paid model has not embedded yet is left out and counted.
+Memories without a vector are embedded, a calibration that is due is made, and new memories are compared. No paid call
+is made: memories that a paid model has to embed first are left out and counted.
 """
 
 from __future__ import annotations
@@ -33,9 +33,11 @@ from consolidation_pipeline.store.similarity.similarity_graph import Neighbors, 
 
 @dataclass(frozen=True, eq=False)
 class GroupingPreview:
-    """What would be grouped. ``unembedded``: memories that a paid model has to embed first, ``usage`` what that would
-    be billed; ``calibration``: why one was taken here, None = the one that is held does, "paid" = one is due that only
-    a paid model can take, so the profile's thresholds stand in for it.
+    """The contents that a run would group.
+
+    ``unembedded``: memories that a paid model has to embed first; ``usage``: tokens and price of that.
+    ``calibration``: reason of a new calibration, None = the current one is kept. "paid": one is due that only a paid
+    model can make; the thresholds of the model's profile are used instead.
     """
 
     contents: Contents
@@ -45,30 +47,30 @@ class GroupingPreview:
 
 
 def preview_grouping(run: ProjectRun) -> GroupingPreview:
-    """The contents as a run that began now would group them; puts the calibration it would hold on ``run``.
+    """Compute the contents that a run would group if it began now, and set the calibration of ``run``.
 
     Raises:
         EmbeddingError: the model gave no usable vector.
     """
     with run.engine.connect() as connection:
-        nodes, plain, left_out = _embed(connection, run)
-        vectors, trigger = _calibrate(connection, run, nodes, plain)
+        nodes, plain, left_out = _load_or_embed(connection, run)
+        vectors, reason = _calibrate(connection, run, nodes, plain)
         x = vectors if run.calibration is None else center_vectors(vectors, run.calibration)
         found = _find_neighbors(connection, run, nodes, x)
         cannot_link = load_cannot_links(connection, run.project.id)
     contents = build_contents(run, nodes, x, found, cannot_link=cannot_link)
-    return GroupingPreview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), trigger)
+    return GroupingPreview(contents, list(left_out), run.embedder.estimate(list(left_out.values())), reason)
 
 
-def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:
-    """All nodes that have a vector or get one for nothing, their plain vectors (n, d), and the texts left out by id."""
+def _load_or_embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dict[UUID, str]]:
+    """Return all nodes with a vector, stored or free, their plain vectors (n, d), and the texts left out by id."""
     project, model = run.project.id, run.embedder.name
     nodes = similarity_graph.load_nodes(connection, project, None)
     dimension = similarity_graph.load_dimension(connection, project, model)
-    held, known = similarity_graph.load_nodes_with_vectors(connection, project, model, plain=True)
-    parts = [(held.ids, known)] if dimension else []
-    missing = _missing(nodes.ids, parts)
-    # What another model's graph knows of them does not count.
+    embedded, stored = similarity_graph.load_nodes_with_vectors(connection, project, model, plain=True)
+    parts = [(embedded.ids, stored)] if dimension else []
+    missing = _find_missing(nodes.ids, parts)
+    # Their graph version may be that of another model's graph.
     nodes = replace(nodes, graph_version=np.where(np.isin(nodes.ids, missing), -1, nodes.graph_version))
     loaded = load_texts(connection, to_uuids(missing))
     texts = {id_: loaded[uuid] for id_, uuid in zip(missing.tolist(), to_uuids(missing), strict=True)}
@@ -76,48 +78,52 @@ def _embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vectors, dic
         parts.append((missing, run.embedder.embed(list(texts.values()))))
     elif texts and dimension:
         parts.append(load_reusable(connection, project, model, dimension))
-    left_out = {id_: loaded[id_] for id_ in to_uuids(_missing(nodes.ids, parts))}
-    found = np.concatenate([np.empty(0, dtype="S16"), *(ids for ids, _ in parts)])
+    left_out = {id_: loaded[id_] for id_ in to_uuids(_find_missing(nodes.ids, parts))}
+    ids = np.concatenate([np.empty(0, dtype="S16"), *(known for known, _ in parts)])
     vectors = np.concatenate([part for _, part in parts]) if parts else np.empty((0, 0), np.float32)
-    order = np.argsort(found)
-    order = order[np.isin(found[order], nodes.ids)]
-    return nodes.select(np.isin(nodes.ids, found)), vectors[order], left_out
+    order = np.argsort(ids)
+    order = order[np.isin(ids[order], nodes.ids)]
+    return nodes.select(np.isin(nodes.ids, ids)), vectors[order], left_out
 
 
-def _missing(ids: Ids, parts: Sequence[tuple[Ids, Vectors]]) -> Ids:
+def _find_missing(ids: Ids, parts: Sequence[tuple[Ids, Vectors]]) -> Ids:
     return ids[~np.isin(ids, np.concatenate([np.empty(0, dtype="S16"), *(known for known, _ in parts)]))]
 
 
 def _calibrate(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors) -> tuple[Vectors, str | None]:
-    """Vectors for grouping (n, d), not centred, and why a calibration was taken; puts the one in force on ``run``."""
-    held = run.calibration
-    trigger = find_renewal_reason(held, run, lambda: count_units(nodes), renew=is_free(run.embedder))
-    if trigger is None and held is not None:
-        return _reworded(connection, run, nodes, plain, held), None
+    """Return the grouping vectors (n, d), not centred, and the reason of a new calibration; set that of ``run``."""
+    current = run.calibration
+    reason = find_renewal_reason(current, run, lambda: count_units(nodes), renew=is_free(run.embedder))
+    if reason is None and current is not None:
+        return _strip_new_texts(connection, run, nodes, plain, current), None
     if not is_free(run.embedder):
         return plain, "paid"
-    run.calibration, wording = fit_calibration(run, held, trigger or "first", given=(nodes, plain))
-    return build_grouping_vectors(nodes.ids, plain, wording, load_stored_vectors(connection, run)), trigger
+    run.calibration, stripped = fit_calibration(run, current, reason or "first", given=(nodes, plain))
+    return build_grouping_vectors(nodes.ids, plain, stripped, load_stored_vectors(connection, run)), reason
 
 
-def _reworded(connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors, held: Calibration) -> Vectors:
-    """The vectors for grouping under the calibration that is held; what is new has its boilerplate left out."""
+def _strip_new_texts(
+    connection: Connection, run: ProjectRun, nodes: Nodes, plain: Vectors, current: Calibration
+) -> Vectors:
+    """Return the grouping vectors (n, d) under the current calibration; new texts have their boilerplate removed."""
     stored = load_text_hashes(connection, run.project.id, run.embedder.name)
-    fresh = to_uuids(nodes.ids[nodes.graph_version != held.version])
-    texts = load_texts(connection, fresh) if held.boilerplate and is_free(run.embedder) else {}
-    new = embed_stripped_texts(run, texts, held.boilerplate, known=set(stored.values()))
-    hashes = {**{id_: hash_ for id_, hash_ in stored.items() if id_ not in texts}, **new.hashes}
-    return build_grouping_vectors(nodes.ids, plain, replace(new, hashes=hashes), load_stored_vectors(connection, run))
+    new = to_uuids(nodes.ids[nodes.graph_version != current.version])
+    texts = load_texts(connection, new) if current.boilerplate and is_free(run.embedder) else {}
+    stripped = embed_stripped_texts(run, texts, current.boilerplate, known=set(stored.values()))
+    hashes = {**{id_: hash_ for id_, hash_ in stored.items() if id_ not in texts}, **stripped.hashes}
+    return build_grouping_vectors(
+        nodes.ids, plain, replace(stripped, hashes=hashes), load_stored_vectors(connection, run)
+    )
 
 
 def _find_neighbors(connection: Connection, run: ProjectRun, nodes: Nodes, x: Vectors) -> Neighbors:
-    """The stored pairs that still hold, and those of what is new or moved; ``x``: vectors (n, d) that are compared."""
+    """Return the stored pairs that are still valid, and those of new or changed nodes; ``x``: vectors (n, d)."""
     version = -1 if run.calibration is None else run.calibration.version
     known, new = split_known_and_new(nodes, x, version)
     parts = list(compare_nodes(connection, run, nodes, x, known=known, new=new))
     if known.size:
         lowest = run.thresholds["t_pattern"] - SLACK
         stored = similarity_graph.load_neighbors(connection, run.project.id, run.embedder.name, lowest)
-        held = nodes.ids[known]
-        parts.append(stored.select(np.isin(stored.a, held) & np.isin(stored.b, held)))
+        known_ids = nodes.ids[known]
+        parts.append(stored.select(np.isin(stored.a, known_ids) & np.isin(stored.b, known_ids)))
     return concatenate_neighbors(parts)

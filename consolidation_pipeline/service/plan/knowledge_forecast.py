@@ -1,7 +1,7 @@
-"""What a run would learn: the patterns, principles and playbook entries that follow from the groups of a plan.
+"""Forecast of knowledge: the patterns, principles and playbook entries that would follow from the groups of a plan.
 
-The same functions as in a run, on what merging would leave behind, held in memory. With a model the words of a pattern
-are known when they are paid for, and what follows from them after that: such patterns are planned without a text.
+It is computed in memory by the functions of a run, from the units that merging would leave. A language model's text is
+known only once it is paid for, as is what follows from it: such patterns are planned without a text.
 """
 
 from __future__ import annotations
@@ -56,83 +56,89 @@ Clusters = Mapping[str, Sequence[ClusterMember]]
 
 @dataclass(frozen=True)
 class KnowledgeForecast:
-    """What a run would learn, and the most that each call of a model would be billed that it takes."""
+    """The knowledge that would change, and the highest bill of each model call that this takes."""
 
     items: Sequence[PlannedKnowledge] = ()
     bills: Sequence[Bill] = ()
 
 
 @dataclass(frozen=True)
-class _Worded:
-    """A row that would be written: its columns and its vector (d,), None where a paid model is to give that."""
+class _NewRow:
+    """A row that would be written: its columns and its vector (d,), None if a paid model has to compute it."""
 
-    planned: PlannedAbstraction
+    plan: PlannedAbstraction
     columns: Mapping[str, Any]
     vector: Vectors | None
 
     @property
     def id(self) -> UUID:
-        return self.planned.target.id
+        return self.plan.target.id
 
 
 @dataclass
-class _Stage:
-    """One kind of knowledge as the run would leave it.
+class _KindForecast:
+    """Patterns or principles as the run would leave them.
 
-    ``planned``: what would be written; ``worded``: the same, where its words are known; ``retired``: what would take
-    the place of an active row, by that row's id; ``outgrown``: those of these that no group needs any more.
+    ``plans``: groups that would be written; ``rows``: their rows, where the text is known. ``successors``: by active
+    row that would be retired, the row that replaces it; ``superseded``: those of them that no group needs any more.
     """
 
     kind: AbstractionKind
-    planned: list[PlannedAbstraction] = field(default_factory=list)
-    worded: list[_Worded] = field(default_factory=list)
-    retired: dict[UUID, UUID] = field(default_factory=dict)
-    outgrown: list[ExistingRow] = field(default_factory=list)
+    plans: list[PlannedAbstraction] = field(default_factory=list)
+    rows: list[_NewRow] = field(default_factory=list)
+    successors: dict[UUID, UUID] = field(default_factory=dict)
+    superseded: list[ExistingRow] = field(default_factory=list)
 
     @property
-    def written(self) -> set[UUID]:
+    def written_ids(self) -> set[UUID]:
         """Ids of the rows that would be written."""
-        return {plan.target.id for plan in self.planned}
+        return {plan.target.id for plan in self.plans}
 
-    def leaves_alone(self, id_: UUID) -> bool:
-        """Whether a row would stand as it does now."""
-        return id_ not in self.retired and id_ not in self.written
+    def is_unchanged(self, id_: UUID) -> bool:
+        """Return True if the run would not write or retire a row."""
+        return id_ not in self.successors and id_ not in self.written_ids
 
 
 def forecast_knowledge(run: ProjectRun, clusters: Clusters, merges: Sequence[PlannedMerge]) -> KnowledgeForecast:
-    """What the run would learn from these pattern groups, by cluster key, once ``merges`` were made."""
-    stages: list[_Stage] = []
+    """Return the knowledge that the run would derive from these pattern groups after ``merges``.
+
+    Args:
+        clusters: members of the pattern groups by cluster key.
+    """
+    forecasts: list[_KindForecast] = []
     bills: list[Bill] = []
     with run.engine.connect() as connection:
         if run.options.summarize:
-            units = _units_after(connection, clusters, merges)
-            outlines = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
-            stages.append(_plan_kind(connection, run, PATTERN, outlines, units))
+            units = _load_units_after(connection, clusters, merges)
+            groups = list_pattern_groups(clusters, {id_: unit.raw_ids for id_, unit in units.items()})
+            patterns = _forecast_kind(connection, run, PATTERN, groups, units)
+            forecasts.append(patterns)
             if run.options.llm_model is not None:
-                prompts = [build_prompt(run, PATTERN, plan.group) for plan in stages[0].planned]
+                prompts = [build_prompt(run, PATTERN, plan.group) for plan in patterns.plans]
                 bills = price_prompts(connection, run, prompts, PATTERN.reply)
             elif is_free(run.embedder):
-                stages.append(_plan_principles(connection, run, stages[0]))
-        drafts = _draft_entries(connection, run, stages) if run.options.promote else []
-    merged = {merge.id for merge in merges}
-    made = {id_ for stage in stages for id_ in stage.written}
-    items = [item for stage in stages for item in _describe(stage, merged | made)]
-    return KnowledgeForecast([*items, *(_entry(draft, made) for draft in drafts)], bills)
+                forecasts.append(_forecast_principles(connection, run, patterns))
+        entries = _forecast_entries(connection, run, forecasts) if run.options.promote else []
+    written = {id_ for forecast in forecasts for id_ in forecast.written_ids}
+    in_plan = written | {merge.id for merge in merges}
+    items = [item for forecast in forecasts for item in _list_items(forecast, in_plan)]
+    return KnowledgeForecast([*items, *(_to_item(draft, written) for draft in entries)], bills)
 
 
-def _units_after(connection: Connection, clusters: Clusters, merges: Sequence[PlannedMerge]) -> dict[UUID, UnitRow]:
-    """The units of the pattern groups as merging would leave them."""
+def _load_units_after(
+    connection: Connection, clusters: Clusters, merges: Sequence[PlannedMerge]
+) -> dict[UUID, UnitRow]:
+    """Return the units of the pattern groups as merging would leave them."""
     ids = {member.member_id for members in clusters.values() for member in members}
-    merged = {merge.id: _merged_unit(merge) for merge in merges if merge.id in ids}
+    merged = {
+        merge.id: _build_unit(merge.id, build_merged_columns(merge), [source.id for source in merge.sources])
+        for merge in merges
+        if merge.id in ids
+    }
     return load_units(connection, ids - merged.keys()) | merged
 
 
-def _merged_unit(merge: PlannedMerge) -> UnitRow:
-    raw_ids = tuple(source.id for source in merge.sources)
-    return _unit(merge.id, build_merged_columns(merge), raw_ids)
-
-
-def _unit(id_: UUID, columns: Mapping[str, Any], raw_ids: tuple[UUID, ...]) -> UnitRow:
+def _build_unit(id_: UUID, columns: Mapping[str, Any], raw_ids: Sequence[UUID]) -> UnitRow:
     return UnitRow(
         id=id_,
         kind=columns["kind"],
@@ -146,45 +152,46 @@ def _unit(id_: UUID, columns: Mapping[str, Any], raw_ids: tuple[UUID, ...]) -> U
         language=columns["language"],
         learned_at=columns["learned_at"],
         last_accessed_at=columns.get("last_accessed_at"),
-        raw_ids=raw_ids,
+        raw_ids=tuple(raw_ids),
     )
 
 
-def _plan_kind(
+def _forecast_kind(
     connection: Connection,
     run: ProjectRun,
     kind: AbstractionKind,
-    outlines: Sequence[GroupIds],
+    groups: Sequence[GroupIds],
     units: Mapping[UUID, UnitRow],
-) -> _Stage:
-    """As ``derive_abstractions`` does it, without writing."""
-    stage, present = _Stage(kind), frozenset(outline.cluster_key for outline in outlines)
-    held = _retire_outgrown(run, stage, present, load_existing_rows(connection, run.project.id, kind.name))
-    targets = find_writable_targets(connection, run, kind, outlines, held)
-    groups = attach_units(select_context_groups(outlines, targets), units)
-    plans = [PlannedAbstraction(targets[one.cluster_key], one) for one in groups if one.cluster_key in targets]
+) -> _KindForecast:
+    """Do what ``derive_abstractions`` does, without writing."""
+    forecast, present_keys = _KindForecast(kind), frozenset(group.cluster_key for group in groups)
+    existing = load_existing_rows(connection, run.project.id, kind.name)
+    existing = _retire_superseded(run, forecast, present_keys, existing)
+    targets = find_writable_targets(connection, run, kind, groups, existing)
+    with_units = attach_units(select_context_groups(groups, targets), units)
+    plans = [PlannedAbstraction(targets[one.cluster_key], one) for one in with_units if one.cluster_key in targets]
     if run.options.llm_model is None and plans:
-        stage.worded = list(
-            _word(connection, run, kind, plans, write_texts(run, kind, groups, [p.group for p in plans]))
-        )
-        plans = [worded.planned for worded in stage.worded]
-    stage.planned = plans
-    stage.retired |= {id_: plan.target.id for plan in plans for id_, _ in plan.target.superseded}
-    _retire_outgrown(run, stage, present, _held_after(held, stage))
-    return stage
+        batches = write_texts(run, kind, with_units, [plan.group for plan in plans])
+        forecast.rows = _build_rows(connection, run, kind, plans, [draft for batch in batches for draft in batch])
+        plans = [row.plan for row in forecast.rows]
+    forecast.plans = plans
+    forecast.successors |= {id_: plan.target.id for plan in plans for id_, _ in plan.target.superseded}
+    _retire_superseded(run, forecast, present_keys, _list_rows_after(existing, forecast))
+    return forecast
 
 
-def _retire_outgrown(
-    run: ProjectRun, stage: _Stage, present: Collection[str], held: Sequence[ExistingRow]
+def _retire_superseded(
+    run: ProjectRun, forecast: _KindForecast, present_keys: Collection[str], existing: Sequence[ExistingRow]
 ) -> list[ExistingRow]:
-    """The rows after those that no group needs any more were retired, which the stage notes."""
-    found = [(row, by) for row, by in find_superseded_rows(present, held) if run.may_write(row.id)]
-    stage.outgrown += [row for row, _ in found]
-    stage.retired |= {row.id: by for row, by in found}
-    return [replace(row, is_active=False) if row.id in stage.retired else row for row in held]
+    """Add the rows that no group needs any more to the forecast; return the rows after these were retired."""
+    found = [(row, by) for row, by in find_superseded_rows(present_keys, existing) if run.may_write(row.id)]
+    forecast.superseded += [row for row, _ in found]
+    forecast.successors |= {row.id: by for row, by in found}
+    return [replace(row, is_active=False) if row.id in forecast.successors else row for row in existing]
 
 
-def _held_after(held: Sequence[ExistingRow], stage: _Stage) -> list[ExistingRow]:
+def _list_rows_after(existing: Sequence[ExistingRow], forecast: _KindForecast) -> list[ExistingRow]:
+    """Return the stored rows as they would be after the rows of the forecast were written."""
     new = [
         ExistingRow(
             id=plan.target.id,
@@ -196,70 +203,72 @@ def _held_after(held: Sequence[ExistingRow], stage: _Stage) -> list[ExistingRow]
             is_dismissed=False,
             is_kept=False,
         )
-        for plan in stage.planned
+        for plan in forecast.plans
     ]
-    rest = [row for row in held if row.id not in stage.written]
-    return [replace(row, is_active=row.is_active and row.id not in stage.retired) for row in rest] + new
+    others = [row for row in existing if row.id not in forecast.written_ids]
+    return [replace(row, is_active=row.is_active and row.id not in forecast.successors) for row in others] + new
 
 
-def _word(
+def _build_rows(
     connection: Connection,
     run: ProjectRun,
     kind: AbstractionKind,
     plans: Sequence[PlannedAbstraction],
-    batches: Iterable[Sequence[GroupDraft]],
-) -> Iterator[_Worded]:
-    planned_by_key = {plan.group.cluster_key: plan for plan in plans}
-    told = [
-        (planned_by_key[draft.group.cluster_key], draft.text)
-        for batch in batches
-        for draft in batch
-        if draft.text is not None
-    ]
-    sessions = load_sessions(connection, (raw_id for planned, _ in told for raw_id in planned.group.raw_ids))
-    texts = [said.content for _, said in told]
+    drafts: Iterable[GroupDraft],
+) -> list[_NewRow]:
+    """Return the rows of the groups that have a text."""
+    plan_of = {plan.group.cluster_key: plan for plan in plans}
+    texts = [(plan_of[draft.group.cluster_key], draft.text) for draft in drafts if draft.text is not None]
+    sessions = load_sessions(connection, (raw_id for plan, _ in texts for raw_id in plan.group.raw_ids))
     vectors: Sequence[Vectors | None] = [None] * len(texts)
     if texts and is_free(run.embedder):
-        vectors = list(run.embedder.embed(texts))
-    for (planned, said), vector in zip(told, vectors, strict=True):
-        yield _Worded(planned, build_abstraction_columns(kind, planned, said, sessions), vector)
+        vectors = list(run.embedder.embed([text.content for _, text in texts]))
+    return [
+        _NewRow(plan, build_abstraction_columns(kind, plan, text, sessions), vector)
+        for (plan, text), vector in zip(texts, vectors, strict=True)
+    ]
 
 
-def _plan_principles(connection: Connection, run: ProjectRun, patterns: _Stage) -> _Stage:
-    """The principles of the patterns that there would be."""
-    standing = [row for row in list_active_patterns(connection, run.project.id) if patterns.leaves_alone(row.id)]
-    fresh = [(w, w.vector) for w in patterns.worded if w.vector is not None and w.id not in patterns.retired]
-    new = [ActivePattern(w.id, w.columns["memory_type"], w.planned.group.raw_ids) for w, _ in fresh]
+def _forecast_principles(connection: Connection, run: ProjectRun, patterns: _KindForecast) -> _KindForecast:
+    """Forecast the principles of the patterns that there would be."""
+    unchanged = [row for row in list_active_patterns(connection, run.project.id) if patterns.is_unchanged(row.id)]
+    new = [(row, row.vector) for row in patterns.rows if row.vector is not None and row.id not in patterns.successors]
+    active = [ActivePattern(row.id, row.columns["memory_type"], row.plan.group.raw_ids) for row, _ in new]
     dimension = load_dimension(connection, run.project.id, run.embedder.name)
-    ids = [row.id for row in standing]
+    ids = [row.id for row in unchanged]
     vectors = load_unit_vectors(connection, ids, run.embedder.name, dimension) if ids and dimension else {}
-    vectors |= {w.id: vector for w, vector in fresh}
+    vectors |= {row.id: vector for row, vector in new}
     units = load_units(connection, ids)
-    units |= {w.id: _unit(w.id, w.columns, tuple(w.planned.group.raw_ids)) for w, _ in fresh}
-    outlines = group_patterns(run, sorted([*standing, *new], key=lambda row: row.id), vectors)
-    return _plan_kind(connection, run, PRINCIPLE, outlines, units)
+    units |= {row.id: _build_unit(row.id, row.columns, row.plan.group.raw_ids) for row, _ in new}
+    groups = group_patterns(run, sorted([*unchanged, *active], key=lambda row: row.id), vectors)
+    return _forecast_kind(connection, run, PRINCIPLE, groups, units)
 
 
-def _draft_entries(connection: Connection, run: ProjectRun, stages: Sequence[_Stage]) -> list[EntryDraft]:
-    """The entries that would change; what a model is still to word can be no candidate yet."""
-    material = load_promotion_inputs(connection, run)
-    retired = {id_: by for stage in stages for id_, by in stage.retired.items()}
-    fresh = [w for stage in stages for w in stage.worded if w.vector is not None and w.id not in retired]
-    standing = [c for c in material.candidates if all(stage.leaves_alone(c.id) for stage in stages)]
+def _forecast_entries(connection: Connection, run: ProjectRun, forecasts: Sequence[_KindForecast]) -> list[EntryDraft]:
+    """Return the playbook entries that would change. Patterns without a text are no candidates yet."""
+    inputs = load_promotion_inputs(connection, run)
+    successors = {id_: by for forecast in forecasts for id_, by in forecast.successors.items()}
+    new = [
+        (row, row.vector)
+        for forecast in forecasts
+        for row in forecast.rows
+        if row.vector is not None and row.id not in successors
+    ]
+    unchanged = [c for c in inputs.candidates if all(forecast.is_unchanged(c.id) for forecast in forecasts)]
     after = replace(
-        material,
-        candidates=sorted([*standing, *map(_candidate, fresh)], key=lambda candidate: candidate.id),
-        vectors={**material.vectors, **{w.id: w.vector for w in fresh if w.vector is not None}},
-        successors={**{k: retired.get(v, v) for k, v in material.successors.items()}, **retired},
+        inputs,
+        candidates=sorted([*unchanged, *(_to_candidate(row) for row, _ in new)], key=lambda candidate: candidate.id),
+        vectors={**inputs.vectors, **{row.id: vector for row, vector in new}},
+        successors={**{k: successors.get(v, v) for k, v in inputs.successors.items()}, **successors},
     )
     drafted = draft_entries(run.project.slug, after, t_promote=run.options.t_promote)
     return [draft for draft in drafted.drafts if run.may_write(draft.entry.id)]
 
 
-def _candidate(worded: _Worded) -> Candidate:
-    columns = worded.columns
+def _to_candidate(row: _NewRow) -> Candidate:
+    columns = row.columns
     return Candidate(
-        id=worded.id,
+        id=row.id,
         kind=columns["kind"],
         content=columns["content"],
         content_hash=columns["content_hash"],
@@ -268,41 +277,46 @@ def _candidate(worded: _Worded) -> Candidate:
         confidence=columns["confidence_score"],
         needs_review=columns["needs_review"],
         is_heuristic=columns["consolidation_method"] == "heuristic",
-        raw_ids=tuple(worded.planned.group.raw_ids),
+        raw_ids=tuple(row.plan.group.raw_ids),
     )
 
 
-def _describe(stage: _Stage, made: Collection[UUID]) -> Iterator[PlannedKnowledge]:
-    columns = {worded.id: worded.columns for worded in stage.worded}
-    for plan in stage.planned:
-        told = columns.get(plan.target.id, {})
+def _list_items(forecast: _KindForecast, in_plan: Collection[UUID]) -> Iterator[PlannedKnowledge]:
+    """Yield the patterns or principles that would be written or retired.
+
+    Args:
+        in_plan: ids of the merged memories, patterns and principles that the plan writes.
+    """
+    columns_of = {row.id: row.columns for row in forecast.rows}
+    for plan in forecast.plans:
+        columns = columns_of.get(plan.target.id, {})
         yield PlannedKnowledge(
             id=plan.target.id,
-            kind=stage.kind.name,
+            kind=forecast.kind.name,
             action="create" if plan.target.version is None else "update",
-            reason=plan.reason(stage.kind),
-            confidence=told.get("confidence_score"),
-            needs_review=told.get("needs_review", False),
+            reason=plan.reason(forecast.kind),
+            confidence=columns.get("confidence_score"),
+            needs_review=columns.get("needs_review", False),
             sources=plan.group.raw_ids,
-            text=told.get("content"),
-            rests_on=[unit.id for unit in plan.group.units if unit.id in made],
+            text=columns.get("content"),
+            rests_on=[unit.id for unit in plan.group.units if unit.id in in_plan],
         )
-    for row in stage.outgrown:
-        by = stage.retired[row.id]
+    for row in forecast.superseded:
+        successor = forecast.successors[row.id]
         yield PlannedKnowledge(
             id=row.id,
-            kind=stage.kind.name,
+            kind=forecast.kind.name,
             action="retire",
-            reason=f"its group is no more, and {by} has most of its memories",
+            reason=f"its group no longer exists, and {successor} has most of its memories",
             confidence=None,
             needs_review=False,
             sources=sorted(row.raw_ids),
             text=None,
-            rests_on=[by] if by in made else [],
+            rests_on=[successor] if successor in in_plan else [],
         )
 
 
-def _entry(draft: EntryDraft, made: Collection[UUID]) -> PlannedKnowledge:
+def _to_item(draft: EntryDraft, written: Collection[UUID]) -> PlannedKnowledge:
     entry = draft.entry
     return PlannedKnowledge(
         id=entry.id,
@@ -313,5 +327,5 @@ def _entry(draft: EntryDraft, made: Collection[UUID]) -> PlannedKnowledge:
         needs_review=entry.status == "review",
         sources=list(entry.supporting_ids),
         text=entry.content,
-        rests_on=[entry.source_id] if entry.source_id in made else [],
+        rests_on=[entry.source_id] if entry.source_id in written else [],
     )

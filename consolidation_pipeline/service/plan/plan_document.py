@@ -1,4 +1,4 @@
-"""The plan as a document: what it holds, and its file."""
+"""The plan as a document: its parts, and its JSON file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Part(BaseModel):
 
 
 class PlannedSource(_Part):
-    """A raw memory that would be merged; ``merged_into``: the merged memory that it is in already."""
+    """A raw memory that would be merged. ``merged_into``: the merged memory that has it already."""
 
     id: UUID
     version: int
@@ -30,8 +30,8 @@ class PlannedSource(_Part):
 class MergeGroup(_Part):
     """One merge: the texts before (``sources``) and after (``text``).
 
-    ``similarity``: cosines between the sources in their order, of up to 25; ``supersedes``: merged memories that would
-    be taken in; ``dropped``: sentences that would not fit, kept in the details.
+    ``similarity``: cosines between the sources in their order, for up to 25 sources. ``supersedes``: merged memories
+    that would be taken in. ``dropped``: sentences that would not fit and are kept in the details.
     """
 
     id: UUID
@@ -48,7 +48,7 @@ class MergeGroup(_Part):
 
 
 class Question(_Part):
-    """A group that is left to a person: why, pair by pair."""
+    """A group that a person decides on, with the reasons pair by pair (``vetoes``)."""
 
     cluster_key: str
     members: list[UUID]
@@ -57,10 +57,10 @@ class Question(_Part):
 
 
 class PlannedKnowledge(_Part):
-    """A pattern, principle or playbook entry that would be made, change or be retired.
+    """A pattern, principle or playbook entry that would be created, updated or retired.
 
-    ``text``: None where a model is to word it; ``sources``: its raw memories; ``rests_on``: what of this plan it is
-    made from.
+    ``text``: None if a language model has to write it. ``sources``: its raw memories. ``rests_on``: rows of this plan
+    that it is made from.
     """
 
     id: UUID
@@ -75,7 +75,7 @@ class PlannedKnowledge(_Part):
 
 
 class PlannedArchive(_Part):
-    """A memory that would be archived: by which policy, and why in words."""
+    """A memory that would be archived, with the policy and the reason."""
 
     id: UUID
     kind: Literal["raw", "merged"]
@@ -85,8 +85,9 @@ class PlannedArchive(_Part):
 
 
 class Costs(_Part):
-    """What a run would be billed for: embedding, and at most for merges, patterns and suggestions; what follows from
-    these, and summaries, come on top.
+    """Expected bill of a run: for embedding, and at most for merges, patterns and suggestions.
+
+    What follows from these, such as principles, and summaries come on top.
     """
 
     memories_to_embed: int
@@ -97,10 +98,10 @@ class Costs(_Part):
 
 
 class Plan(_Part):
-    """All that a run of a project would change as of an instant.
+    """All changes that a run of a project would make as of an instant.
 
-    ``held_back``: a run would not do the ``archives`` unasked, as they are too large a share of the project; applying
-    the plan does them. ``calibration``: why the thresholds would be taken anew, None = they are held.
+    ``held_back``: a run would not make the ``archives`` unasked, as they are too large a share of the project; applying
+    the plan makes them. ``calibration``: reason of a new calibration, None = the current one is kept.
     """
 
     format: Literal[1] = 1
@@ -120,7 +121,7 @@ class Plan(_Part):
     costs: Costs
 
     def count_totals(self) -> dict[str, int]:
-        """How many of each there are."""
+        """Return the number of changes by kind."""
         kinds = {"pattern": "patterns", "principle": "principles", "playbook": "playbook"}
         return {
             "merge_groups": len(self.merges),
@@ -133,7 +134,11 @@ class Plan(_Part):
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Write a plan as JSON. Raises UsageError: the file cannot be written."""
+    """Write a plan to a JSON file.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
     try:
         path.write_text(plan.model_dump_json(indent=1) + "\n")
     except OSError as error:
@@ -141,7 +146,11 @@ def save_plan(plan: Plan, path: Path) -> None:
 
 
 def load_plan(path: Path) -> Plan:
-    """A plan from its file. Raises UsageError: there is none, or it is not one of ours."""
+    """Read a plan from its file.
+
+    Raises:
+        UsageError: the file cannot be read, or is not a plan.
+    """
     try:
         return Plan.model_validate_json(path.read_bytes())
     except OSError as error:
@@ -149,4 +158,4 @@ def load_plan(path: Path) -> Plan:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "it"
-        raise UsageError(f"{path} is no plan that `consolidation plan --out` wrote: {where}: {first['msg']}") from None
+        raise UsageError(f"{path} is not a plan of `consolidation plan --out`: {where}: {first['msg']}") from None

@@ -1,4 +1,4 @@
-"""Make a plan: the groups, merges and archives of a run that begins now, on the run's own functions."""
+"""Planner: the groups, merges, knowledge and archives of a run that would begin now."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     merge_units,
     plan_archives,
 )
-from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, price_rewrites
+from consolidation_pipeline.service.knowledge.merge_rewrites import price_rewrites
 from consolidation_pipeline.service.knowledge.merged_memories import (
     BATCH,
     CONFIDENCE,
@@ -54,58 +54,58 @@ from consolidation_pipeline.store.knowledge.merged_memories import load_consolid
 from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity.clusters import ClusterMember
 
-# Of a larger group the lowest cosine is told alone: a matrix of thousands of cells is not read.
+# Largest number of sources with a similarity matrix in the plan; of larger groups only the lowest cosine is given.
 MAX_MATRIX_SOURCES = 25
 
 
 def make_plan(engine: Engine, slug: str, *, settings: Settings) -> Plan:
-    """What a run of the project would do now. Nothing is written, no paid call is made.
+    """Return the changes that a run of the project would make now. Nothing is written, no paid call is made.
 
     Raises:
-        NotFoundError; EmbeddingError: the model gave no usable vector.
+        NotFoundError: no such project. EmbeddingError: the model gave no usable vector.
     """
     run = preview_run(engine, slug, settings=settings)
-    seen = preview_grouping(run)
+    preview = preview_grouping(run)
     with run.engine.connect() as connection:
-        groups = group_contents(connection, run, seen.contents)
-        by_words = group_by_terms(connection, seen.unembedded, cross_type=run.options.cross_type)
-        asked = [*read_suggest_groups(_of_tier(groups.members, "suggest")), *by_words]
-        proposals = price_suggestions(connection, run, asked)
-    merges = plan_all_merges(run, _open_groups(seen.contents, groups.members))
-    foreseen = forecast_knowledge(run, _of_tier(groups.members, "pattern"), merges)
+        groups = group_contents(connection, run, preview.contents)
+        term_groups = group_by_terms(connection, preview.unembedded, cross_type=run.options.cross_type)
+        suggest_groups = [*read_suggest_groups(_select_tier(groups.members, "suggest")), *term_groups]
+        suggestion_bills = price_suggestions(connection, run, suggest_groups)
+    merges = plan_all_merges(run, _find_unmerged_groups(preview.contents, groups.members))
+    knowledge = forecast_knowledge(run, _select_tier(groups.members, "pattern"), merges)
     archiving = plan_archiving(run, merges)
+    rewrite_bills = price_rewrites(run, [merge.duplicate_texts for merge in merges if merge.verbatim_id is None])
     return Plan(
         project=slug,
         as_of=run.now,
         embedding_model=run.embedder.name,
         options=run.options.model_dump(mode="json"),
         thresholds=run.thresholds,
-        calibration=seen.calibration,
-        memories=len(seen.contents.nodes),
-        merges=[_merge_group(merge, seen.contents) for merge in merges],
-        questions=[*_questions(run, groups.members), *_questions_by_words(run, by_words)],
-        knowledge=list(foreseen.items),
-        archives=_archives(run, archiving, merges),
+        calibration=preview.calibration,
+        memories=len(preview.contents.nodes),
+        merges=[_to_merge_group(merge, preview.contents) for merge in merges],
+        questions=[*_list_questions(run, groups.members), *_list_term_questions(run, term_groups)],
+        knowledge=list(knowledge.items),
+        archives=_list_archives(run, archiving, merges),
         held_back=archiving.held_back,
         pattern_groups=len({m.cluster_key for m in groups.members if m.tier == "pattern"}),
-        costs=_costs(seen, [*price_rewrites(run, _to_word(merges)), *foreseen.bills, *proposals]),
+        costs=_sum_costs(preview, [*rewrite_bills, *knowledge.bills, *suggestion_bills]),
     )
 
 
-def plan_all_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> list[PlannedMerge]:
-    """The merges of all these groups: cluster key -> members, the representative first."""
-    if not run.options.merge:
-        return []
-    keys = list(groups)
-    batches = ({key: groups[key] for key in keys[at : at + BATCH]} for at in range(0, len(keys), BATCH))
-    said: dict[TextKey, UUID] = {}
-    return [merge for batch in batches for merge in plan_merges(run, batch, said)[0]]
+def _select_tier(members: Iterable[ClusterMember], tier: str) -> dict[str, list[ClusterMember]]:
+    """Return the members of each group of a tier by cluster key, ascending."""
+    groups: dict[str, list[ClusterMember]] = defaultdict(list)
+    for member in members:
+        if member.tier == tier:
+            groups[member.cluster_key].append(member)
+    return dict(sorted(groups.items()))
 
 
-def _open_groups(contents: Contents, members: Iterable[ClusterMember]) -> dict[str, list[UUID]]:
-    """The merge groups that are not one merged memory yet, as ``load_unmerged_groups`` has them."""
+def _find_unmerged_groups(contents: Contents, members: Iterable[ClusterMember]) -> dict[str, list[UUID]]:
+    """Return the merge groups that are not one merged memory yet, as ``load_unmerged_groups`` does."""
     nodes, found = contents.nodes, {}
-    for key, group in _of_tier(members, "merge").items():
+    for key, group in _select_tier(members, "merge").items():
         ordered = [m.member_id for m in sorted(group, key=lambda m: (not m.is_representative, m.member_id))]
         into = nodes.merged_into[np.searchsorted(nodes.ids, to_ids(ordered))]
         if (into == b"").any() or len(np.unique(into)) > 1:
@@ -113,7 +113,21 @@ def _open_groups(contents: Contents, members: Iterable[ClusterMember]) -> dict[s
     return found
 
 
-def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
+def plan_all_merges(run: ProjectRun, groups: Mapping[str, Sequence[UUID]]) -> list[PlannedMerge]:
+    """Plan the merges of all these groups.
+
+    Args:
+        groups: members by cluster key, the representative first.
+    """
+    if not run.options.merge:
+        return []
+    keys = list(groups)
+    batches = ({key: groups[key] for key in keys[at : at + BATCH]} for at in range(0, len(keys), BATCH))
+    planned: dict[TextKey, UUID] = {}
+    return [merge for batch in batches for merge in plan_merges(run, batch, planned)[0]]
+
+
+def _to_merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     x = contents.x[np.searchsorted(contents.nodes.ids, to_ids([source.id for source in merge.sources]))]
     cosines = (x @ x.T).astype(np.float64)
     return MergeGroup(
@@ -141,8 +155,8 @@ def _merge_group(merge: PlannedMerge, contents: Contents) -> MergeGroup:
     )
 
 
-def _questions(run: ProjectRun, members: Iterable[ClusterMember]) -> list[Question]:
-    groups = _of_tier(members, "suggest")
+def _list_questions(run: ProjectRun, members: Iterable[ClusterMember]) -> list[Question]:
+    groups = _select_tier(members, "suggest")
     texts = _load_texts(run, [m.member_id for group in groups.values() for m in group])
     return [
         Question(
@@ -155,7 +169,7 @@ def _questions(run: ProjectRun, members: Iterable[ClusterMember]) -> list[Questi
     ]
 
 
-def _questions_by_words(run: ProjectRun, groups: Sequence[SuggestGroup]) -> list[Question]:
+def _list_term_questions(run: ProjectRun, groups: Sequence[SuggestGroup]) -> list[Question]:
     texts = _load_texts(run, [id_ for group in groups for id_ in group.members])
     return [
         Question(
@@ -174,74 +188,66 @@ def _questions_by_words(run: ProjectRun, groups: Sequence[SuggestGroup]) -> list
     ]
 
 
-def _of_tier(members: Iterable[ClusterMember], tier: str) -> dict[str, list[ClusterMember]]:
-    """The groups of a tier by their keys, in the order of these."""
-    groups: dict[str, list[ClusterMember]] = defaultdict(list)
-    for member in members:
-        if member.tier == tier:
-            groups[member.cluster_key].append(member)
-    return dict(sorted(groups.items()))
-
-
 def _load_texts(run: ProjectRun, ids: Sequence[UUID]) -> dict[UUID, str]:
-    """Texts of raw and merged memories."""
+    """Return texts of raw and merged memories by id."""
     with run.engine.connect() as connection:
         return {**load_texts(connection, ids), **load_consolidated_texts(connection, ids)}
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedArchiving:
-    """What would be archived once the merges were made: ids ``S16`` (m,), whether raw, policies and words."""
+    """The units that would be archived, arrays of shape (m,): ids S16, True for raw memories, policies and reasons.
+
+    ``held_back``: they are too large a share of the project for a run to archive them unasked.
+    """
 
     ids: Ids
     raw: npt.NDArray[np.bool_]
     policies: npt.NDArray[np.str_]
-    words: list[str]
+    reasons: list[str]
     held_back: bool
 
 
 def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedArchiving:
-    """What the policies would take as of the run's instant, after ``merges``; a merge is judged as it would stand."""
+    """Apply the archive policies as of the run's instant to the units that there would be after ``merges``."""
     with run.engine.connect() as connection:
         ids, raw, units = load_units(connection, run)
     merge_of = np.full(len(ids), -1)
     order = np.argsort(ids)
     for number, merge in enumerate(merges):
-        joined = to_ids([*merge.new_source_ids, *(row.id for row in merge.existing)])
-        merge_of[order[np.searchsorted(ids[order], joined)]] = number
+        merged = to_ids([*merge.new_source_ids, *(row.id for row in merge.existing)])
+        merge_of[order[np.searchsorted(ids[order], merged)]] = number
     alone = merge_of < 0
     after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
     after_ids = np.concatenate([ids[alone], to_ids([merge.id for merge in merges])])
+    after_raw = np.concatenate([raw[alone], np.zeros(len(merges), dtype=bool)])
     plan = plan_archives(after, policies_in_force(run.options, run.job))
-    still_raw = np.concatenate([raw[alone], np.zeros(len(merges), dtype=bool)])
     return PlannedArchiving(
         after_ids[plan.rows],
-        still_raw[plan.rows],
+        after_raw[plan.rows],
         plan.reasons,
         explain_archives(after, plan),
         exceeds_share(len(plan), len(after), max_share=run.options.archive_max_share),
     )
 
 
-def _archives(run: ProjectRun, archiving: PlannedArchiving, merges: Sequence[PlannedMerge]) -> list[PlannedArchive]:
+def _list_archives(
+    run: ProjectRun, archiving: PlannedArchiving, merges: Sequence[PlannedMerge]
+) -> list[PlannedArchive]:
     ids = to_uuids(archiving.ids)
     texts = _load_texts(run, ids) | {merge.id: merge.merged.content for merge in merges}
-    columns = zip(ids, archiving.raw.tolist(), archiving.policies.tolist(), archiving.words, strict=True)
+    columns = zip(ids, archiving.raw.tolist(), archiving.policies.tolist(), archiving.reasons, strict=True)
     return [
-        PlannedArchive(id=id_, kind="raw" if raw else "merged", policy=policy, reason=words, text=texts[id_])
-        for id_, raw, policy, words in columns
+        PlannedArchive(id=id_, kind="raw" if raw else "merged", policy=policy, reason=reason, text=texts[id_])
+        for id_, raw, policy, reason in columns
     ]
 
 
-def _to_word(merges: Iterable[PlannedMerge]) -> list[DuplicateTexts]:
-    return [merge.duplicate_texts for merge in merges if merge.verbatim_id is None]
-
-
-def _costs(seen: GroupingPreview, bills: Sequence[Bill]) -> Costs:
-    embedding = seen.usage.cost_usd
+def _sum_costs(preview: GroupingPreview, bills: Sequence[Bill]) -> Costs:
+    embedding = preview.usage.cost_usd
     return Costs(
-        memories_to_embed=len(seen.unembedded),
-        embedding_tokens=seen.usage.tokens,
+        memories_to_embed=len(preview.unembedded),
+        embedding_tokens=preview.usage.tokens,
         completion_calls=len(bills),
         completion_tokens=sum(bill.tokens for bill in bills),
         cost_usd=None if embedding is None else embedding + float(sum(bill.usd for bill in bills)),
