@@ -104,7 +104,7 @@ def index_recall(engine: Any, slug: str) -> float | None:
     from consolidation_pipeline.core.memories.memories import LEVELS
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.store.projects import get_project
-    from consolidation_pipeline.store.search.retrievers import Filters, find_nearest, open_snapshot
+    from consolidation_pipeline.store.search.retrievers import SearchFilters, find_nearest, open_snapshot
     from consolidation_pipeline.store.search.vector_indexes import find_indexes
 
     embedder, source, shares = load_embedder("local"), random.Random(SEED), []
@@ -116,9 +116,12 @@ def index_recall(engine: Any, slug: str) -> float | None:
             indexed = find_indexes(connection, project.id, embedder.name, len(vector))
             if not indexed:
                 return None
-            how: dict[str, Any] = {"model": embedder.name, "vector": vector, "floor": -1.0, "limit": 200}
+            how: dict[str, Any] = {"model": embedder.name, "vector": vector, "min_similarity": -1.0, "limit": 200}
             found, exact = (
-                {near.id for near in find_nearest(connection, project.id, Filters(LEVELS), indexed=used, **how)[:10]}
+                {
+                    near.id
+                    for near in find_nearest(connection, project.id, SearchFilters(LEVELS), indexed=used, **how)[:10]
+                }
                 for used in (indexed, {})
             )
         shares.append(len(found & exact) / len(exact))

@@ -13,8 +13,6 @@ from consolidation_pipeline.api.models.memories import ConsolidatedMemory
 from consolidation_pipeline.api.models.search import (
     ContextReply,
     ContextRequest,
-    FoundMemory,
-    FoundSource,
     Lineage,
     SearchReply,
     SearchRequest,
@@ -23,7 +21,7 @@ from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.api.usage_buffer import UsageBuffer
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.search.context import build_context
-from consolidation_pipeline.service.search.hybrid_search import Hit, search_project
+from consolidation_pipeline.service.search.hybrid_search import search_project
 from consolidation_pipeline.service.undo.lineage import trace_memory
 
 router = APIRouter(prefix="/api/v1", tags=["search"])
@@ -43,33 +41,9 @@ def search_memories(body: SearchRequest, caller: Reader) -> Response:
     found = search_project(caller.engine, project, body.to_query(), settings=caller.settings, count_use=False)
     usage_buffer: UsageBuffer = caller.request.app.state.usage_buffer
     usage_buffer.add(found.results)
-    reply = SearchReply(
-        project=found.project,
-        results=[_build_found_memory(hit) for hit in found.results],
-        total_found=found.total_found,
-        search_time_ms=found.search_time_ms,
-        note=found.note,
-    )
+    reply = SearchReply.model_validate(found)
     # Serialized in this thread: FastAPI would validate the reply once more, in another thread.
     return Response(reply.model_dump_json(), media_type="application/json")
-
-
-def _build_found_memory(hit: Hit) -> FoundMemory:
-    sources = (
-        None
-        if hit.sources is None
-        else [FoundSource.model_validate({**one, "summary": one["content"]}) for one in hit.sources]
-    )
-    return FoundMemory.model_validate(
-        {
-            **vars(hit),
-            "abstraction_level": str(hit.level),
-            "confidence_score": hit.confidence,
-            "source_memory_count": hit.source_count,
-            "created_at": hit.learned_at,
-            "source_memories": sources,
-        }
-    )
 
 
 @router.get("/consolidated-memories/{id}", summary="A consolidated memory", responses=declare_problems(404))
@@ -95,8 +69,4 @@ def read_context(body: ContextRequest, caller: Reader) -> ContextReply:
     context = build_context(
         caller.engine, project.slug, body.task_description, settings=caller.settings, token_budget=body.token_budget
     )
-    memories = [
-        {**vars(hit), "abstraction_level": str(hit.level), "confidence_score": hit.confidence}
-        for hit in context.memories
-    ]
-    return ContextReply.model_validate({**vars(context), "consolidated_memories": memories})
+    return ContextReply.model_validate(context)

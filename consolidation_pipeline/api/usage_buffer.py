@@ -10,7 +10,8 @@ from threading import Lock
 import anyio
 from fastapi.concurrency import run_in_threadpool
 
-from consolidation_pipeline.service.search.hybrid_search import Hit, count_uses
+from consolidation_pipeline.core.search.results import SearchHit
+from consolidation_pipeline.service.search.hybrid_search import count_uses
 from consolidation_pipeline.store.database.engine import Engine
 
 logger = logging.getLogger("consolidation_pipeline.api")
@@ -24,10 +25,10 @@ class UsageBuffer:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._lock = engine, Lock()
-        self._pending: list[Hit] = []
+        self._pending: list[SearchHit] = []
         self._is_running = False
 
-    def add(self, hits: Sequence[Hit]) -> None:
+    def add(self, hits: Sequence[SearchHit]) -> None:
         """Count one use of each hit: within ``_FLUSH_SECONDS`` while ``run`` is entered, otherwise at once."""
         with self._lock:
             self._pending += hits

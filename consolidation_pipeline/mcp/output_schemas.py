@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
+
+from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, SearchResults
 
 
 class Answer(BaseModel):
@@ -15,47 +16,8 @@ class Answer(BaseModel):
     model_config = ConfigDict(from_attributes=True)
 
 
-class FoundMemory(Answer):
-    """A memory that fits a query or a task."""
-
-    id: UUID = Field(description="Give it to trace_memory_lineage or memory_feedback.")
-    kind: str = Field(description="raw, merged, pattern, summary, principle or procedural.")
-    level: int = Field(description="0 raw, 1 merged, 2 pattern or summary, 3 principle or profile.")
-    memory_type: str
-    pattern_type: str | None = Field(description="Of a pattern: success, failure, decision, workflow or gotcha.")
-    content: str
-    relevance_score: float = Field(description="Orders the results of this one call; means nothing beyond it.")
-    similarity: float | None = Field(description="Cosine with the query; null: found by its words alone.")
-    keyword_rank: int | None = Field(description="Its place among those found by words, from 1.")
-    confidence: float | None = Field(description="0 to 1, of derived memories.")
-    tags: list[str]
-    learned_at: datetime
-    source_count: int = Field(description="How many raw memories it was made from.")
-    sources: list[dict[str, Any]] | None = Field(description="What it was made from, if asked for.")
-    why: str | None = Field(description="Why it was found, if asked for.")
-
-
-class Found(Answer):
-    """The result of a search, best first."""
-
-    project: str
-    query: str
-    results: list[FoundMemory]
-    total_found: int = Field(description="How many fit; only the first `limit` are returned.")
-    search_time_ms: float
-    note: str | None = Field(description="What the search had to do without, if anything.")
-
-
-class Entry(Answer):
-    """An instruction that has proven itself."""
-
-    id: UUID = Field(description="Give it to trace_memory_lineage.")
-    content: str
-    category: str
-    tags: list[str]
-    priority: int = Field(description="0 to 100.")
-    confidence: float | None
-    evidence: int = Field(description="How many raw memories it rests on.")
+class SearchAnswer(RootModel[SearchResults]):
+    """Results of a search, best first."""
 
 
 class ContextAnswer(Answer):
@@ -63,8 +25,8 @@ class ContextAnswer(Answer):
 
     project: str
     task: str
-    playbook_entries: list[Entry]
-    memories: list[FoundMemory] = Field(description="Most general first, without what entries say already.")
+    playbook_entries: list[ContextEntry]
+    memories: list[SearchHit] = Field(description="Most general first, without what entries say already.")
     abstraction_distribution: dict[str, int] = Field(description="How many memories of each level are in.")
     recommendations: list[str] = Field(description="What the state of the project suggests to do.")
     tokens: int = Field(description="About how many tokens all of it takes as text.")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from consolidation_pipeline.mcp.output_schemas import ContextAnswer, Found, Lineage
+from consolidation_pipeline.mcp.output_schemas import ContextAnswer, Lineage, SearchAnswer
 from consolidation_pipeline.mcp.tool_arguments import Kinds, Levels, MemoryId, Project, Since, Tags, Types, Until
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
@@ -26,7 +26,7 @@ def search_consolidated_memories(
     include_archived: Annotated[bool, Field(description="Include archived memories.")] = False,
     include_sources: Annotated[bool, Field(description="Return the sources that each result was made from.")] = False,
     explain: Annotated[bool, Field(description="Explain why each result was found.")] = False,
-) -> Found:
+) -> SearchAnswer:
     """Search a project's memories by meaning and by keywords, best match first.
 
     Use it for a question during work: an error message, a module, a decision. Before a whole task, call
@@ -50,9 +50,7 @@ def search_consolidated_memories(
         include_sources=include_sources,
         explain=explain,
     )
-    return Found.model_validate(
-        search(caller.engine, caller.resolve_project(project), search_query, settings=caller.settings)
-    )
+    return SearchAnswer(search(caller.engine, caller.resolve_project(project), search_query, settings=caller.settings))
 
 
 def get_consolidated_context(

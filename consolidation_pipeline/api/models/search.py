@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import AliasChoices, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from consolidation_pipeline.api.models.base import Body, ProjectReference, Reply, enum_schema, with_examples
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
+from consolidation_pipeline.core.search.results import ContextEntry
 from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
 from consolidation_pipeline.service.search.rank_fusion import FUSIONS
@@ -68,35 +69,54 @@ class SearchRequest(Body):
         )
 
 
+# A reply has names of its own for some fields. Replies are validated from the service's dataclasses: the first alias is
+# the name in the reply, the second one that of the dataclass.
+
+
 class FoundSource(Reply):
-    """What a memory was made from."""
+    """Memory that a found memory was made from."""
 
     id: UUID
     kind: str
     memory_type: str | None
-    summary: str | None = Field(description="Null: it was deleted.")
+    summary: str | None = Field(
+        validation_alias=AliasChoices("summary", "content"), description="Null if the source was deleted."
+    )
     similarity: float | None
 
 
+AbstractionLevel = Annotated[
+    Literal["0", "1", "2", "3"],
+    BeforeValidator(str),
+    Field(validation_alias=AliasChoices("abstraction_level", "level")),
+]
+ConfidenceScore = Annotated[float | None, Field(validation_alias=AliasChoices("confidence_score", "confidence"))]
+
+
 class FoundMemory(Reply):
-    """A memory that answers. `relevance_score` orders the results of one search, and means nothing beyond it."""
+    """Search hit. `relevance_score` orders the results of one search; it is not comparable between searches."""
 
     id: UUID
     content: str
     kind: str
     memory_type: str
-    abstraction_level: Literal["0", "1", "2", "3"]
+    abstraction_level: AbstractionLevel
     level: int
     pattern_type: PatternType | None
-    confidence_score: float | None
+    confidence_score: ConfidenceScore
     relevance_score: float
-    similarity: float | None = Field(description="Cosine, where it was found by meaning.")
-    keyword_rank: int | None = Field(description="Place among those found by words, from 1.")
-    source_memory_count: int
+    similarity: float | None = Field(description="Cosine similarity, if the memory was found by its vector.")
+    keyword_rank: int | None = Field(description="Rank among the memories found by their words, from 1.")
+    source_memory_count: int = Field(validation_alias=AliasChoices("source_memory_count", "source_count"))
     tags: list[str]
-    created_at: datetime = Field(description="When it was learned.")
-    source_memories: list[FoundSource] | None = Field(description="With `include_sources`, the most similar first.")
-    why: str | None = Field(description="With `explain`, or where one way of searching was not to be had.")
+    created_at: datetime = Field(
+        validation_alias=AliasChoices("created_at", "learned_at"), description="Time at which it was learned."
+    )
+    source_memories: list[FoundSource] | None = Field(
+        validation_alias=AliasChoices("source_memories", "sources"),
+        description="Most similar first; only with `include_sources`.",
+    )
+    why: str | None = Field(description="With `explain`, or if a retriever was not available.")
 
 
 class SearchReply(Reply):
@@ -209,29 +229,17 @@ class ContextRequest(Body):
 
 
 class ContextMemory(Reply):
-    """A memory on the task. `content` leaves out what another one here says."""
+    """Memory about the task. `content` leaves out what another memory or entry of the context says."""
 
     id: UUID
     content: str
     kind: str
     memory_type: str
-    abstraction_level: Literal["0", "1", "2", "3"]
+    abstraction_level: AbstractionLevel
     pattern_type: PatternType | None
-    confidence_score: float | None
+    confidence_score: ConfidenceScore
     relevance_score: float
     tags: list[str]
-
-
-class ContextEntry(Reply):
-    """A playbook entry on the task."""
-
-    id: UUID
-    content: str
-    category: str
-    tags: list[str]
-    priority: int
-    confidence: float | None
-    evidence: int = Field(description="How many raw memories it rests on.")
 
 
 class ContextReply(Reply):
@@ -272,7 +280,9 @@ class ContextReply(Reply):
     )
 
     project: str
-    consolidated_memories: list[ContextMemory]
+    consolidated_memories: list[ContextMemory] = Field(
+        validation_alias=AliasChoices("consolidated_memories", "memories")
+    )
     playbook_entries: list[ContextEntry]
     recommendations: list[str] = Field(description="What follows from what is there, and from what is not.")
     abstraction_distribution: dict[str, int] = Field(description="How many of the memories are of each level.")

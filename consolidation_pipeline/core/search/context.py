@@ -1,4 +1,4 @@
-"""What an agent is told before a task: chosen from what was found, each fact once, within a budget of tokens."""
+"""Selection of the context of a task: the most relevant pieces within a token budget, each fact once."""
 
 from __future__ import annotations
 
@@ -8,144 +8,143 @@ from itertools import combinations
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
-from consolidation_pipeline.core.search.novelty import Sentence, Told, read_sentences
+from consolidation_pipeline.core.search.novelty import NoveltyFilter, Sentence, parse_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.core.text.word_overlap import content_words
 
-ENTRY = "playbook"
-# What is told first, and stands for what it was made from.
-KINDS = (ENTRY, "principle", "pattern", "merged", "raw")
+PLAYBOOK = "playbook"
+# Kinds of pieces, the most general first: the order of the context.
+KINDS = (PLAYBOOK, "principle", "pattern", "merged", "raw")
 
-_SHOWN_DISPUTES = 3
-# Words of the task that a text must have to be about it: half of them, three, or of a long task a fifth. One word is
-# enough to be found, and says little: "write" stands anywhere.
+_MAX_CONFLICTS = 3
+# A text is about a task if it has half of the task's words, but at most _ENOUGH; of a long task the share
+# 1 / _SHARE_OF_LONG. A single common word such as "write" is enough to be found and says little.
 _ENOUGH, _SHARE_OF_LONG = 3, 5
 
 
 def is_on_task(task: str, text: str) -> bool:
-    """Whether ``text`` has words enough of ``task`` to be about it, or one of its literals."""
-    asked = Sentence(task)
-    count = len(asked.words)
-    needed = max(1, min(_ENOUGH, -(-count // 2)), count // _SHARE_OF_LONG)
-    return len(asked.words & content_words(text)) >= needed or asked.shares_fact(text)
+    """Return True if ``text`` has enough words of ``task`` to be about it, or one of its literals."""
+    sentence = Sentence(task)
+    count = len(sentence.words)
+    required = max(1, min(_ENOUGH, -(-count // 2)), count // _SHARE_OF_LONG)
+    return len(sentence.words & content_words(text)) >= required or sentence.shares_fact(text)
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Something that may be told. ``leaves``: raw memories it rests on, or itself; ``topic``: category of an entry."""
+class ContextPiece:
+    """Candidate for the context: a memory or a playbook entry.
+
+    ``raw_ids``: the raw memories it was made from, or its own id; ``category``: of a playbook entry.
+    """
 
     id: UUID
     kind: str
     text: str
     score: float
-    leaves: frozenset[UUID]
-    topic: str | None = None
+    raw_ids: frozenset[UUID]
+    category: str | None = None
 
     @property
-    def place(self) -> int:
-        """Where its kind stands in ``KINDS``."""
+    def kind_rank(self) -> int:
+        """Position of the kind in ``KINDS``."""
         return KINDS.index(self.kind)
 
-    def stands_for(self, other: Piece) -> bool:
-        """Whether it was made from all that ``other`` rests on, and is told before it."""
-        return self.place < other.place and bool(other.leaves) and other.leaves <= self.leaves
+    def covers(self, other: ContextPiece) -> bool:
+        """Return True if this piece is more general than ``other`` and was made from all its raw memories."""
+        return self.kind_rank < other.kind_rank and bool(other.raw_ids) and other.raw_ids <= self.raw_ids
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """A piece and the text it is told with: without the sentences that another piece says."""
+class SelectedPiece:
+    """Piece of the context with its text, which leaves out sentences that another piece says."""
 
-    piece: Piece
+    piece: ContextPiece
     text: str
 
 
 @dataclass(frozen=True)
-class Choice:
-    """What is told, in the order of ``KINDS``, then by relevance; what fits the task and not the budget."""
+class ContextSelection:
+    """Selected pieces in the order of ``KINDS``, then by relevance; pieces that the budget had no room for."""
 
-    chosen: list[Chosen]
-    left_out: list[Piece]
+    selected: list[SelectedPiece]
+    left_out: list[ContextPiece]
 
 
-def choose_pieces(pieces: Sequence[Piece], *, budget: int) -> Choice:
-    """The most relevant pieces whose lines take at most ``budget`` tokens together, no fact twice.
+def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSelection:
+    """Select the most relevant pieces whose items take at most ``budget`` tokens together, no fact twice.
 
-    Pieces come by score, each behind what was made from it. Where that is told, a piece is told only for literals of
-    its own; else for sentences of its own.
+    Pieces are tried by score, each after the pieces that cover it. A piece that a selected one covers is added only
+    for new literals, any other piece for new sentences.
     """
-    told = Told()
-    chosen: list[Chosen] = []
-    left_out: list[Piece] = []
+    novelty = NoveltyFilter()
+    selected: list[SelectedPiece] = []
+    left_out: list[ContextPiece] = []
     for piece in _by_relevance(pieces):
-        sentences = read_sentences(piece.text)
-        is_covered = any(one.piece.stands_for(piece) for one in chosen)
-        new = told.added(sentences, is_covered=is_covered)
+        sentences = parse_sentences(piece.text)
+        is_covered = any(one.piece.covers(piece) for one in selected)
+        new = novelty.select_new(sentences, needs_literal=is_covered)
         if not new:
             continue
-        one = Chosen(piece, _joined(piece.text, sentences, new))
-        price = estimate_tokens(item_of(piece.kind, piece.topic, piece.id, one.text))
-        if price > budget:
+        text = piece.text.strip() if len(new) == len(sentences) else "\n".join(sentence.text for sentence in new)
+        tokens = estimate_tokens(format_item(piece.kind, piece.category, piece.id, text))
+        if tokens > budget:
             left_out.append(piece)
             continue
-        budget -= price
-        told.take(new)
-        chosen.append(one)
-    return Choice(sorted(_without_repeats(chosen), key=lambda one: one.piece.place), left_out)
+        budget -= tokens
+        novelty.add(new)
+        selected.append(SelectedPiece(piece, text))
+    return ContextSelection(sorted(_without_repeats(selected), key=lambda one: one.piece.kind_rank), left_out)
 
 
-def _by_relevance(pieces: Sequence[Piece]) -> list[Piece]:
-    """Best score first, where a piece counts as much as what it stands for; ties by kind, then id."""
+def _by_relevance(pieces: Sequence[ContextPiece]) -> list[ContextPiece]:
+    """Sort by score, best first. A piece has the best score of what it covers; ties by kind, then id."""
 
-    def rank(piece: Piece) -> tuple[float, int, UUID]:
-        carried = (other.score for other in pieces if piece.stands_for(other))
-        return -max([piece.score, *carried]), piece.place, piece.id
+    def rank(piece: ContextPiece) -> tuple[float, int, UUID]:
+        covered = (other.score for other in pieces if piece.covers(other))
+        return -max([piece.score, *covered]), piece.kind_rank, piece.id
 
     return sorted(pieces, key=rank)
 
 
-def _joined(text: str, sentences: Sequence[Sentence], new: Sequence[Sentence]) -> str:
-    return text.strip() if len(new) == len(sentences) else "\n".join(sentence.text for sentence in new)
-
-
-def _without_repeats(chosen: Sequence[Chosen]) -> list[Chosen]:
-    """Those that say something which no other one does; the last in ``KINDS`` goes first."""
-    read = {one.piece.id: read_sentences(one.text) for one in chosen}
-    told = Told()
-    told.take(sentence for sentences in read.values() for sentence in sentences)
-    kept = list(chosen)
-    for one in sorted(chosen, key=lambda one: -one.piece.place):
-        own = read[one.piece.id]
-        if all(told.knows(sentence, beside=own) for sentence in own):
+def _without_repeats(selected: Sequence[SelectedPiece]) -> list[SelectedPiece]:
+    """Remove pieces whose sentences the others all say, the least general piece first."""
+    parsed = {one.piece.id: parse_sentences(one.text) for one in selected}
+    novelty = NoveltyFilter()
+    novelty.add(sentence for sentences in parsed.values() for sentence in sentences)
+    kept = list(selected)
+    for one in sorted(selected, key=lambda one: -one.piece.kind_rank):
+        own = parsed[one.piece.id]
+        if all(novelty.is_covered(sentence, ignore=own) for sentence in own):
             kept.remove(one)
-            told.forget(own)
+            novelty.remove(own)
     return kept
 
 
-def find_disputes(chosen: Iterable[Chosen]) -> list[tuple[UUID, UUID, str]]:
-    """Pairs of pieces that differ in a fact, or deny each other, on one matter: both ids and in what. At most three."""
-    read = [(one.piece.id, read_sentences(one.text)) for one in chosen]
+def find_conflicting_pieces(selected: Iterable[SelectedPiece]) -> list[tuple[UUID, UUID, str]]:
+    """Return at most three pairs of pieces that conflict on one matter: both ids and the difference in words."""
+    parsed = [(one.piece.id, parse_sentences(one.text)) for one in selected]
     found = []
-    for (a, ours), (b, theirs) in combinations(read, 2):
-        differing = (reason for x in ours for y in theirs if (reason := x.disputes(y)) is not None)
-        if (reason := next(differing, None)) is not None:
-            found.append((a, b, reason))
-            if len(found) == _SHOWN_DISPUTES:
+    for (a, sentences_a), (b, sentences_b) in combinations(parsed, 2):
+        conflicts = (text for x in sentences_a for y in sentences_b if (text := x.find_conflict(y)) is not None)
+        if (conflict := next(conflicts, None)) is not None:
+            found.append((a, b, conflict))
+            if len(found) == _MAX_CONFLICTS:
                 break
     return found
 
 
-def item_of(kind: str, topic: str | None, id_: UUID, text: str) -> str:
-    """The lines of a piece: an item of a Markdown list, which nothing that it says can leave."""
-    label = ", ".join(filter(None, (kind, topic, short_id(id_))))
+def format_item(kind: str, category: str | None, id_: UUID, text: str) -> str:
+    """Return a piece as an item of a Markdown list. Further lines are indented, so that they stay in the item."""
+    label = ", ".join(filter(None, (kind, category, short_id(id_))))
     first, *rest = text.splitlines() or [""]
     return "\n".join([f"- ({label}) {first}", *(f"  {line}".rstrip() for line in rest)]) + "\n"
 
 
-def advice_of(recommendation: str) -> str:
-    """The line of a recommendation."""
+def format_recommendation(recommendation: str) -> str:
+    """Return a recommendation as an item of a Markdown list, on one line."""
     return f"- (recommended) {' '.join(recommendation.split())}\n"
 
 
 def short_id(id_: UUID) -> str:
-    """The beginning of an id, which commands take."""
+    """Return the first digits of an id, which commands accept."""
     return id_.hex[:ID_DIGITS]

@@ -1,4 +1,4 @@
-"""Telling each thing once: what a text adds to what was told before, sentence by sentence."""
+"""Novelty filter: the sentences of a text that earlier texts do not say already."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 from consolidation_pipeline.core.text.word_overlap import content_words
 
-# Sentences with fewer content words may differ in the only one that matters (`profiles.SHORT_WORDS`, function words
-# taken off); of longer ones this share may be missing: "note to self", "seen again today".
+# A sentence covers another one if it has all its content words. From _LONG words on, the share _MISSING may be absent,
+# such as "note to self" or "seen again today". In a shorter sentence the absent word may be the one that matters.
 _LONG, _MISSING = 14, 0.15
-# What remains of a text when it is told without the sentences that were told before, at least, in content words.
-_WORTH_TELLING = 0.5
-# Of sentences on one matter; those on one topic share fewer of their words (`playbook.contradicts_itself`).
-_ONE_MATTER = 0.6
+# A text is worth adding if this share of its content words is new.
+_MIN_NEW_SHARE = 0.5
+# Sentences with at least this Dice overlap of content words are about one matter, so that a difference is a conflict.
+_SAME_MATTER = 0.6
 
-# What joins or stresses and states nothing.
-_JOINING = content_words(
+# Words that connect or stress and state nothing.
+_CONNECTIVES = content_words(
     """
     actually already although always anyway basically besides but else even finally furthermore hence here however
     indeed instead just likewise moreover namely nevertheless now otherwise please really simply since still therefore
@@ -34,111 +34,115 @@ _BULLET = re.compile(r"(?:(?:[>•*+–—-]|#{1,6}|\d{1,3}[.)])\s+)+")
 
 
 class Sentence:
-    """A sentence and what it is compared by, each part read when it is first asked for."""
+    """Sentence with the features by which it is compared, each computed on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
-    def form(self) -> str:
-        """What sentences that say the same word for word have in common, bulleted or not."""
+    def normal_form(self) -> str:
+        """Normalized text without a bullet: equal for sentences that say the same word for word."""
         return normalize_text(_BULLET.sub("", self.text, count=1))
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Stems of its content words, without those that only join or stress."""
-        return content_words(self.text) - _JOINING
+        """Stems of the content words, without connectives."""
+        return content_words(self.text) - _CONNECTIVES
 
     @cached_property
     def facts(self) -> frozenset[Literal]:
-        """Its literals, negations among them."""
+        """Literals, including negations."""
         return literals(self.text)
 
     def shares_fact(self, text: str) -> bool:
-        """Whether ``text`` has one of its literals."""
+        """Return True if ``text`` contains one of the sentence's literals."""
         return any(fact.kind in KINDS and stands_in(fact, text) for fact in self.facts)
 
-    def says(self, other: Sentence) -> bool:
-        """Whether this sentence says all that ``other`` does: its words, but for some of many, and all its literals."""
-        if self.form == other.form:
+    def covers(self, other: Sentence) -> bool:
+        """Return True if this sentence says all that ``other`` says.
+
+        It has all literals and all words of ``other``, except for a small share of a long sentence's words, and does
+        not conflict with it.
+        """
+        if self.normal_form == other.normal_form:
             return True
-        if len(self.words & other.words) < _needed(other):
+        if len(self.words & other.words) < _count_required(other):
             return False
         return all(stands_in(fact, self.text) for fact in other.facts) and not conflicts(self.text, other.text)
 
-    def disputes(self, other: Sentence) -> str | None:
-        """What two sentences on one matter differ in; None if nothing, or they are on different ones."""
-        shared = 2 * len(self.words & other.words) / max(1, len(self.words) + len(other.words))
-        return next(map(str, conflicts(self.text, other.text)), None) if shared >= _ONE_MATTER else None
+    def find_conflict(self, other: Sentence) -> str | None:
+        """Return the first difference of two sentences about one matter, in words; None if there is none."""
+        overlap = 2 * len(self.words & other.words) / max(1, len(self.words) + len(other.words))
+        return next(map(str, conflicts(self.text, other.text)), None) if overlap >= _SAME_MATTER else None
 
 
-def _needed(sentence: Sentence) -> int:
+def _count_required(sentence: Sentence) -> int:
+    """Return the number of content words that a sentence must share to cover ``sentence``."""
     count = len(sentence.words)
     return count - int(count * _MISSING) if count >= _LONG else max(1, count)
 
 
-def read_sentences(text: str) -> list[Sentence]:
-    """The sentences of a text that say anything, in order."""
-    read = [Sentence(part) for part in split_sentences(text)]
-    return [sentence for sentence in read if sentence.words or sentence.facts]
+def parse_sentences(text: str) -> list[Sentence]:
+    """Return the sentences of a text that have content words or literals, in order."""
+    sentences = [Sentence(part) for part in split_sentences(text)]
+    return [sentence for sentence in sentences if sentence.words or sentence.facts]
 
 
-class Told:
-    """What was told so far."""
+class NoveltyFilter:
+    """Index of the sentences that were selected so far, by which the next ones are judged."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
-        self._forms: dict[str, set[Sentence]] = defaultdict(set)
-        self._holders: dict[str, set[Sentence]] = defaultdict(set)
+        self._by_form: dict[str, set[Sentence]] = defaultdict(set)
+        self._by_word: dict[str, set[Sentence]] = defaultdict(set)
 
-    def take(self, sentences: Iterable[Sentence]) -> None:
-        """Remember sentences as told."""
+    def add(self, sentences: Iterable[Sentence]) -> None:
+        """Add sentences to the index."""
         for sentence in sentences:
             self._values |= {fact.value for fact in sentence.facts}
-            self._forms[sentence.form].add(sentence)
+            self._by_form[sentence.normal_form].add(sentence)
             for word in sentence.words:
-                self._holders[word].add(sentence)
+                self._by_word[word].add(sentence)
 
-    def forget(self, sentences: Iterable[Sentence]) -> None:
-        """Take sentences back."""
+    def remove(self, sentences: Iterable[Sentence]) -> None:
+        """Remove sentences from the index."""
         for sentence in sentences:
-            self._forms[sentence.form].discard(sentence)
+            self._by_form[sentence.normal_form].discard(sentence)
             for word in sentence.words:
-                self._holders[word].discard(sentence)
+                self._by_word[word].discard(sentence)
 
-    def knows(self, sentence: Sentence, *, beside: Sequence[Sentence] = ()) -> bool:
-        """Whether one sentence that was told, ``beside`` these, says all that this one does."""
-        if self._forms.get(sentence.form, set()) - set(beside):
+    def is_covered(self, sentence: Sentence, *, ignore: Sequence[Sentence] = ()) -> bool:
+        """Return True if one indexed sentence, other than those in ``ignore``, says all that ``sentence`` says."""
+        if self._by_form.get(sentence.normal_form, set()) - set(ignore):
             return True
-        counted = Counter(one for word in sentence.words for one in self._holders.get(word, ()))
-        likely = [one for one, count in counted.items() if count >= _needed(sentence) and one not in beside]
-        return any(one.says(sentence) for one in likely)
+        shared = Counter(one for word in sentence.words for one in self._by_word.get(word, ()))
+        candidates = [one for one, count in shared.items() if count >= _count_required(sentence) and one not in ignore]
+        return any(one.covers(sentence) for one in candidates)
 
-    def added(self, sentences: Sequence[Sentence], *, is_covered: bool = False) -> list[Sentence]:
-        """The sentences that add something, in order; none where what they add is not worth telling.
+    def select_new(self, sentences: Sequence[Sentence], *, needs_literal: bool = False) -> list[Sentence]:
+        """Return the sentences of one text that say something new, in order; none if they are not worth adding.
 
-        ``is_covered``: what they come from was told already, in other words; then only a new literal is worth it, and
-        else half of the words.
+        They are worth adding if they hold a new literal or, unless ``needs_literal``, half of the text's words.
+        ``needs_literal`` is for texts that the index covers by lineage, in other words.
         """
         new: list[Sentence] = []
         for sentence in sentences:
-            if not self.knows(sentence) and not any(one.says(sentence) for one in new):
+            if not self.is_covered(sentence) and not any(one.covers(sentence) for one in new):
                 new.append(sentence)
-        if not new or self._has_news(new):
+        if not new or self._has_new_literal(new):
             return new
-        share = len(_words(new)) / max(1, len(_words(sentences)))
-        return [] if is_covered or share < _WORTH_TELLING else new
+        share = len(_all_words(new)) / max(1, len(_all_words(sentences)))
+        return [] if needs_literal or share < _MIN_NEW_SHARE else new
 
-    def _has_news(self, sentences: Iterable[Sentence]) -> bool:
-        """Whether they hold a literal that stands nowhere in what was told."""
+    def _has_new_literal(self, sentences: Iterable[Sentence]) -> bool:
         facts = {fact for sentence in sentences for fact in sentence.facts if fact.kind in KINDS}
-        return any(fact.value not in self._values and not self._has_written(fact) for fact in facts)
+        return any(fact.value not in self._values and not self._has_variant(fact) for fact in facts)
 
-    def _has_written(self, fact: Literal) -> bool:
-        """Whether a sentence that was told holds the literal otherwise written."""
-        told = (one for same in self._forms.values() for one in same)
-        return fact.kind not in EXACT_KINDS and any(stands_in(fact, one.text) for one in told)
+    def _has_variant(self, fact: Literal) -> bool:
+        """Return True if an indexed sentence holds the literal in another spelling."""
+        indexed = (one for same in self._by_form.values() for one in same)
+        return fact.kind not in EXACT_KINDS and any(stands_in(fact, one.text) for one in indexed)
 
 
-def _words(sentences: Iterable[Sentence]) -> frozenset[str]:
+def _all_words(sentences: Iterable[Sentence]) -> frozenset[str]:
     return frozenset().union(*(sentence.words for sentence in sentences))

@@ -22,7 +22,7 @@ from consolidation_pipeline.store.database.inspection import (
     list_vector_usage,
 )
 from consolidation_pipeline.store.projects import Project, list_projects
-from consolidation_pipeline.store.search.vector_indexes import INDEXED_FROM, LONGEST_VECTOR, Index
+from consolidation_pipeline.store.search.vector_indexes import MAX_DIMENSION, MIN_INDEXED_ROWS, VectorIndex
 
 # Seconds between the clocks of this process and of the server. Decay, retries and budgets go by the one or the other.
 SKEW_WARNING = 2.0
@@ -58,8 +58,8 @@ def _check_search_indexes(indexes: IndexStatus, projects: Mapping[UUID, Project]
     missing = [
         f"{use.memories:,} vectors of {use.model} in {projects[use.project_id].slug}"
         for use in uses
-        if use.model and use.dimension and use.dimension <= LONGEST_VECTOR and use.memories >= INDEXED_FROM
-        if Index(use.table, use.project_id, use.model, use.dimension).name not in indexes.complete
+        if use.model and use.dimension and use.dimension <= MAX_DIMENSION and use.memories >= MIN_INDEXED_ROWS
+        if VectorIndex(use.table, use.project_id, use.model, use.dimension).name not in indexes.complete
     ]
     missing += [f"what is left of {name}" for name in sorted(indexes.invalid - indexes.missing.keys())]
     what = "have no complete index, so that a search compares all; the next run builds it"

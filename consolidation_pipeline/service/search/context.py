@@ -1,4 +1,4 @@
-"""The context of a task: what an agent should know before it starts, within a budget of tokens."""
+"""Context of a task: what an agent should know before it starts, within a token budget."""
 
 from __future__ import annotations
 
@@ -10,84 +10,53 @@ from uuid import UUID
 from consolidation_pipeline import tracing
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.context import (
-    ENTRY,
     KINDS,
-    Choice,
-    Chosen,
-    Piece,
-    advice_of,
-    choose_pieces,
-    find_disputes,
+    PLAYBOOK,
+    ContextPiece,
+    ContextSelection,
+    SelectedPiece,
+    find_conflicting_pieces,
+    format_item,
+    format_recommendation,
     is_on_task,
-    item_of,
+    select_pieces,
     short_id,
 )
+from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, TaskContext
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, Hit, SearchQuery, count_hits, search_project
+from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, count_uses, search_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.review.review_queue import count_review_items
 from consolidation_pipeline.store.search.context import (
-    RestingEntry,
+    SupportedEntry,
     count_categories,
-    has_knowledge,
-    load_leaves,
-    load_resting_entries,
+    has_consolidated_memories,
+    load_raw_sources,
+    load_supported_entries,
 )
 
 DEFAULT_BUDGET = 2000
 
-# What has few words of the task must be this relevant, as a share of the best hit; if it was found by words alone it
-# must stand out (`fusing.fuse`: standardised scores of 2.2 and more together).
-_RELEVANT, _STANDS_OUT = 0.5, 0.9
-# Recommendations may take so much, and this share of a small budget; what they leave is not filled up.
-_ADVICE_TOKENS, _ADVICE_SHARE = 250, 0.2
-# Below so many memories and entries little is known about a task.
+# A memory that has too few words of the task needs this share of the best hit's score. If it was found by its words
+# alone it needs a score of 0.9 instead: z-scores of 2.2 and more together (`rank_fusion.fuse_scores`).
+_MIN_SCORE_SHARE, _MIN_KEYWORD_SCORE = 0.5, 0.9
+# Tokens reserved for recommendations: this many, or this share of a small budget. Unused ones are not given back.
+_RECOMMENDATION_TOKENS, _RECOMMENDATION_SHARE = 250, 0.2
+# Below this number of memories and entries, the project knows little about a task.
 _FEW = 3
 
 
 @dataclass(frozen=True)
-class ContextEntry:
-    """A playbook entry on the task; ``evidence``: how many raw memories it rests on."""
+class _Candidates:
+    """Candidates for the context of a task, and what its recommendations are derived from."""
 
-    id: UUID
-    content: str
-    category: str
-    tags: list[str]
-    priority: int
-    confidence: float | None
-    evidence: int
-
-
-@dataclass(frozen=True)
-class Context:
-    """What an agent should know before a task, each fact once, most abstract first.
-
-    The ``content`` of each leaves out sentences that another memory or entry here says. ``abstraction_distribution``
-    counts the memories by level, "0" (raw) to "3". ``tokens`` is what ``to_document`` takes by
-    ``core.tokens.estimate_tokens``, at most ``token_budget``.
-    """
-
-    project: str
-    task: str
-    memories: list[Hit]
-    playbook_entries: list[ContextEntry]
-    abstraction_distribution: dict[str, int]
-    recommendations: list[str]
-    tokens: int
-    token_budget: int
-
-
-@dataclass(frozen=True)
-class _Found:
-    """What may be told, and what the recommendations follow from."""
-
-    hits: Mapping[UUID, Hit]
-    entries: Mapping[UUID, RestingEntry]
-    pieces: Sequence[Piece]
-    chapters: Mapping[str, int]
+    hits: Mapping[UUID, SearchHit]
+    entries: Mapping[UUID, SupportedEntry]
+    pieces: Sequence[ContextPiece]
+    categories: Mapping[str, int]
     waiting: int
     is_consolidated: bool
     note: str | None
@@ -101,36 +70,49 @@ def build_context(
     settings: Settings,
     token_budget: int = DEFAULT_BUDGET,
     count_use: bool = True,
-) -> Context:
-    """What a project knows about a task: playbook entries, principles, patterns, and merged and raw memories.
+) -> TaskContext:
+    """Return what a project knows about a task: playbook entries, principles, patterns, merged and raw memories.
 
-    Of what says the same only the most abstract is told, by lineage and by its words; the others come in for literals
-    of their own. Each memory that is told counts one reuse unless ``count_use`` is off.
+    Of several memories that say the same, by lineage or by their words, only the most general is in the context. A
+    source is added for literals that only it has.
+
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        task: Description of the task.
+        settings: Settings of this process.
+        token_budget: Maximum number of estimated tokens of the context as text, at least 1.
+        count_use: Count one use of each returned memory.
 
     Raises:
-        NotFoundError: no such project. UsageError: the task is blank or too long, or the budget is not above 0.
+        NotFoundError: There is no such project.
+        UsageError: The task is blank or too long, or the budget is below 1.
     """
     if token_budget < 1:
         raise UsageError(f"token_budget is {token_budget}; it must be 1 or more")
     if not task.strip():
-        raise UsageError("the task is blank: say in a sentence what is to be done")
+        raise UsageError("the task is blank: describe it in a sentence")
     with tracing.span("context", {tracing.MEMORY_STORE_ID: slug}):
         context = _build(engine, slug, task, settings, token_budget)
-        told = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
-        tracing.set_attributes({f"consolidation.context.{name}": number for name, number in told.items()})
+        sizes = {"memories": len(context.memories), "entries": len(context.playbook_entries), "tokens": context.tokens}
+        tracing.set_attributes({f"consolidation.context.{name}": number for name, number in sizes.items()})
         if count_use:
-            count_hits(engine, context.memories)
+            count_uses(engine, context.memories)
     return context
 
 
-def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budget: int) -> Context:
-    found = _find(engine, slug, task, settings)
-    reserved = min(_ADVICE_TOKENS, int(token_budget * _ADVICE_SHARE))
-    choice = choose_pieces(found.pieces, budget=token_budget - reserved)
-    entries = [_entry(found.entries[one.piece.id], one) for one in choice.chosen if one.piece.kind == ENTRY]
-    memories = [_shown(found.hits[one.piece.id], one) for one in choice.chosen if one.piece.kind != ENTRY]
+def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budget: int) -> TaskContext:
+    candidates = _find_candidates(engine, slug, task, settings)
+    reserved = min(_RECOMMENDATION_TOKENS, int(token_budget * _RECOMMENDATION_SHARE))
+    selection = select_pieces(candidates.pieces, budget=token_budget - reserved)
+    entries, memories = [], []
+    for one in selection.selected:
+        if one.piece.kind == PLAYBOOK:
+            entries.append(_to_context_entry(candidates.entries[one.piece.id], one.text))
+        else:
+            memories.append(replace(candidates.hits[one.piece.id], content=one.text))
     levels = Counter(str(memory.level) for memory in memories)
-    context = Context(
+    context = TaskContext(
         project=slug,
         task=task,
         memories=memories,
@@ -140,93 +122,89 @@ def _build(engine: Engine, slug: str, task: str, settings: Settings, token_budge
         tokens=0,
         token_budget=token_budget,
     )
-    return _advised(context, _recommend(slug, found, choice))
+    return _add_recommendations(context, _recommend(slug, candidates, selection))
 
 
-def _advised(context: Context, recommendations: Iterable[str]) -> Context:
-    """The context with the recommendations that fit into its budget, and its tokens counted."""
+def _to_context_entry(entry: SupportedEntry, text: str) -> ContextEntry:
+    evidence = len(entry.raw_ids)
+    return ContextEntry(entry.id, text, entry.category, entry.tags, entry.priority, entry.confidence, evidence)
+
+
+def _add_recommendations(context: TaskContext, recommendations: Iterable[str]) -> TaskContext:
+    """Add the recommendations that fit into the budget, and count the tokens."""
     document = to_document(context)
     fitting = []
-    for advice in recommendations:
-        longer = document + advice_of(advice)
+    for recommendation in recommendations:
+        longer = document + format_recommendation(recommendation)
         if estimate_tokens(longer) <= context.token_budget:
             document = longer
-            fitting.append(advice)
+            fitting.append(recommendation)
     return replace(context, recommendations=fitting, tokens=estimate_tokens(document))
 
 
-def to_document(context: Context) -> str:
-    """The context as text for an agent: a Markdown list, one item for each entry, memory and recommendation."""
-    entries = (item_of(ENTRY, entry.category, entry.id, entry.content) for entry in context.playbook_entries)
-    memories = (item_of(hit.kind, None, hit.id, hit.content) for hit in context.memories)
-    return "".join([*entries, *memories, *map(advice_of, context.recommendations)])
+def to_document(context: TaskContext) -> str:
+    """Return the context as a Markdown list, with one item for each entry, memory and recommendation."""
+    entries = (format_item(PLAYBOOK, entry.category, entry.id, entry.content) for entry in context.playbook_entries)
+    memories = (format_item(hit.kind, None, hit.id, hit.content) for hit in context.memories)
+    return "".join([*entries, *memories, *map(format_recommendation, context.recommendations)])
 
 
-def _find(engine: Engine, slug: str, task: str, settings: Settings) -> _Found:
+def _find_candidates(engine: Engine, slug: str, task: str, settings: Settings) -> _Candidates:
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    query = SearchQuery(task, limit=MAX_LIMIT, kinds=[kind for kind in KINDS if kind != ENTRY])
+    query = SearchQuery(task, limit=MAX_LIMIT, kinds=[kind for kind in KINDS if kind != PLAYBOOK])
     results = search_project(engine, project, query, settings=settings, count_use=False)
     best = max((hit.relevance_score for hit in results.results), default=0.0)
     hits = {hit.id: hit for hit in results.results if _is_relevant(hit, best, task)}
     with engine.connect() as connection:
-        made_from = load_leaves(connection, list(hits))
-        leaves = {id_: made_from.get(id_, frozenset((id_,))) for id_ in hits}
-        entries = load_resting_entries(connection, project.id, list(frozenset().union(*leaves.values())))
-        chapters = count_categories(connection, project.id)
+        sources = load_raw_sources(connection, list(hits))
+        raw_ids = {id_: sources.get(id_, frozenset((id_,))) for id_ in hits}
+        entries = load_supported_entries(connection, project.id, list(frozenset().union(*raw_ids.values())))
+        categories = count_categories(connection, project.id)
         waiting = sum(count_review_items(connection, project.id).values())
-        is_consolidated = has_knowledge(connection, project.id)
-    pieces = [Piece(hit.id, hit.kind, hit.content, hit.relevance_score, leaves[hit.id]) for hit in hits.values()]
-    pieces += [_piece(entry, pieces) for entry in entries]
-    return _Found(
-        hits, {entry.id: entry for entry in entries}, pieces, chapters, waiting, is_consolidated, results.note
+        is_consolidated = has_consolidated_memories(connection, project.id)
+    pieces = [ContextPiece(id_, hit.kind, hit.content, hit.relevance_score, raw_ids[id_]) for id_, hit in hits.items()]
+    pieces += [_to_piece(entry, pieces) for entry in entries]
+    return _Candidates(
+        hits, {entry.id: entry for entry in entries}, pieces, categories, waiting, is_consolidated, results.note
     )
 
 
-def _is_relevant(hit: Hit, best: float, task: str) -> bool:
+def _is_relevant(hit: SearchHit, best: float, task: str) -> bool:
     if is_on_task(task, hit.content):
         return True
-    least = _RELEVANT * best if hit.similarity is not None else _STANDS_OUT
-    return hit.relevance_score >= least
+    required = _MIN_SCORE_SHARE * best if hit.similarity is not None else _MIN_KEYWORD_SCORE
+    return hit.relevance_score >= required
 
 
-def _piece(entry: RestingEntry, hits: Sequence[Piece]) -> Piece:
-    """An entry as relevant as the best hit that rests on some of the same memories."""
-    score = max(hit.score for hit in hits if not hit.leaves.isdisjoint(entry.leaves))
-    return Piece(entry.id, ENTRY, entry.content, score, entry.leaves, entry.category)
+def _to_piece(entry: SupportedEntry, hits: Sequence[ContextPiece]) -> ContextPiece:
+    """Return an entry as a piece with the score of the best hit that rests on one of its raw memories."""
+    score = max(hit.score for hit in hits if not hit.raw_ids.isdisjoint(entry.raw_ids))
+    return ContextPiece(entry.id, PLAYBOOK, entry.content, score, entry.raw_ids, entry.category)
 
 
-def _shown(hit: Hit, one: Chosen) -> Hit:
-    return replace(hit, content=one.text)
-
-
-def _entry(entry: RestingEntry, one: Chosen) -> ContextEntry:
-    evidence = len(entry.leaves)
-    return ContextEntry(entry.id, one.text, entry.category, entry.tags, entry.priority, entry.confidence, evidence)
-
-
-def _recommend(slug: str, found: _Found, choice: Choice) -> Iterator[str]:
-    """What to do beside reading the context, the most important first."""
-    chosen = choice.chosen
-    told, more = len(chosen), len(choice.left_out)
-    if found.note:
-        yield found.note
-    if told + more < _FEW:
-        yield f"{slug} knows little about this ({told + more} found): note what you learn as memories."
-    for a, b, reason in find_disputes(chosen):
-        yield f"{short_id(a)} and {short_id(b)} differ ({reason}): find out which holds before you rely on either."
-    yield from _name_chapters(found.chapters, chosen)
+def _recommend(slug: str, candidates: _Candidates, selection: ContextSelection) -> Iterator[str]:
+    """Yield next steps, the most important first."""
+    selected = selection.selected
+    count, more = len(selected), len(selection.left_out)
+    if candidates.note:
+        yield candidates.note
+    if count + more < _FEW:
+        yield f"{slug} knows little about this ({count + more} found): note what you learn as memories."
+    for a, b, conflict in find_conflicting_pieces(selected):
+        yield f"{short_id(a)} and {short_id(b)} differ ({conflict}): find out which holds before you rely on either."
+    yield from _recommend_categories(candidates.categories, selected)
     if more:
         yield f"{more} more fit the task, not the budget: ask for more tokens, or search."
-    if told >= _FEW and not found.is_consolidated:
+    if count >= _FEW and not candidates.is_consolidated:
         yield f"{slug} holds raw memories alone: `consolidation run {slug}` merges them and finds patterns."
-    if found.waiting:
-        yield f"{found.waiting} wait for a person's word: `consolidation review list {slug}`."
+    if candidates.waiting:
+        yield f"{candidates.waiting} wait for a person's word: `consolidation review list {slug}`."
 
 
-def _name_chapters(chapters: Mapping[str, int], chosen: Collection[Chosen]) -> Iterator[str]:
-    """Chapters of the playbook that the task touches and that have more to say than was told."""
-    shown = Counter(one.piece.topic for one in chosen if one.piece.topic is not None)
-    for name, count in shown.most_common():
-        if chapters.get(name, 0) > count:
-            yield f"Read the chapter {name} of the playbook: {chapters[name]} entries, {count} of them here."
+def _recommend_categories(categories: Mapping[str, int], selected: Collection[SelectedPiece]) -> Iterator[str]:
+    """Name the playbook chapters that the context quotes and that have further entries."""
+    quoted = Counter(one.piece.category for one in selected if one.piece.category is not None)
+    for name, count in quoted.most_common():
+        if categories.get(name, 0) > count:
+            yield f"Read the chapter {name} of the playbook: {categories[name]} entries, {count} of them here."

@@ -1,4 +1,4 @@
-"""Hybrid search of a project: by meaning and by words, made one ranking; what is returned counts as used once."""
+"""Hybrid search of a project: nearest vectors and keyword matches, fused into one ranking."""
 
 from __future__ import annotations
 
@@ -14,45 +14,46 @@ from consolidation_pipeline import tracing
 from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES
 from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
 from consolidation_pipeline.core.search.ranking import bm25
+from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
-from consolidation_pipeline.service.search.query_vectors import embed_query, explain_missing
-from consolidation_pipeline.service.search.rank_fusion import CANDIDATES, FUSIONS, Legs, fuse
+from consolidation_pipeline.service.search.query_vectors import embed_query, explain_missing_vectors
+from consolidation_pipeline.service.search.rank_fusion import CANDIDATES, FUSIONS, RetrieverScores, fuse_scores
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.projects import Project, get_project
 from consolidation_pipeline.store.search.retrievers import (
-    Filters,
-    Near,
-    find_matching,
+    SearchFilters,
+    SemanticMatch,
+    find_keyword_matches,
     find_nearest,
-    load_words,
+    load_lexemes,
     open_snapshot,
 )
-from consolidation_pipeline.store.search.search_hits import Found, count_reuse, load_hits, load_sources
-from consolidation_pipeline.store.search.vector_indexes import Index, find_indexes
+from consolidation_pipeline.store.search.search_hits import RankedMemory, add_uses, load_hits
+from consolidation_pipeline.store.search.vector_indexes import VectorIndex, find_indexes
 
 MAX_QUERY_CHARS = 10_000
 MAX_LIMIT = 100
 
-# Memories that share most words with the query: so many are read closely (`core.ranking.bm25`).
-_POOL = 400
+# Number of keyword matches that are scored by BM25.
+_KEYWORD_POOL = 400
 _BY_WORDS = "found by words alone: {}"
-# From this level on a memory is made of several and says less than each.
-_ABSTRACT = 2
+# From this level on a memory is an abstraction of several others and says less than each of them.
+_ABSTRACT_LEVEL = 2
 
 
 @dataclass(frozen=True)
 class SearchQuery:
-    """What is looked for. ``None`` or empty: no such condition.
+    """Query of a search with its filters; None or empty: no such filter.
 
-    ``levels`` 0 (raw) to 3; ``kinds`` raw, merged, pattern, summary, principle, procedural; ``pattern_types`` success,
-    failure, decision, workflow, gotcha: patterns and principles of these only; ``tags``: any of them;
-    ``since``, ``until``: when it was learned, both ends included, UTC where no zone is given; ``min_similarity``: the
-    cosine below which nothing is found by meaning; ``explain``: say of each hit why it was found.
+    ``levels``: 0 (raw) to 3. ``kinds``: raw, merged, pattern, summary, principle, procedural. ``pattern_types``:
+    success, failure, decision, workflow, gotcha; only patterns and principles of these types. ``tags``: at least one
+    of them. ``since``, ``until``: inclusive bounds of ``learned_at``, UTC if without a zone. ``min_similarity``: cosine
+    similarity below which the vectors find nothing. ``explain``: add to each hit why it was found.
     """
 
     text: str
@@ -71,53 +72,24 @@ class SearchQuery:
     pattern_types: Sequence[str] | None = None
 
 
-@dataclass(frozen=True)
-class Hit:
-    """A memory that was found. ``relevance_score`` orders the hits of one search and means nothing beyond it.
-
-    ``similarity``: cosine, where it was found by meaning; ``keyword_rank``: place among those found by words, from 1;
-    ``sources``: what it was made from, if asked for, with similarities; ``why``: if asked for, or if a leg is missing.
-    """
-
-    id: UUID
-    kind: str
-    level: int
-    memory_type: str
-    pattern_type: str | None
-    content: str
-    relevance_score: float
-    similarity: float | None
-    keyword_rank: int | None
-    confidence: float | None
-    tags: list[str]
-    learned_at: datetime
-    source_count: int
-    sources: list[dict[str, Any]] | None
-    why: str | None
-
-
-@dataclass(frozen=True)
-class SearchResults:
-    """``total_found``: memories that either leg lists, of which each lists its best 200; ``note``: what was missing."""
-
-    project: str
-    query: str
-    results: list[Hit]
-    total_found: int
-    search_time_ms: float
-    note: str | None = None
-
-
 def search(
     engine: Engine, slug: str, query: SearchQuery, *, settings: Settings, count_use: bool = True
 ) -> SearchResults:
-    """The memories of a project that answer a query best, in the same order every time.
+    """Return the memories of a project that answer a query best, in a stable order.
 
-    A query embedded by a paid model is paid within the project's budgets; where that, or the model, gives out, words
-    alone decide and ``why`` says so. Each hit counts one reuse unless ``count_use`` is off.
+    A paid embedding model is paid from the project's budgets. If the budget or the model is not available, only the
+    keyword matches count, and ``why`` of each hit says so.
+
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        query: The query with its filters.
+        settings: Settings of this process.
+        count_use: Count one use of each hit.
 
     Raises:
-        NotFoundError: no such project. UsageError: the query is too long or a condition is not allowed.
+        NotFoundError: There is no such project.
+        UsageError: The query is too long or a filter has an illegal value.
     """
     with autocommit_connection(engine) as connection:
         project = get_project(connection, slug)
@@ -127,7 +99,7 @@ def search(
 def search_project(
     engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool = True
 ) -> SearchResults:
-    """As ``search``, of a project that was loaded before."""
+    """Search a project that is loaded already; see ``search``."""
     with tracing.memory_span("search_memory", project.slug):
         results = _search(engine, project, query, settings=settings, count_use=count_use)
         tracing.set_attributes({tracing.MEMORY_RECORD_COUNT: len(results.results)})
@@ -138,41 +110,41 @@ def _search(
     engine: Engine, project: Project, query: SearchQuery, *, settings: Settings, count_use: bool
 ) -> SearchResults:
     began = time.perf_counter()
-    filters = _check(query)
-    wanted = _storable(query.text)
+    filters = _check_query(query)
+    text = _to_storable(query.text)
     options = effective_options(project, settings)
-    vector, note = _embed(engine, project, options, wanted) if filters.kinds else (None, None)
+    vector, note = _embed(engine, project, options, text) if filters.kinds else (None, None)
     with open_snapshot(engine) as connection:
-        legs = _search_legs(connection, project.id, query, filters=filters, text=wanted, vector=vector)
-        if vector and not legs.similar and (missing := explain_missing(connection, project, vector[0])):
+        scores = _retrieve(connection, project.id, query, filters=filters, text=text, vector=vector)
+        if vector and not scores.semantic and (missing := explain_missing_vectors(connection, project, vector[0])):
             note = _BY_WORDS.format(missing)
-        ranked = fuse(legs, query.fusion)
-        hits = _describe(connection, ranked[: query.limit], legs, query=query, note=note)
+        ranked = fuse_scores(scores, query.fusion)
+        hits = _to_hits(connection, ranked[: query.limit], scores, query=query, note=note)
     if count_use:
-        count_hits(engine, hits)
+        count_uses(engine, hits)
     spent = round((time.perf_counter() - began) * 1000, 3)
     return SearchResults(project.slug, query.text, hits, len(ranked), spent, note)
 
 
-def _check(query: SearchQuery) -> Filters:
-    """The conditions of a query. Raises UsageError for one that is not allowed."""
+def _check_query(query: SearchQuery) -> SearchFilters:
+    """Return the filters of a query. Raise UsageError for an illegal value."""
     if len(query.text) > MAX_QUERY_CHARS:
         raise UsageError(f"the query has {len(query.text):,} characters; {MAX_QUERY_CHARS:,} are allowed")
     if not 1 <= query.limit <= MAX_LIMIT:
         raise UsageError(f"limit is {query.limit}; it must be from 1 to {MAX_LIMIT}")
     if not 0 <= query.min_similarity <= 1:
         raise UsageError(f"min_similarity is {query.min_similarity}; it must be from 0 to 1")
-    _check_each("level", query.levels, sorted(set(LEVELS.values())))
-    _check_each("kind", query.kinds, LEVELS)
-    _check_each("memory_type", query.types, MEMORY_TYPES)
-    _check_each("pattern_type", query.pattern_types, PATTERN_TYPES)
-    _check_each("fusion", [query.fusion], ("default", *FUSIONS))
+    _check_values("level", query.levels, sorted(set(LEVELS.values())))
+    _check_values("kind", query.kinds, LEVELS)
+    _check_values("memory_type", query.types, MEMORY_TYPES)
+    _check_values("pattern_type", query.pattern_types, PATTERN_TYPES)
+    _check_values("fusion", [query.fusion], ("default", *FUSIONS))
     levels, kinds = query.levels or LEVELS.values(), query.kinds or LEVELS
     chosen = [kind for kind, level in LEVELS.items() if kind in kinds and level in levels]
-    since, until = _aware(query.since), _aware(query.until)
+    since, until = _to_aware(query.since), _to_aware(query.until)
     if since and until and since > until:
         raise UsageError(f"since ({since.isoformat()}) is after until ({until.isoformat()}): nothing lies between")
-    return Filters(
+    return SearchFilters(
         kinds=[kind for kind in chosen if kind != "raw" or not query.pattern_types],
         types=query.types,
         tags=query.tags,
@@ -183,114 +155,94 @@ def _check(query: SearchQuery) -> Filters:
     )
 
 
-def _check_each(name: str, values: Sequence[Any] | None, legal: Any) -> None:
+def _check_values(name: str, values: Sequence[Any] | None, legal: Any) -> None:
     for value in values or ():
         if value not in legal:
             raise UsageError(f"{value!r} is not a {name}: give one of {', '.join(map(str, legal))}")
 
 
-def _aware(instant: datetime | None) -> datetime | None:
+def _to_aware(instant: datetime | None) -> datetime | None:
     return instant.replace(tzinfo=UTC) if instant and instant.tzinfo is None else instant
 
 
-def _storable(text: str) -> str:
-    """The query without what Postgres cannot hold: NUL and half surrogate pairs."""
+def _to_storable(text: str) -> str:
+    """Remove from a query what Postgres cannot hold: NUL and half surrogate pairs."""
     return text.replace("\0", " ").encode("utf-8", "replace").decode("utf-8").strip()
 
 
 def _embed(
     engine: Engine, project: Project, options: ConsolidationOptions, text: str
 ) -> tuple[tuple[str, Vectors] | None, str | None]:
-    """The model and the query's vector (d,); or None, and why there is none."""
+    """Return the model and the query's vector (d,); or None, and why there is no vector."""
     if not text:
         return None, "the query is blank"
     model, vector, missing = embed_query(engine, project, options, text)
     return (None, _BY_WORDS.format(missing)) if vector is None else ((model, vector), None)
 
 
-def _search_legs(
+def _retrieve(
     connection: Connection,
     project_id: UUID,
     query: SearchQuery,
     *,
-    filters: Filters,
+    filters: SearchFilters,
     text: str,
     vector: tuple[str, Vectors] | None,
-) -> Legs:
+) -> RetrieverScores:
     if not filters.kinds:
-        return Legs({}, {})
-    similar: list[Near] = []
-    indexed: Mapping[str, Index] = {}
+        return RetrieverScores({}, {})
+    semantic: list[SemanticMatch] = []
+    indexed: Mapping[str, VectorIndex] = {}
     if vector is not None:
         model, embedded = vector
         indexed = find_indexes(connection, project_id, model, len(embedded))
-        similar = find_nearest(
+        semantic = find_nearest(
             connection,
             project_id,
             filters,
             model=model,
             vector=embedded,
-            floor=query.min_similarity,
+            min_similarity=query.min_similarity,
             limit=CANDIDATES,
             indexed=indexed,
         )
-    words = load_words(connection, project_id, text)
-    matching = find_matching(connection, project_id, filters, words=words, pool=_POOL, indexed=bool(indexed))
-    scores = bm25(matching.lengths, matching.counts).tolist()
-    ordered = sorted(zip(matching.ids, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
-    kinds = {near.id: near.kind for near in similar} | dict(zip(matching.ids, matching.kinds, strict=True))
-    return Legs(
-        {near.id: near.similarity for near in similar},
-        dict(ordered[:CANDIDATES]),
-        {id_ for id_, kind in kinds.items() if LEVELS[kind] >= _ABSTRACT},
+    lexemes = load_lexemes(connection, project_id, text)
+    matches = find_keyword_matches(
+        connection, project_id, filters, lexemes=lexemes, pool=_KEYWORD_POOL, indexed=bool(indexed)
+    )
+    scores = bm25(matches.lengths, matches.counts).tolist()
+    keyword = sorted(zip(matches.ids, scores, strict=True), key=lambda pair: (-pair[1], pair[0]))
+    kinds = {match.id: match.kind for match in semantic} | dict(zip(matches.ids, matches.kinds, strict=True))
+    return RetrieverScores(
+        {match.id: match.similarity for match in semantic},
+        dict(keyword[:CANDIDATES]),
+        {id_ for id_, kind in kinds.items() if LEVELS[kind] >= _ABSTRACT_LEVEL},
     )
 
 
-def _describe(
+def _to_hits(
     connection: Connection,
     ranked: Sequence[tuple[str, float]],
-    legs: Legs,
+    scores: RetrieverScores,
     *,
     query: SearchQuery,
     note: str | None,
-) -> list[Hit]:
-    ids = {id_: UUID(id_) for id_, _ in ranked}
-    found = load_hits(connection, list(ids.values()))
-    sources = load_sources(connection, list(ids.values())) if query.include_sources else {}
-    places = {id_: rank for rank, id_ in enumerate(legs.matching, 1)}
-    hits = []
+) -> list[SearchHit]:
+    keyword_ranks = {id_: rank for rank, id_ in enumerate(scores.keyword, 1)}
+    memories = []
     for id_, score in ranked:
-        reasons = [legs.explain(id_)] if query.explain else []
+        reasons = [scores.explain(id_)] if query.explain else []
         why = "; ".join([*reasons, note] if note else reasons) or None
-        memory, made_from = found[ids[id_]], sources.get(ids[id_])
-        hits.append(_hit(memory, score, legs.similar.get(id_), places.get(id_), made_from, why))
-    return hits
+        memories.append(RankedMemory(UUID(id_), score, scores.semantic.get(id_), keyword_ranks.get(id_), why))
+    return load_hits(connection, memories, include_sources=query.include_sources)
 
 
-def _hit(
-    found: Found,
-    score: float,
-    similarity: float | None,
-    keyword_rank: int | None,
-    sources: list[dict[str, Any]] | None,
-    why: str | None,
-) -> Hit:
-    return Hit(
-        **vars(found),
-        relevance_score=score,
-        similarity=similarity,
-        keyword_rank=keyword_rank,
-        sources=sources,
-        why=why,
-    )
-
-
-def count_hits(engine: Engine, hits: Sequence[Hit]) -> None:
-    """Count one use of each memory that is handed out, as often as it was: hits may be those of several searches."""
+def count_uses(engine: Engine, hits: Sequence[SearchHit]) -> None:
+    """Count one use of a memory for each hit. The hits may be those of several searches."""
     uses: Mapping[str, Counter[UUID]] = {
         "task_memories": Counter(hit.id for hit in hits if hit.level == 0),
         "consolidated_memories": Counter(hit.id for hit in hits if hit.level > 0),
     }
-    for table, counted in uses.items():
-        if counted:
-            count_reuse(engine, table, counted)
+    for table, counts in uses.items():
+        if counts:
+            add_uses(engine, table, counts)

@@ -1,4 +1,4 @@
-"""The vector of a query: a paid model is asked once for the same text, and is not waited for long."""
+"""Vectors of queries: cached for paid models, with a short timeout."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from consolidation_pipeline.store.database.vector_copy import Vectors
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search.retrievers import load_vector_length
 
-# Seconds: somebody waits for the answer of a search, and words alone give one meanwhile.
+# Somebody waits for the answer of a search, and the keyword matches give one without a vector.
 QUERY_TIMEOUT_SECONDS = 3.0
-# Seconds for which a model that gave no vector is not asked again: one search pays for it, the next ones do not.
+# After a failure the model is not asked again for this long, so that only one search waits for it.
 PAUSE_SECONDS = 30.0
 # Vectors of 12 KB at 3,072 dimensions.
 MAX_CACHED_VECTORS = 1_000
 
 
 class QueryVectorCache:
-    """Vectors of the last queries by model and text, and the models that are out of order; threads may share it."""
+    """Cache of the vectors of recent queries, by model and text, and of models that failed. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._known: LRUCache[tuple[str, str], Vectors] = LRUCache(MAX_CACHED_VECTORS)
@@ -38,10 +38,12 @@ class QueryVectorCache:
         self._lock = threading.Lock()
 
     def embed(self, embedder: Embedder, text: str) -> Vectors:
-        """The vector (d,) of a text.
+        """Return the vector (d,) of a text.
 
         Raises:
-            EmbeddingError: the model gave none, now or a moment ago. BudgetExhaustedError, LLMError: as it raises.
+            EmbeddingError: The model failed, now or less than ``PAUSE_SECONDS`` ago.
+            BudgetExhaustedError: The project's budget does not allow the call.
+            LLMError: The model's reply cannot be used.
         """
         if is_local(embedder.name):
             return _first(embedder.embed([text]))
@@ -50,7 +52,9 @@ class QueryVectorCache:
             if (vector := self._known.get(key)) is not None:
                 return vector
             if failure := self._failures.get(embedder.name):
-                raise EmbeddingError(f"{embedder.name} is left alone for {PAUSE:.0f} s after it failed: {failure}")
+                raise EmbeddingError(
+                    f"{embedder.name} is left alone for {PAUSE_SECONDS:.0f} s after it failed: {failure}"
+                )
         vector = self._ask(embedder, text)
         with self._lock:
             self._failures.pop(embedder.name, None)
@@ -61,7 +65,7 @@ class QueryVectorCache:
         try:
             return _first(embedder.embed([text]))
         except EmbeddingError as error:
-            # A text that is refused says nothing of the next one.
+            # Only transient errors count: a model that refuses one text may accept the next one.
             if isinstance(error.__cause__, Exception) and is_transient(error.__cause__):
                 with self._lock:
                     self._failures[embedder.name] = str(error)
@@ -79,9 +83,9 @@ _OF_ENGINE: WeakKeyDictionary[Engine, QueryVectorCache] = WeakKeyDictionary()
 def embed_query(
     engine: Engine, project: Project, options: ConsolidationOptions, text: str
 ) -> tuple[str, Vectors | None, str | None]:
-    """The model's name and the query's vector (d,); or no vector, and why words decide alone.
+    """Return the model's name, the query's vector (d,) and None; or None as the vector, and the reason.
 
-    A paid model is not asked where there is nothing to compare with.
+    A paid model is not asked if the project has no vector to compare with.
     """
     embedder = open_embedder(engine, project, options, uuid4(), timeout=QUERY_TIMEOUT_SECONDS)
     if not is_local(embedder.name):
@@ -96,6 +100,6 @@ def embed_query(
 
 
 def explain_missing_vectors(connection: Connection, project: Project, model: str) -> str | None:
-    """That no memory of the project has a vector of the model; None where one has."""
+    """Return the reason why nothing can be found by its vector; None if a memory has a vector of the model."""
     has_vectors = load_vector_length(connection, project.id, model) > 0
     return None if has_vectors else f"no memory has a vector of {model} yet, a run gives it one"

@@ -1,4 +1,4 @@
-"""The two legs of a search made one ranking."""
+"""Rank fusion: the scores of both retrievers of a search, made one ranking."""
 
 from __future__ import annotations
 
@@ -8,54 +8,59 @@ from dataclasses import dataclass
 
 from consolidation_pipeline.core.search.ranking import reciprocal_rank_fusion, weighted_z_scores
 
-# So many memories each leg lists, best first.
+# Maximum number of memories that each retriever lists.
 CANDIDATES = 200
 FUSIONS = ("rrf", "zscore")
 # Measured: docs/quality.md.
-DEFAULT = "zscore"
+DEFAULT_FUSION = "zscore"
 
-# Weights of meaning and of words.
+# Weights of the semantic and of the keyword retriever.
 _RANK_WEIGHTS = (0.6, 0.4)
 _SCORE_WEIGHTS = (0.4, 0.6)
 
-# Standard deviations by which a pattern must answer better than a memory to stand before it: it is short and of the
-# topic, so it scores high, and says less than what it rests on. Measured: docs/quality.md.
-_HANDICAP = 0.5
+# Standard deviations that are taken off the score of an abstract memory. It is short and on topic, so it scores high,
+# and says less than the memories it was made from. Measured: docs/quality.md.
+_ABSTRACT_PENALTY = 0.5
 
 
 @dataclass(frozen=True)
-class Legs:
-    """Cosines and scores of words, each by id, best first; ``abstract``: those of them of level 2 and above."""
+class RetrieverScores:
+    """Scores of the memories that each retriever found, by id, best first.
 
-    similar: Mapping[str, float]
-    matching: Mapping[str, float]
+    ``semantic``: cosine similarities. ``keyword``: BM25 scores. ``abstract``: ids of level 2 and above among them.
+    """
+
+    semantic: Mapping[str, float]
+    keyword: Mapping[str, float]
     abstract: Collection[str] = ()
 
     def explain(self, id_: str) -> str:
-        """Why a memory was found, in words."""
-        told = []
-        for leg, by in ((self.similar, "meaning"), (self.matching, "words")):
-            if id_ in leg:
-                place = list(leg).index(id_) + 1
-                how = f"similarity {leg[id_]:.3f}" if by == "meaning" else f"score {leg[id_]:.2f}"
-                told.append(f"number {place} of {len(leg)} by {by} ({how})")
+        """Return in words why a memory was found."""
+        reasons = []
+        for scores, by in ((self.semantic, "meaning"), (self.keyword, "words")):
+            if id_ in scores:
+                rank = list(scores).index(id_) + 1
+                score = f"similarity {scores[id_]:.3f}" if by == "meaning" else f"score {scores[id_]:.2f}"
+                reasons.append(f"number {rank} of {len(scores)} by {by} ({score})")
             else:
-                told.append(f"not found by {by}")
-        return ", ".join(told)
+                reasons.append(f"not found by {by}")
+        return ", ".join(reasons)
 
 
-def fuse(legs: Legs, fusion: str) -> list[tuple[str, float]]:
-    """Ids of both legs with a score, highest first, ties by id.
+def fuse_scores(scores: RetrieverScores, fusion: str) -> list[tuple[str, float]]:
+    """Return the ids that either retriever found, with a score between 0 and 1, highest first, ties by id.
 
-    ``rrf``: reciprocal ranks. ``zscore``: standardised scores, where a memory without a common word has the score 0 and
-    one that was not found by meaning the lowest cosine that was. What is abstract gives way to a memory that answers
-    about as well. Brought between 0 and 1 by the logistic function.
+    Args:
+        scores: Scores of both retrievers.
+        fusion: ``rrf`` is reciprocal rank fusion. ``zscore`` adds weighted z-scores, takes a penalty off abstract
+            memories and applies the logistic function. In it, a memory that was not found by its vector has the lowest
+            similarity that was found, and one without a common word has the keyword score 0. ``default``: see
+            ``DEFAULT_FUSION``.
     """
-    if (DEFAULT if fusion == "default" else fusion) == "rrf":
-        return reciprocal_rank_fusion([list(legs.similar), list(legs.matching)], _RANK_WEIGHTS)
-    scored = weighted_z_scores(
-        [legs.similar, legs.matching], _SCORE_WEIGHTS, [min(legs.similar.values(), default=0.0), 0.0]
-    )
-    handicapped = ((id_, score - _HANDICAP if id_ in legs.abstract else score) for id_, score in scored)
-    ranked = sorted(handicapped, key=lambda pair: (-pair[1], pair[0]))
-    return [(id_, 1 / (1 + math.exp(-score))) for id_, score in ranked]
+    if (DEFAULT_FUSION if fusion == "default" else fusion) == "rrf":
+        return reciprocal_rank_fusion([list(scores.semantic), list(scores.keyword)], _RANK_WEIGHTS)
+    absent = [min(scores.semantic.values(), default=0.0), 0.0]
+    z_scores = weighted_z_scores([scores.semantic, scores.keyword], _SCORE_WEIGHTS, absent)
+    penalised = ((id_, z - _ABSTRACT_PENALTY if id_ in scores.abstract else z) for id_, z in z_scores)
+    ranked = sorted(penalised, key=lambda pair: (-pair[1], pair[0]))
+    return [(id_, 1 / (1 + math.exp(-z))) for id_, z in ranked]

@@ -1,7 +1,7 @@
-"""The two legs of search, by meaning and by words, over raw and consolidated memories; filters are part of each query.
+"""Retrievers of a search: nearest vectors and keyword matches, over raw and consolidated memories.
 
-Raw memories that were merged are not found: their merged memory is. What is archived is found on request. Each leg
-gives ids in an order that is the same every time.
+A merged raw memory is not found, its merged memory is. Archived memories are found on request. The filters are part of
+each query. Both retrievers return ids in a stable order.
 """
 
 from __future__ import annotations
@@ -19,25 +19,18 @@ from pgvector import Vector
 from sqlalchemy import Connection, Engine
 
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
-from consolidation_pipeline.store.database.schema import KINDS, consolidated_memories, task_memories
+from consolidation_pipeline.store.database.schema import KINDS
+from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
-from consolidation_pipeline.store.search.vector_indexes import Index
-
-TABLES = {"task_memories": task_memories, "consolidated_memories": consolidated_memories}
-# Bytes of a text: Postgres knows them without reading it, and they measure its length as well as words do.
-_SIZE = {
-    "task_memories": " + ".join(f"coalesce(octet_length({column}), 0)" for column in TEXT_COLUMNS),
-    "consolidated_memories": "octet_length(content)",
-}
-_KIND = {"task_memories": "'raw'", "consolidated_memories": "kind"}
+from consolidation_pipeline.store.search.vector_indexes import VectorIndex
 
 
 @dataclass(frozen=True)
-class Filters:
-    """What may be found: kinds (never empty), and where given types, tags (any of them) and times of learning.
+class SearchFilters:
+    """Conditions on the memories of a search; None or empty: no such condition.
 
-    ``pattern_types``: patterns and principles of these only; raw memories have none.
+    ``kinds`` is never empty. ``tags``: at least one of them. ``since`` and ``until`` are inclusive bounds of
+    ``learned_at``. ``pattern_types`` excludes all kinds but patterns and principles.
     """
 
     kinds: Collection[str]
@@ -50,46 +43,51 @@ class Filters:
 
     @property
     def tables(self) -> list[str]:
-        """Tables in which such memories are."""
+        """Names of the tables that hold such memories."""
         raw = ["task_memories"] if "raw" in self.kinds else []
         return raw + (["consolidated_memories"] if set(self.kinds) & set(KINDS) else [])
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """What the conditions of ``where`` bind."""
+        """Values of the parameters of ``where``, and ``kinds``."""
         given = {"types": self.types, "tags": self.tags, "since": self.since, "until": self.until}
         given |= {"pattern_types": self.pattern_types}
         lists = {name: list(v) if isinstance(v, Collection) else v for name, v in given.items() if v is not None}
         return lists | {"kinds": [kind for kind in self.kinds if kind != "raw"]}
 
-    def where(self, table: str) -> str:
-        """SQL of the condition on rows of ``table``; binds ``project`` and ``parameters``."""
+    def where(self, table: str, *more: str) -> str:
+        """Return the SQL conditions on rows of ``table``, with ``more`` of them, each to follow another one."""
         if table == "task_memories":
-            states = ["NOT is_consolidated"] + ([] if self.include_archived else ["NOT is_archived"])
+            own = [None if self.include_archived else "NOT is_archived"]
         else:
-            archived = " OR archive_reason IS NOT NULL" if self.include_archived else ""
-            states = ["kind = ANY(%(kinds)s)", f"(retired_at IS NULL{archived})"]
-            states += ["pattern_type = ANY(%(pattern_types)s)"] if self.pattern_types else []
-        given = {
-            "memory_type = ANY(%(types)s)": self.types,
-            "tags && CAST(%(tags)s AS text[])": self.tags,
-            "learned_at >= %(since)s": self.since,
-            "learned_at <= %(until)s": self.until,
-        }
-        return " AND ".join(["project_id = %(project)s", *states, *(sql for sql, value in given.items() if value)])
+            own = [
+                "retired_at IS NULL OR archive_reason IS NOT NULL" if self.include_archived else "retired_at IS NULL",
+                "pattern_type = ANY(%(pattern_types)s)" if self.pattern_types else None,
+            ]
+        return conditions(
+            *own,
+            "memory_type = ANY(%(types)s)" if self.types else None,
+            "tags && CAST(%(tags)s AS text[])" if self.tags else None,
+            "learned_at >= %(since)s" if self.since else None,
+            "learned_at <= %(until)s" if self.until else None,
+            *more,
+        )
 
 
-# Ids are text here, of which a leg lists hundreds and a search shows a few: they sort as UUIDs do, and faster.
-class Near(NamedTuple):
-    """A memory found by meaning, with its cosine."""
+# Ids are text here: a retriever lists hundreds of them and a search shows a few. They sort as UUIDs do, and faster.
+class SemanticMatch(NamedTuple):
+    """Memory found by its vector, with the cosine similarity to the query."""
 
     id: str
     similarity: float
     kind: str
 
 
-class Matching(NamedTuple):
-    """The n memories found by words, with what ``bm25`` takes: ``lengths`` (n,) and ``counts`` (n, m) of m words."""
+class KeywordMatches(NamedTuple):
+    """The n memories found by their words, with the input of ``bm25``.
+
+    ``lengths`` (n,): bytes of each text; ``counts`` (n, m): occurrences of each of the m query words.
+    """
 
     ids: list[str]
     kinds: list[str]
@@ -97,200 +95,281 @@ class Matching(NamedTuple):
     counts: NDArray[np.int64]
 
 
+# Left to itself, Postgres compares the first searches of a connection with the average plan. Where those were in small
+# projects it plans every later search anew, which takes about as long as the search.
+_BEGIN_SNAPSHOT = """
+    BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan
+"""
+
+
 @contextmanager
 def open_snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection on which all queries see one moment: what is merged meanwhile is found once, before or after.
+    """Open a read-only connection on which all queries see the store at one moment.
 
-    Nothing can be written on it. Statements that were prepared are not planned again for other values.
+    A memory that is merged meanwhile is found once, before or after. Prepared statements keep their plan.
     """
     with autocommit_connection(engine) as connection:
         driver: Any = connection.connection.driver_connection
-        driver.execute(_BEGIN)
+        driver.execute(_BEGIN_SNAPSHOT)
         yield connection
-        driver.execute("COMMIT")  # after an error the pool ends it, as with whatever comes back unfinished
+        driver.execute("COMMIT")  # after an error the pool ends the transaction, as any unfinished one
 
 
-# Left to itself, Postgres compares the first few searches of a connection with the average one, and where those were
-# in small projects plans every later one anew, which takes it about as long as to answer.
-_BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan"
+# Makes the plans of this transaction depend on the bound values.
+_PLAN_BY_VALUES = "SELECT set_config('plan_cache_mode', 'auto', true)"
 
 
-# --- by meaning ----------------------------------------------------------------------------------------------------
+# --- nearest vectors -----------------------------------------------------------------------------------------------
+
+
+_LOAD_VECTOR_LENGTH = """
+    SELECT coalesce(
+        (SELECT embedding_dim FROM consolidation.task_memories
+            WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1),
+        (SELECT embedding_dim FROM consolidation.consolidated_memories
+            WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1),
+        0)
+"""
 
 
 def load_vector_length(connection: Connection, project_id: UUID, model: str) -> int:
-    """Length of the project's vectors of ``model``; 0 when it has none, archived memories among them."""
-    for table in TABLES.values():
-        query = (
-            f"SELECT embedding_dim FROM {table} WHERE project_id = %(project)s AND embedding_model = %(model)s LIMIT 1"
-        )
-        for (length,) in fetch_rows(connection, query, {"project": project_id, "model": model}):
-            return int(length)
-    return 0
+    """Return the length of the project's vectors of ``model``, archived memories included; 0 if it has none."""
+    ((length,),) = fetch_rows(connection, _LOAD_VECTOR_LENGTH, {"project": project_id, "model": model})
+    return int(length)
 
 
-def nearest_query(filters: Filters, indexed: Mapping[str, Index]) -> str:
-    """SQL of the nearest memories: id, kind, table and cosine, at most ``limit`` of each table.
+_NEAREST = """
+    SELECT id::text, kind, table_name, 1 - (embedding <=> CAST(%(vector)s AS vector)) AS similarity
+    FROM (/* nearest of each table */) nearest ORDER BY similarity DESC, id
+"""
+_NEAREST_OF_TABLE = {
+    "task_memories": """
+    (SELECT id, 'raw' AS kind, 'task_memories' AS table_name, embedding FROM consolidation.task_memories
+    WHERE project_id = %(project)s AND NOT is_consolidated AND embedding_dim = %(dimension)s /* filters */
+    ORDER BY /* distance */ id LIMIT %(limit)s)""",
+    "consolidated_memories": """
+    (SELECT id, kind, 'consolidated_memories' AS table_name, embedding FROM consolidation.consolidated_memories
+    WHERE project_id = %(project)s AND kind = ANY(%(kinds)s) AND embedding_dim = %(dimension)s /* filters */
+    ORDER BY /* distance */ id LIMIT %(limit)s)""",
+}
 
-    A table that is in ``indexed`` is read through that index, which holds half precision; the cosines are exact. Of the
-    others every row is compared. Binds ``vector``, ``model``, ``dimension`` and what ``Filters.where`` does.
+
+def build_nearest_query(filters: SearchFilters, indexed: Mapping[str, VectorIndex]) -> str:
+    """Return the SQL of the nearest memories: id, kind, table and similarity, at most ``limit`` of each table.
+
+    A table in ``indexed`` is read through that index, which holds half precision; the similarities are exact. In any
+    other table every row is compared. Binds ``project``, ``vector``, ``model``, ``dimension``, ``limit`` and
+    ``filters.parameters``.
     """
+    # The parameter is cast to vector everywhere: it has one type, and half precision would lose digits.
+    vector = "CAST(%(vector)s AS vector)"
     nearest = []
     for table in filters.tables:
-        # Cast to vector first wherever it stands: a parameter has one type, and that of half precision would lose some.
-        wanted = "CAST(%(vector)s AS vector)"
         if table in indexed:
-            distance, of_model = indexed[table].distance(wanted), "embedding_model = %(model)s"
+            distance, has_model = indexed[table].distance(vector), "embedding_model = %(model)s"
         else:
-            # Not as a condition that an index on models has: it would be read for all projects, to the end.
-            distance, of_model = f"embedding <=> {wanted}", "(embedding_model = %(model)s) IS TRUE"
-        nearest.append(
-            f"(SELECT id, {_KIND[table]} AS kind, '{table}' AS held_in, embedding "
-            f"FROM {TABLES[table]} WHERE {filters.where(table)} AND {of_model} AND embedding_dim = %(dimension)s "
-            f"ORDER BY {distance}, id LIMIT %(limit)s)"
-        )
-    return (
-        "SELECT id::text, kind, held_in, 1 - (embedding <=> CAST(%(vector)s AS vector)) AS similarity "
-        f"FROM ({' UNION ALL '.join(nearest)}) nearest ORDER BY similarity DESC, id"
-    )
+            # IS TRUE keeps the planner from the index on models, which it would read for all projects.
+            distance, has_model = f"embedding <=> {vector}", "(embedding_model = %(model)s) IS TRUE"
+        parts = {"filters": filters.where(table, has_model), "distance": f"{distance},"}
+        nearest.append(compose(_NEAREST_OF_TABLE[table], **parts))
+    return compose(_NEAREST, **{"nearest of each table": " UNION ALL ".join(nearest)})
 
 
 def find_nearest(
     connection: Connection,
     project_id: UUID,
-    filters: Filters,
+    filters: SearchFilters,
     *,
     model: str,
     vector: Vectors,
-    floor: float,
+    min_similarity: float,
     limit: int,
-    indexed: Mapping[str, Index],
-) -> list[Near]:
-    """The ``limit`` memories nearest to ``vector`` (d,), best first, ties by id; none below floor.
+    indexed: Mapping[str, VectorIndex],
+) -> list[SemanticMatch]:
+    """Return the memories nearest to a vector, best first, ties by id.
 
-    ``indexed``: tables that are read through an index. Where one gives fewer rows than asked for, because the filters
-    leave few or the index gave up, every row is compared instead: a filter never starves the result.
+    If an index gives fewer rows than asked for, because of the filters or because it gave up, every row is compared
+    instead.
+
+    Args:
+        connection: Connection to the store, in a transaction.
+        project_id: Id of the project.
+        filters: Conditions on the memories.
+        model: Name of the embedding model of ``vector``.
+        vector: Vector (d,) of the query.
+        min_similarity: Cosine similarity below which nothing is returned.
+        limit: Maximum number of memories.
+        indexed: Indexes to read, by table.
     """
     bound = {"project": project_id, "model": model, "dimension": len(vector), "limit": limit}
     bound |= filters.parameters | {"vector": Vector(vector)}
     used = {table: index for table, index in indexed.items() if table in filters.tables}
     if used:
-        _prepare_scan(connection, limit)
-    # Through an index the best plan depends on the project; to compare every row, the same is good for all.
-    rows = fetch_rows(connection, nearest_query(filters, used), bound, prepare=False if used else None)
-    if any(sum(held_in == table for _, _, held_in, _ in rows) < limit for table in used):
-        rows = fetch_rows(connection, nearest_query(filters, {}), bound)
-    return [Near(id_, min(1.0, cosine), kind) for id_, kind, _, cosine in rows if cosine >= floor][:limit]
+        size = str(max(40, min(1000, limit)))
+        fetch_rows(connection, _PREPARE_INDEX_SCAN, {"size": size})
+    # Through an index the best plan depends on the project. To compare every row, one plan is good for all.
+    rows = fetch_rows(connection, build_nearest_query(filters, used), bound, prepare=False if used else None)
+    if any(sum(table_name == table for _, _, table_name, _ in rows) < limit for table in used):
+        rows = fetch_rows(connection, build_nearest_query(filters, {}), bound)
+    return [SemanticMatch(id_, min(1.0, cosine), kind) for id_, kind, _, cosine in rows if cosine >= min_similarity][
+        :limit
+    ]
 
 
-def _prepare_scan(connection: Connection, limit: int) -> None:
-    """For this transaction: plans go by what is bound, and the index goes on where filters took its first rows."""
-    size = str(max(40, min(1000, limit)))
-    strict = "set_config('hnsw.iterative_scan', 'strict_order', true)"
-    fetch_rows(
-        connection, f"SELECT {_BY_VALUES}, {strict}, set_config('hnsw.ef_search', %(size)s, true)", {"size": size}
-    )
+# For this transaction: plans depend on the bound values, and the scan goes on if filters remove its first rows.
+_PREPARE_INDEX_SCAN = """
+    SELECT set_config('plan_cache_mode', 'auto', true), set_config('hnsw.iterative_scan', 'strict_order', true),
+        set_config('hnsw.ef_search', %(size)s, true)
+"""
 
 
-_BY_VALUES = "set_config('plan_cache_mode', 'auto', true)"
+# --- keyword matches -----------------------------------------------------------------------------------------------
 
 
-# --- by words ------------------------------------------------------------------------------------------------------
+_LOAD_LEXEMES = """
+    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
+    FROM (SELECT DISTINCT language FROM (/* languages */) found) languages ORDER BY 1
+"""
+# First and last language of each table.
+_OUTER_LANGUAGES = """
+    (SELECT language FROM consolidation.task_memories
+        WHERE project_id = %(project)s ORDER BY language ASC LIMIT 1) UNION ALL
+    (SELECT language FROM consolidation.task_memories
+        WHERE project_id = %(project)s ORDER BY language DESC LIMIT 1) UNION ALL
+    (SELECT language FROM consolidation.consolidated_memories
+        WHERE project_id = %(project)s ORDER BY language ASC LIMIT 1) UNION ALL
+    (SELECT language FROM consolidation.consolidated_memories
+        WHERE project_id = %(project)s ORDER BY language DESC LIMIT 1)
+"""
+# All languages, each read from the index as the next one after the last ("loose index scan").
+_ALL_LANGUAGES = """
+    SELECT language FROM (
+        WITH RECURSIVE step AS (
+            (SELECT language FROM consolidation.task_memories
+                WHERE project_id = %(project)s ORDER BY language LIMIT 1)
+            UNION ALL
+            SELECT (SELECT language FROM consolidation.task_memories
+                WHERE project_id = %(project)s AND language > step.language ORDER BY language LIMIT 1)
+            FROM step WHERE step.language IS NOT NULL)
+        SELECT language FROM step WHERE language IS NOT NULL) raw
+    UNION ALL
+    SELECT language FROM (
+        WITH RECURSIVE step AS (
+            (SELECT language FROM consolidation.consolidated_memories
+                WHERE project_id = %(project)s ORDER BY language LIMIT 1)
+            UNION ALL
+            SELECT (SELECT language FROM consolidation.consolidated_memories
+                WHERE project_id = %(project)s AND language > step.language ORDER BY language LIMIT 1)
+            FROM step WHERE step.language IS NOT NULL)
+        SELECT language FROM step WHERE language IS NOT NULL) consolidated
+"""
 
 
-def load_words(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
-    """The words of ``query`` as each language of the project's memories has them, without its stop words.
+def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
+    """Return the lexemes of ``query`` for each language of the project's memories, without its stop words.
 
-    A language without any of them is left out. Languages are stepped through in an index, not read off all rows.
+    A language without any lexeme is left out. Languages are read from an index, not from all rows.
     """
     bound = {"project": project_id, "query": query}
-    rows = fetch_rows(connection, _LEXEMES.format(_ENDS), bound)
+    rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=_OUTER_LANGUAGES), bound)
     if len(rows) > 1:  # there may be more between the first language and the last
-        rows = fetch_rows(connection, _LEXEMES.format(_STEPS), bound)
+        rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=_ALL_LANGUAGES), bound)
     return {language: lexemes for language, lexemes in rows if lexemes}
 
 
-_LEXEMES = """
-    SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
-    FROM (SELECT DISTINCT language FROM ({}) found) languages ORDER BY 1
+# ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.
+_KEYWORD_MATCHES = """
+    WITH pool AS MATERIALIZED (
+        SELECT * FROM (/* matches of each table and language */) found ORDER BY rank DESC, id LIMIT %(pool)s)
+    SELECT id::text, kind, size,
+        ARRAY(SELECT ts_rank('{1,1,1,1}', content_tsv, word) FROM unnest(CAST(%(each)s AS tsquery[])) word)
+    FROM pool
 """
-_ENDS = " UNION ALL ".join(
-    f"(SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language {way} LIMIT 1)"
-    for table in TABLES.values()
-    for way in ("ASC", "DESC")
-)
-_STEPS = " UNION ALL ".join(
-    f"""SELECT language FROM (WITH RECURSIVE step AS (
-        (SELECT language FROM {table} WHERE project_id = %(project)s ORDER BY language LIMIT 1)
-        UNION ALL
-        SELECT (SELECT language FROM {table} WHERE project_id = %(project)s AND language > step.language
-            ORDER BY language LIMIT 1) FROM step WHERE step.language IS NOT NULL)
-        SELECT language FROM step WHERE language IS NOT NULL) steps"""
-    for table in TABLES.values()
-)
+_KEYWORD_MATCHES_OF_TABLE = {
+    "task_memories": """
+    (SELECT id, 'raw' AS kind, coalesce(octet_length(goal), 0) + coalesce(octet_length(execution_summary), 0)
+        + coalesce(octet_length(result), 0) + coalesce(octet_length(lessons_learned), 0)
+        + coalesce(octet_length(feedback), 0) AS size, content_tsv,
+        ts_rank(content_tsv, CAST(%(words)s AS tsquery), 1) AS rank
+    FROM consolidation.task_memories
+    WHERE project_id = %(project)s AND NOT is_consolidated AND language = CAST(%(language)s AS regconfig) /* filters */
+    ORDER BY rank DESC, id LIMIT %(pool)s)""",
+    "consolidated_memories": """
+    (SELECT id, kind, octet_length(content) AS size, content_tsv,
+        ts_rank(content_tsv, CAST(%(words)s AS tsquery), 1) AS rank
+    FROM consolidation.consolidated_memories
+    WHERE project_id = %(project)s AND kind = ANY(%(kinds)s) AND language = CAST(%(language)s AS regconfig)
+        /* filters */
+    ORDER BY rank DESC, id LIMIT %(pool)s)""",
+}
 
 
-def matching_query(filters: Filters, languages: int, *, indexed: bool) -> str:
-    """SQL of the memories that share a word with a question: id, kind, length in bytes, and a rank for each word asked.
+def build_keyword_query(filters: SearchFilters, languages: int, *, indexed: bool) -> str:
+    """Return the SQL of the memories that share a word with a query: id, kind, size in bytes, rank of each query word.
 
-    At most ``pool`` of them, by ``ts_rank`` for their length. For each language, by its number, ``language0`` and
-    ``words0`` (a tsquery) are bound; ``each`` is a tsquery for each word, besides what ``Filters.where`` binds. Unless
-    ``indexed`` all rows of the project are looked through, so that one plan is good for any words; the index on words
-    is that of all projects, and pays in a large one.
+    It returns at most ``pool`` memories, by ``ts_rank`` normalised by length. Binds ``project``, ``pool``, ``each`` (a
+    tsquery for each query word), ``filters.parameters`` and for each language by its number ``language0`` and
+    ``words0`` (a tsquery).
+
+    Unless ``indexed``, all rows of the project are read, so that one plan is good for any words. The index on words
+    covers all projects and pays in a large one.
     """
-    has_words = "(content_tsv @@ CAST(%(words{})s AS tsquery))" + ("" if indexed else " IS TRUE")
+    has_words = "content_tsv @@ CAST(%(words)s AS tsquery)"
+    has_words = has_words if indexed else f"({has_words}) IS TRUE"
     found = [
-        f"(SELECT id, {_KIND[table]} AS kind, {_SIZE[table]} AS size, content_tsv, "
-        f"ts_rank(content_tsv, CAST(%(words{at})s AS tsquery), 1) AS rank FROM {TABLES[table]} "
-        f"WHERE {filters.where(table)} AND language = CAST(%(language{at})s AS regconfig) "
-        f"AND {has_words.format(at)} ORDER BY rank DESC, id LIMIT %(pool)s)"
+        compose(_KEYWORD_MATCHES_OF_TABLE[table], filters=filters.where(table, has_words))
+        .replace("%(words)s", f"%(words{number})s")
+        .replace("%(language)s", f"%(language{number})s")
         for table in filters.tables
-        for at in range(languages)
+        for number in range(languages)
     ]
-    return (
-        f"WITH pool AS MATERIALIZED (SELECT * FROM ({' UNION ALL '.join(found)}) found "
-        "ORDER BY rank DESC, id LIMIT %(pool)s) "
-        "SELECT id::text, kind, size, ARRAY(SELECT ts_rank('{1,1,1,1}', content_tsv, word) "
-        "FROM unnest(CAST(%(each)s AS tsquery[])) word) FROM pool"
-    )
+    return compose(_KEYWORD_MATCHES, **{"matches of each table and language": " UNION ALL ".join(found)})
 
 
-def find_matching(
+def find_keyword_matches(
     connection: Connection,
     project_id: UUID,
-    filters: Filters,
+    filters: SearchFilters,
     *,
-    words: Mapping[str, Sequence[str]],
+    lexemes: Mapping[str, Sequence[str]],
     pool: int,
     indexed: bool,
-) -> Matching:
-    """The ``pool`` memories that share most words with a question: one is enough, of a row's own language.
+) -> KeywordMatches:
+    """Return the ``pool`` memories that match the query best by ``ts_rank``; one common lexeme is enough.
 
-    ``words``: those of each language; ``indexed``: see ``matching_query``.
+    A memory is compared with the lexemes of its own language.
+
+    Args:
+        connection: Connection to the store, in a transaction.
+        project_id: Id of the project.
+        filters: Conditions on the memories.
+        lexemes: Lexemes of the query by language, as ``load_lexemes`` returns them.
+        pool: Maximum number of memories.
+        indexed: See ``build_keyword_query``.
     """
-    if not words:
-        return Matching([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
-    asked = sorted({word for listed in words.values() for word in listed})
+    if not lexemes:
+        return KeywordMatches([], [], np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
+    words = sorted({word for listed in lexemes.values() for word in listed})
     bound: dict[str, Any] = {"project": project_id, "pool": pool} | filters.parameters
-    bound["each"] = [_any_of([word]) for word in asked]
-    for at, (language, listed) in enumerate(words.items()):
-        bound |= {f"language{at}": language, f"words{at}": _any_of(listed)}
+    bound["each"] = [_to_tsquery([word]) for word in words]
+    for number, (language, listed) in enumerate(lexemes.items()):
+        bound |= {f"language{number}": language, f"words{number}": _to_tsquery(listed)}
     if indexed:  # the best plan depends on how rare the words are
-        fetch_rows(connection, f"SELECT {_BY_VALUES}", {})
-    rows = fetch_rows(
-        connection, matching_query(filters, len(words), indexed=indexed), bound, prepare=False if indexed else None
-    )
-    ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(asked))
-    lengths = np.array([row[2] for row in rows], np.int64)
-    return Matching([row[0] for row in rows], [row[1] for row in rows], lengths, np.searchsorted(_BETWEEN, ranks))
+        fetch_rows(connection, _PLAN_BY_VALUES, {})
+    query = build_keyword_query(filters, len(lexemes), indexed=indexed)
+    rows = fetch_rows(connection, query, bound, prepare=False if indexed else None)
+    ranks = np.array([row[3] for row in rows]).reshape(len(rows), len(words))
+    sizes = np.array([row[2] for row in rows], np.int64)
+    counts = np.searchsorted(_RANK_LIMITS, ranks)
+    return KeywordMatches([row[0] for row in rows], [row[1] for row in rows], sizes, counts)
 
 
-# Postgres ranks a word that stands in n places, all of weight 1, with (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and
-# keeps at most 256 places. That is read back much sooner than the places, which a tsvector gives word by word only.
+# Postgres ranks a word that occurs n times, with weight 1, by (1 + 1/4 + 1/9 + .. + 1/n^2) / (pi^2 / 6), and keeps at
+# most 256 positions. Reading n back from the rank is much faster than reading the positions from the tsvector.
 _RANKS = 6 / np.pi**2 * np.cumsum([0.0, *(1 / n**2 for n in range(1, 257))])
-_BETWEEN = (_RANKS[:-1] + _RANKS[1:]) / 2
+_RANK_LIMITS = (_RANKS[:-1] + _RANKS[1:]) / 2
 
 
-def _any_of(lexemes: Iterable[str]) -> str:
-    """A tsquery that any of the lexemes satisfies; each is quoted, so that none is read as an operator."""
+def _to_tsquery(lexemes: Iterable[str]) -> str:
+    """Return a tsquery that any of the lexemes matches. Each is quoted, so that none is read as an operator."""
     return " | ".join("'{}'".format(word.replace("\\", "\\\\").replace("'", "''")) for word in lexemes)

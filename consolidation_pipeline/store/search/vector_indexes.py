@@ -23,8 +23,8 @@ from sqlalchemy import Connection, Engine, text
 from consolidation_pipeline.store.database.schema import SCHEMA
 
 # Rows of a project from which on an index answers sooner than comparing each of them.
-INDEXED_FROM = 5_000
-LONGEST_VECTOR = 4_000
+MIN_INDEXED_ROWS = 5_000
+MAX_DIMENSION = 4_000
 _PATIENCE = "60s"
 # A graph that does not fit into ``maintenance_work_mem``, 64 MB on most servers, is built several times slower. A row
 # takes its vector in half precision and its links. How large the server is we do not know, hence the bound.
@@ -39,7 +39,7 @@ _HELD = {
 
 
 @dataclass(frozen=True)
-class Index:
+class VectorIndex:
     """The index on a project's vectors of one model and length in one table."""
 
     table: str
@@ -67,12 +67,12 @@ def _digest(name: str) -> str:
     return sha256(name.encode()).hexdigest()[:12]
 
 
-def find_indexes(connection: Connection, project_id: UUID, model: str, dimension: int) -> Mapping[str, Index]:
+def find_indexes(connection: Connection, project_id: UUID, model: str, dimension: int) -> Mapping[str, VectorIndex]:
     """The complete indexes of a project on such vectors, by table.
 
     An index that another process made, or dropped, is noticed within ``_NOTICED_AFTER`` seconds.
     """
-    indexes = (Index(table, project_id, model, dimension) for table in _HELD)
+    indexes = (VectorIndex(table, project_id, model, dimension) for table in _HELD)
     return {index.table: index for index in indexes if index.name in _complete_indexes(connection)}
 
 
@@ -89,18 +89,18 @@ def _complete_indexes(connection: Connection) -> frozenset[str]:
     return frozenset(connection.execute(text(query), {"schema": SCHEMA}).scalars())
 
 
-def _is_ready(connection: Connection, index: Index) -> bool:
+def _is_ready(connection: Connection, index: VectorIndex) -> bool:
     query = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
     return bool(connection.execute(text(query), {"name": f'consolidation."{index.name}"'}).scalar())
 
 
-def _is_large(connection: Connection, index: Index) -> bool:
+def _is_large(connection: Connection, index: VectorIndex) -> bool:
     rows = (
         f"SELECT 1 FROM consolidation.{index.table} WHERE project_id = :project_id AND embedding_model = :model "
         "AND embedding_dim = :dimension LIMIT :enough"
     )
-    bound = asdict(index) | {"enough": INDEXED_FROM}
-    return int(connection.execute(text(f"SELECT count(*) FROM ({rows}) few"), bound).scalar_one()) >= INDEXED_FROM
+    bound = asdict(index) | {"enough": MIN_INDEXED_ROWS}
+    return int(connection.execute(text(f"SELECT count(*) FROM ({rows}) few"), bound).scalar_one()) >= MIN_INDEXED_ROWS
 
 
 def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) -> list[str]:
@@ -110,23 +110,23 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
     anew, what is of another model goes. One process builds at a time; another that comes meanwhile leaves it to a
     later run. Building waits for older transactions, though not for long: what is not built now is another time.
     """
-    if not 0 < dimension <= LONGEST_VECTOR:
+    if not 0 < dimension <= MAX_DIMENSION:
         return []
     with _patient_connection(engine) as connection:
         if not connection.execute(text(f"SELECT pg_try_advisory_lock({_LOCK})")).scalar_one():
             return []
         try:
-            indexes = (Index(table, project_id, model, dimension) for table in _HELD)
+            indexes = (VectorIndex(table, project_id, model, dimension) for table in _HELD)
             return [index.name for index in indexes if _is_missing(connection, index) and _build(connection, index)]
         finally:
             _complete_indexes.cache_clear()
 
 
-def _is_missing(connection: Connection, index: Index) -> bool:
+def _is_missing(connection: Connection, index: VectorIndex) -> bool:
     return _is_large(connection, index) and not _is_ready(connection, index)
 
 
-def _build(connection: Connection, index: Index) -> bool:
+def _build(connection: Connection, index: VectorIndex) -> bool:
     """Whether the index was built; False: another transaction stood in the way for too long."""
     try:
         try:
@@ -140,7 +140,7 @@ def _build(connection: Connection, index: Index) -> bool:
     return True
 
 
-def _create(connection: Connection, index: Index) -> None:
+def _create(connection: Connection, index: VectorIndex) -> None:
     # Nothing can be bound in a statement that makes an index: Postgres itself quotes the model's name.
     quoted = connection.execute(text("SELECT quote_literal(:model)"), {"model": index.model}).scalar_one()
     held = (

@@ -11,13 +11,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.memories.memories import LEVELS, content_hash
+from consolidation_pipeline.core.search.results import TaskContext
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.intake.agent_memories import add_memories
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.search.context import Context, build_context, to_document
+from consolidation_pipeline.service.search.context import build_context, to_document
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
@@ -80,7 +81,7 @@ def known(shared: Pipeline) -> Pipeline:
     return shared
 
 
-def ask(pipeline: Pipeline, slug: str = KNOWN, task: str = TASK, **how: Any) -> Context:
+def ask(pipeline: Pipeline, slug: str = KNOWN, task: str = TASK, **how: Any) -> TaskContext:
     return build_context(pipeline.engine, slug, task, settings=pipeline.settings, **{"count_use": False, **how})
 
 

@@ -13,9 +13,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
+from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
-from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS, Hit, SearchQuery, SearchResults, search
+from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS, SearchQuery, search
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.search import vector_indexes
@@ -47,7 +48,7 @@ def contents(found: SearchResults) -> list[str]:
     return [hit.content for hit in found.results]
 
 
-def key_figures(hits: Sequence[Hit]) -> list[tuple[UUID, float]]:
+def key_figures(hits: Sequence[SearchHit]) -> list[tuple[UUID, float]]:
     return [(hit.id, hit.relevance_score) for hit in hits]
 
 
@@ -150,8 +151,8 @@ def test_a_merged_memory_stands_for_its_sources(pipeline: Pipeline) -> None:
     first = found.results[0]
     assert first.sources is not None
     assert len(first.sources) == first.source_count > 1
-    assert {source["id"] for source in first.sources} <= hidden
-    assert all(0 < source["similarity"] <= 1.00001 and source["content"] for source in first.sources)
+    assert {source.id for source in first.sources} <= hidden
+    assert all(0 < source.similarity <= 1.00001 and source.content for source in first.sources)
     assert (first.level, first.confidence is not None) == (1, True)
     assert ask(pipeline, "payments worker").results[0].sources is None
 
@@ -263,7 +264,7 @@ def test_why_names_places_and_similarity(pipeline: Pipeline) -> None:
 
 def test_a_run_indexes_the_vectors_of_a_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     add(pipeline, TEXTS)
-    monkeypatch.setattr(vector_indexes, "INDEXED_FROM", 3)
+    monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 3)
     before = ask(pipeline, "car battery")
     pipeline.run()
     names = pipeline.rows("SELECT indexname FROM pg_indexes WHERE indexdef LIKE '%halfvec_cosine_ops%'")

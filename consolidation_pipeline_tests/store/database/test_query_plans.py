@@ -1,6 +1,6 @@
 """The plans of what runs often: each reads an index, as Postgres itself chooses in tables that hold some history.
 
-The two legs of search are in ``test_search.py``.
+The two legs of search are in ``test_retrievers.py``.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory
 
 ID, NOW = UUID(int=7), datetime(2026, 1, 1, tzinfo=UTC)
 PROJECT = UUID(md5(b"1").hexdigest())
+# A memory of `PAST`.
+RANKED = search_hits.RankedMemory(PROJECT, 0.9, None, None, None)
 Ask = Callable[[Connection, UUID], Any]
 HOT: Sequence[tuple[str, Ask, str]] = (
-    ("memories by id", lambda c, _: search_hits.load_hits(c, [ID]), "task_memories_pkey consolidated_memories_pkey"),
-    ("sources by id", lambda c, _: search_hits.load_sources(c, [ID]), "memory_lineage_pkey"),
+    (
+        "memories by id",
+        lambda c, _: search_hits.load_hits(c, [RANKED]),
+        "task_memories_pkey consolidated_memories_pkey",
+    ),
+    ("sources by id", lambda c, _: search_hits.load_hit_sources(c, [ID]), "memory_lineage_pkey"),
     ("lineage down", lambda c, _: lineage.load_lineage(c, ID, depth=5), "memory_lineage_pkey"),
     (
         "lineage up",
@@ -54,7 +60,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ("unsummarized", lambda c, p: summaries.count_unsummarized(c, p, NOW), "task_memories_language_idx"),
     ("neighbours", lambda c, p: similarity_graph.load_neighbors(c, p, MODEL, 0.5), "memory_neighbors_pkey"),
     ("groups", lambda c, p: clusters.load_clusters(c, p, "merge"), "memory_clusters_pkey"),
-    ("languages", lambda c, p: retrievers.load_words(c, p, "a"), "task_memories_language_idx"),
+    ("languages", lambda c, p: retrievers.load_lexemes(c, p, "a"), "task_memories_language_idx"),
     (
         "archived",
         lambda c, p: invariants.find_unexplained_archives(c, p),

@@ -61,6 +61,7 @@ from consolidation_pipeline.store.memories.memories import save_embeddings
 from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.search.retrievers import SearchFilters
+from consolidation_pipeline.store.search.search_hits import RankedMemory
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, TierGroups
 from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors
@@ -280,15 +281,21 @@ class World:
             "find_key": {"key_hash": "hash"},
             "find_keyword_matches": {
                 "filters": SearchFilters(LEVELS),
-                "words": {"english": ["merged"]},
+                "lexemes": {"english": ["merged"]},
                 "pool": 9,
                 "indexed": False,
             },
-            "find_nearest": {"filters": SearchFilters(LEVELS), "vector": unit_vector(1), "floor": 0.0, "indexed": {}},
+            "find_nearest": {
+                "filters": SearchFilters(LEVELS),
+                "vector": unit_vector(1),
+                "min_similarity": 0.0,
+                "indexed": {},
+            },
             "reset_graph_versions": {"merged_ids": [pattern.id for pattern in patterns]},
             "is_undo": {"seq": 1},
             "get_key": {"key_id": uuid4()},
             "load_lexemes": {"query": "merged"},
+            "load_hits": {"ranked": [RankedMemory(self.raw[0], 0.9, None, None, None)]},
             "insert_rows": {"table": playbook_entries, "changes": [Change(uuid4(), uuid4(), instruction)]},
             "load_columns": {"query": f"SELECT id FROM {task_memories}", "kinds": {"id": "S16"}},
             "load_packed_columns": {"query": "SELECT uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},

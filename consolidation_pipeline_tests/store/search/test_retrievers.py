@@ -20,19 +20,19 @@ from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search import vector_indexes
 from consolidation_pipeline.store.search.retrievers import (
-    Filters,
-    find_matching,
+    SearchFilters,
+    build_keyword_query,
+    build_nearest_query,
+    find_keyword_matches,
     find_nearest,
-    load_words,
-    matching_query,
-    nearest_query,
+    load_lexemes,
     open_snapshot,
 )
-from consolidation_pipeline.store.search.vector_indexes import Index, build_indexes, drop_indexes, find_indexes
+from consolidation_pipeline.store.search.vector_indexes import VectorIndex, build_indexes, drop_indexes, find_indexes
 from consolidation_pipeline_tests.store.sample_rows import plant_merged, plant_project, unit_vector
 
 ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
-RAW = Filters(["raw"])
+RAW = SearchFilters(["raw"])
 # Every hundredth memory is a decision; vectors point anywhere.
 PLANT = f"""
     INSERT INTO {SCHEMA}.task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash,
@@ -48,7 +48,7 @@ PLANT = f"""
 @pytest.fixture
 def planted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project that counts as large, and its memories."""
-    monkeypatch.setattr(vector_indexes, "INDEXED_FROM", ROWS)
+    monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", ROWS)
     with engine.begin() as connection:
         project = plant_project(connection)
         connection.execute(text(PLANT), {"project": project.id, "rows": ROWS, "model": MODEL})
@@ -68,29 +68,33 @@ def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -
     return "\n".join(line for (line,) in fetch_rows(connection, f"EXPLAIN {query}", parameters))
 
 
-def nearest(connection: Connection, project: Project, filters: Filters, *, indexed: bool) -> list[tuple[UUID, float]]:
+def nearest(
+    connection: Connection, project: Project, filters: SearchFilters, *, indexed: bool
+) -> list[tuple[UUID, float]]:
     vector = unit_vector(1, DIMENSION)
     used = find_indexes(connection, project.id, MODEL, DIMENSION) if indexed else {}
     assert bool(used) == indexed
-    return find_nearest(connection, project.id, filters, model=MODEL, vector=vector, floor=0.3, limit=20, indexed=used)
+    return find_nearest(
+        connection, project.id, filters, model=MODEL, vector=vector, min_similarity=0.3, limit=20, indexed=used
+    )
 
 
 @pytest.mark.parametrize("archived", [False, True])
 def test_the_semantic_leg_reads_the_index_of_its_model(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
 ) -> None:
-    monkeypatch.setattr(vector_indexes, "INDEXED_FROM", 0)
-    indexes = [Index(table, planted.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
+    monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 0)
+    indexes = [VectorIndex(table, planted.id, MODEL, DIMENSION) for table in ("task_memories", "consolidated_memories")]
     assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name for index in indexes]
-    filters = Filters(LEVELS, include_archived=archived)
+    filters = SearchFilters(LEVELS, include_archived=archived)
     with engine.begin() as connection:
         used = find_indexes(connection, planted.id, MODEL, DIMENSION)
         assert used == {index.table: index for index in indexes}
-        plan = explain(connection, nearest_query(filters, used), bound(planted, **filters.parameters))
+        plan = explain(connection, build_nearest_query(filters, used), bound(planted, **filters.parameters))
         for index in indexes:
             assert f"Index Scan using {index.name}" in plan
         assert f"(embedding)::halfvec({DIMENSION})" in plan
-        exact = explain(connection, nearest_query(RAW, {}), bound(planted))
+        exact = explain(connection, build_nearest_query(RAW, {}), bound(planted))
         assert "task_memories_active_idx" in exact
         assert not {indexes[0].name, "task_memories_embedded_content_idx"} & set(exact.split())
 
@@ -105,7 +109,7 @@ def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_plac
             text(f"UPDATE {SCHEMA}.task_memories SET consolidated_into_id = :merged WHERE external_id::int > 10"),
             {"merged": merged},
         )
-    was, index = (Index("task_memories", planted.id, model, DIMENSION) for model in ("former", MODEL))
+    was, index = (VectorIndex("task_memories", planted.id, model, DIMENSION) for model in ("former", MODEL))
     with engine.begin() as connection:
         connection.execute(text(f'CREATE INDEX "{was.name}" ON {SCHEMA}.task_memories (id)'))
     assert build_indexes(engine, planted.id, MODEL, DIMENSION) == [index.name]
@@ -122,9 +126,9 @@ def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_plac
 def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(engine: Engine, planted: Project) -> None:
     words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
     with engine.begin() as connection:
-        plan = explain(connection, matching_query(RAW, 1, indexed=True), bound(planted, **words))
+        plan = explain(connection, build_keyword_query(RAW, 1, indexed=True), bound(planted, **words))
         assert "task_memories_content_tsv_idx" in plan
-        small = explain(connection, matching_query(RAW, 1, indexed=False), bound(planted, **words))
+        small = explain(connection, build_keyword_query(RAW, 1, indexed=False), bound(planted, **words))
         assert "task_memories_content_tsv_idx" not in small
         assert "task_memories_active_idx" in small
 
@@ -137,7 +141,9 @@ def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statemen
         with engine.begin() as other:
             other.execute(text(f"DELETE FROM {SCHEMA}.task_memories"))
         assert nearest(connection, planted, RAW, indexed=False) == before[0] != []
-        plans = "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'held_in') > 0"
+        plans = (
+            "SELECT generic_plans, custom_plans FROM pg_prepared_statements WHERE strpos(statement, 'table_name') > 0"
+        )
         ((generic, custom),) = fetch_rows(connection, plans, {})
         assert generic > 0
         assert custom == 0
@@ -150,11 +156,11 @@ def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statemen
 def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
-        assert load_words(connection, planted.id, "The houses, die Häuser") == {
+        assert load_lexemes(connection, planted.id, "The houses, die Häuser") == {
             "english": ["die", "hous", "häuser"],
             "german": ["haus", "hous", "the"],
         }
-        assert load_words(connection, plant_project(connection, "empty").id, "houses") == {}
+        assert load_lexemes(connection, plant_project(connection, "empty").id, "houses") == {}
 
 
 def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Project) -> None:
@@ -173,7 +179,7 @@ def test_a_filter_does_not_starve_an_indexed_search(engine: Engine, planted: Pro
     build_indexes(engine, planted.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         connection.execute(text("SELECT set_config('hnsw.max_scan_tuples', '50', true)"))
-        for filters in (Filters(["raw"], types=["decision"]), Filters(LEVELS, types=["decision"])):
+        for filters in (SearchFilters(["raw"], types=["decision"]), SearchFilters(LEVELS, types=["decision"])):
             exact = nearest(connection, planted, filters, indexed=False)
             assert nearest(connection, planted, filters, indexed=True) == exact
 
@@ -206,7 +212,7 @@ def test_an_index_is_built_where_there_is_little_shared_memory(
 def test_a_connection_that_is_lost_while_building_is_told_as_that(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lose(connection: Connection, _: Index) -> bool:
+    def lose(connection: Connection, _: VectorIndex) -> bool:
         connection.execute(text("SELECT pg_terminate_backend(pg_backend_pid())"))
         return True
 
@@ -250,9 +256,9 @@ def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, plant
             text(f"UPDATE {SCHEMA}.task_memories SET execution_summary = :words WHERE external_id = '1'"),
             {"words": told},
         )
-        words = load_words(connection, planted.id, "gizmo widgets sprocket")
+        words = load_lexemes(connection, planted.id, "gizmo widgets sprocket")
         found, same = (
-            find_matching(connection, planted.id, RAW, words=words, pool=9, indexed=indexed)
+            find_keyword_matches(connection, planted.id, RAW, lexemes=words, pool=9, indexed=indexed)
             for indexed in (False, True)
         )
         connection.rollback()

@@ -1,0 +1,115 @@
+"""Results of a search and of the context of a task, as every layer sees them.
+
+The attribute docstrings are the field descriptions of the OpenAPI document and of the MCP output schemas.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+_PYDANTIC_CONFIG = {"use_attribute_docstrings": True}
+
+
+@dataclass(frozen=True)
+class HitSource:
+    """Memory that another memory was made from."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    kind: str
+    similarity: float | None
+    """Cosine similarity to the memory that was made from it."""
+    memory_type: str | None
+    content: str | None
+    """Null if the source was deleted."""
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """Memory that a search found."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    kind: str
+    """raw, merged, pattern, summary, principle or procedural."""
+    level: int
+    """0 raw, 1 merged, 2 pattern or summary, 3 principle or profile."""
+    memory_type: str
+    pattern_type: str | None
+    """Of patterns and principles: success, failure, decision, workflow or gotcha."""
+    content: str
+    relevance_score: float
+    """Orders the hits of one search. Scores of different searches are not comparable."""
+    similarity: float | None
+    """Cosine similarity to the query. Null if the memory was found by its words alone."""
+    keyword_rank: int | None
+    """Rank among the memories found by their words, from 1."""
+    confidence: float | None
+    """0 to 1, of consolidated memories."""
+    tags: list[str]
+    learned_at: datetime
+    source_count: int
+    """Number of raw memories that the memory was made from."""
+    sources: list[HitSource] | None
+    """Memories that the memory was made from, most similar first, if the query asked for them."""
+    why: str | None
+    """Explanation of the result, if the query asked for it or a retriever was not available."""
+
+
+@dataclass(frozen=True)
+class SearchResults:
+    """Hits of one search, best first."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    project: str
+    query: str
+    results: list[SearchHit]
+    total_found: int
+    """Number of memories that a retriever lists. Each retriever lists at most its best 200."""
+    search_time_ms: float
+    note: str | None = None
+    """What was not available, such as the embedding model."""
+
+
+@dataclass(frozen=True)
+class ContextEntry:
+    """Playbook entry in the context of a task."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    content: str
+    category: str
+    tags: list[str]
+    priority: int
+    """0 to 100."""
+    confidence: float | None
+    evidence: int
+    """Number of raw memories that support the entry."""
+
+
+@dataclass(frozen=True)
+class TaskContext:
+    """What an agent should know before a task: each fact once, the most general first.
+
+    A text leaves out the sentences that another memory or entry of the context says.
+    """
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    project: str
+    task: str
+    memories: list[SearchHit]
+    playbook_entries: list[ContextEntry]
+    abstraction_distribution: dict[str, int]
+    """Number of the memories by level, "0" (raw) to "3"."""
+    recommendations: list[str]
+    """Next steps, derived from what the project knows and lacks."""
+    tokens: int
+    """Estimated tokens of the context as text, at most ``token_budget``."""
+    token_budget: int
