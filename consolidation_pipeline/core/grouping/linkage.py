@@ -81,7 +81,7 @@ def average_linkage(
     """Group rows by average linkage: two groups merge while the mean cosine between them reaches ``threshold``.
 
     Exact, without a matrix of all distances: two groups whose mean cosine reaches the threshold have a pair between
-    them that reaches it too. So only groups that such a pair connects are looked at. The mean over all pairs of two
+    them that reaches it too. So only groups that such a pair connects are considered. The mean over all pairs of two
     groups is the scalar product of their sums. Rows that no chain of pairs connects never meet.
 
     Of equally similar groups, those with the smallest first members merge first. Means are equal if they are equal to

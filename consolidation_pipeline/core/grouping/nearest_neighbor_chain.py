@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-# Average similarities are compared on a grid of 2^-36, about 1.5e-11. Sums in float64 are off by about 1e-15, so what
-# is equal by arithmetic is a tie, in whatever order it was summed up.
+# Average similarities are compared on a grid of 2^-36, about 1.5e-11. Sums in float64 are off by about 1e-15, so that
+# equal averages are a tie in any order of summation.
 STEP = 2.0**-36
 
-# Weight of an edge that is no more; below every similarity.
+# Weight of a removed edge; below every similarity.
 DEAD = -4.0
 
 
 class Graph(NamedTuple):
     """Edges between groups, in linked lists; all parts are lists or arrays. A group is numbered by its first member.
 
-    Edge e stands in the lists of its two ends as the half-edges 2e and 2e + 1. Per half-edge: ``ends``, the group at
+    Edge e is in the lists of its two ends as the half-edges 2e and 2e + 1. Per half-edge: ``ends``, the group at
     its far end, and ``following``, the next half-edge of the same list or -1. Per group: ``heads``, the first half-edge
     of its list or -1, and ``marks``, scratch space that is -1 outside of a merger. Per edge: ``weights``, similarity or
     ``DEAD``.

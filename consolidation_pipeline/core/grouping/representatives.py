@@ -1,4 +1,4 @@
-"""Representatives: the member that stands for a group, and the similarity of the other members to it."""
+"""Representatives: the member that represents a group, and the similarity of the other members to it."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,7 +15,7 @@ _BLOCK = 4096
 def choose_representatives(
     labels: Labels, reused_counts: ArrayLike, similarities: ArrayLike, ids: NDArray[np.bytes_] | NDArray[np.str_]
 ) -> NDArray[np.int64]:
-    """Return the row (g,) that stands for each group.
+    """Return the row (g,) that represents each group.
 
     It is the most reused member; of equals the one most similar to the rest, then the one with the smallest id. Mean
     similarities are compared to six decimals.

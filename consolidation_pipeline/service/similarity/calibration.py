@@ -27,7 +27,7 @@ from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
 
-# Growth of the number of units after which the calibration is renewed (pipeline.md).
+# Growth of the number of units after which the calibration is renewed.
 RENEWAL_GROWTH = 1.5
 # No memory was compared under this version.
 NEVER_COMPARED = 0

@@ -1,4 +1,4 @@
-"""Groups of the three tiers, formed on the similarity graph: merge, suggest (a person decides) and pattern (one topic)."""
+"""Groups of the three tiers, formed on the similarity graph: merge, suggest (for a person) and pattern (one topic)."""
 
 from __future__ import annotations
 

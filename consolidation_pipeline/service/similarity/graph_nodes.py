@@ -65,7 +65,7 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
     """Return all nodes and the vectors that are compared, float32 (n, d), both sorted by id: without boilerplate,
     centred.
 
-    Vectors that this run has just compared are taken over from the run, which releases them; the others are loaded.
+    Vectors that this run has just compared come from the run, which releases them; the others are loaded.
     """
     snapshot, (compared, run.compared) = run.calibration, (run.compared, None)
     if (

@@ -66,7 +66,7 @@ def _filters(project_id: UUID | None, status: str | None, memory_type: str | Non
     return conditions(
         None if project_id is None else "s.project_id = :project",
         None if status is None else "s.status = :status",
-        # Stored similarities are rounded to real.
+        # Similarities are stored as real: a stored 0.9 is a little below 0.9.
         None if min_similarity is None else "s.similarity >= CAST(:min_similarity AS real) - 1e-6",
         None if memory_type is None else _HAS_TYPE,
     )

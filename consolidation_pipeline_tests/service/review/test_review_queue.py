@@ -156,7 +156,7 @@ def test_all_or_none_are_decided(unsure: Pipeline) -> None:
     decide(unsure, moves.id, approved=True)
     before = dump(unsure, tables=KNOWLEDGE)
     nobody, raw = uuid4(), hooks.source_memory_ids[0]
-    with pytest.raises(NotFoundError, match=f"nothing with id {nobody}"):
+    with pytest.raises(NotFoundError, match=f"nothing has the id {nobody}"):
         decide(unsure, hooks.id, nobody, approved=False)
     with pytest.raises(UsageError, match=f"{raw} is of kind raw"):
         decide(unsure, hooks.id, raw, approved=False)
