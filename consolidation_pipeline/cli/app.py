@@ -1,4 +1,4 @@
-"""The command ``consolidation``: its commands, and what becomes of their errors."""
+"""The command ``consolidation``: registers its commands and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from consolidation_pipeline.cli import (
     demo,
     events,
     export_memories,
+    history,
     import_memories,
     keys,
     mcp,
@@ -38,12 +39,12 @@ from consolidation_pipeline.cli import (
 from consolidation_pipeline.cli.error_report import INTERRUPTED, report_error
 from consolidation_pipeline.errors import ConsolidationError
 
-# Settings know the project's root too, but importing them takes longer than `--help` may.
+# settings.py knows the project's root too, but importing it is too slow for `--help`.
 ENV_FILE = Path(__file__).resolve().parents[2] / ".env"
 
-# Rich help would take three times as long to show.
+# Without Rich markup `--help` is three times as fast.
 app = typer.Typer(name="consolidation", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
-for group in (
+for module in (
     setup,
     demo,
     import_memories,
@@ -51,6 +52,7 @@ for group in (
     run,
     calibration,
     status,
+    history,
     search,
     context,
     playbook,
@@ -61,7 +63,7 @@ for group in (
     mcp,
     serve,
 ):
-    for command in group.COMMANDS:
+    for command in module.COMMANDS:
         app.command(name=command.__name__.removesuffix("_"))(command)
 app.add_typer(events.app, name="events")
 app.add_typer(projects.app, name="projects")
@@ -73,22 +75,24 @@ app.add_typer(suggestions.app, name="suggestions")
 
 @app.callback()
 def consolidation(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; fits any command.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of an error; works with every command.")
+    ] = False,
 ) -> None:
-    """Dreaming for the agent memories you already keep in Postgres: consolidate, look, undo.
+    """Dreaming for the agent memories you already keep in Postgres: plan, apply, undo.
 
     Exit codes: 0 done, 1 failed, 2 usage, 3 conflict, 4 budget.
     """
-    del debug  # taken out of the arguments by main(), so that it may stand anywhere
+    del debug  # run_command() removes it from the arguments, so that it may stand anywhere
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and end the process with its exit code."""
+    """Run the command line and exit with its exit code."""
     sys.exit(run_command(list(sys.argv[1:] if arguments is None else arguments)))
 
 
 def run_command(arguments: list[str]) -> int:
-    """Run one command; returns its exit code. ``.env`` of the project's root fills in what the environment lacks."""
+    """Run one command and return its exit code. Variables missing in the environment are read from ``.env``."""
     debug = "--debug" in arguments
     given = [argument for argument in arguments if argument != "--debug"]
     _load_environment()

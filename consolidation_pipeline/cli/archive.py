@@ -1,4 +1,4 @@
-"""``consolidation archive``, ``restore`` and ``pin``."""
+"""``consolidation archive``, ``restore`` and ``pin``: manual actions on memories."""
 
 from __future__ import annotations
 
@@ -8,51 +8,50 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.lifecycle.manual_actions import Handled
 
-Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Memories of any kind and any projects.")]
-Reason = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
+Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of memories of any kind and project.")]
 
 
 def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Archive memories: out of sight, kept, and back with `restore`. All of them or, with exit code 3, none."""
+    """Archive memories. They are hidden, and `restore` brings them back. All or, with exit code 3, none."""
     from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
 
     engine, _ = open_store()
-    _tell("archived", archive_by_hand(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
+    _print_result("archived", archive_by_hand(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
 
 
 def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Bring archived memories back, just as they were. All of them or, with exit code 3, none."""
+    """Restore archived memories as they were. All or, with exit code 3, none."""
     from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
 
     engine, _ = open_store()
-    _tell("restored", restore_memories(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
+    _print_result("restored", restore_memories(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
 
 
 def pin(
     ids: Memories,
-    off: Annotated[bool, typer.Option("--off", help="Take the pins off.")] = False,
+    off: Annotated[bool, typer.Option("--off", help="Unpin instead.")] = False,
     reason: Reason = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Pin memories, so that no policy archives them. All of them or, with exit code 3, none."""
+    """Pin memories, so that no policy archives them. All or, with exit code 3, none."""
     from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 
     engine, _ = open_store()
     done = pin_memories(engine, ids, pinned=not off, reason=reason, changed_by=get_actor())
-    _tell("unpinned" if off else "pinned", done, as_json=as_json)
+    _print_result("unpinned" if off else "pinned", done, as_json=as_json)
 
 
-def _tell(what: str, memories: Sequence[Handled], *, as_json: bool) -> None:
+def _print_result(action: str, memories: Sequence[Handled], *, as_json: bool) -> None:
     if as_json:
-        print_json({what: [vars(memory) for memory in memories]})
+        print_json({action: [vars(memory) for memory in memories]})
         return
-    print(f"{what}: {len(memories)}")
+    print(f"{action}: {len(memories)}")
     for memory in memories:
         print(f"  {memory.kind} {memory.id}\n    undo: consolidation rollback {memory.group_id}")
 

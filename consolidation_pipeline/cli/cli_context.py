@@ -1,9 +1,11 @@
-"""What a command works with: the settings of this process, the store, and who is at the keyboard."""
+"""Context of commands: settings, the store, the actor, and parameters that several commands share."""
 
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from consolidation_pipeline.errors import UsageError
 
@@ -11,9 +13,12 @@ if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import Engine
 
+Project = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
+Reason = Annotated[str | None, typer.Option(help="Reason, stored in the ledger.")]
+
 
 def read_settings() -> Settings:
-    """Settings from the environment. Raises UsageError naming the variable that is wrong."""
+    """Return the settings from the environment. Raise UsageError, which names the wrong variable."""
     from pydantic import ValidationError
 
     from consolidation_pipeline.settings import Settings
@@ -26,7 +31,7 @@ def read_settings() -> Settings:
 
 
 def open_store() -> tuple[Engine, Settings]:
-    """The store, ready to use, and the settings it was found by. Raises StoreError."""
+    """Return the store, ready to use, and the settings. Raise StoreError if it cannot be reached."""
     from consolidation_pipeline.store.database.engine import open_engine
 
     settings = read_settings()
@@ -34,8 +39,8 @@ def open_store() -> tuple[Engine, Settings]:
 
 
 def get_actor() -> str:
-    """The name that stands in the ledger for what is done here."""
+    """Return the name that the ledger records for changes of the command line."""
     try:
         return f"cli:{getpass.getuser()}"
     except (KeyError, OSError):
-        return "cli"  # a container's user need not have a name
+        return "cli"  # the user of a container may have no name

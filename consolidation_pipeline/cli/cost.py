@@ -1,4 +1,4 @@
-"""``consolidation cost``."""
+"""``consolidation cost``: spending on models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
 
 if TYPE_CHECKING:
@@ -17,8 +17,10 @@ _LISTS = {"by_day": "day", "by_model": "model", "by_purpose": "purpose", "jobs":
 
 
 def cost(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    days: Annotated[int | None, typer.Option(min=1, max=10_000, help="Only the last so many days, today too.")] = None,
+    project: Project,
+    days: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="Only the last DAYS days, including today.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Show what a project spent on models, and what is left of today's budget."""
@@ -55,8 +57,8 @@ def _table(title: str, column: str, rows: Sequence[Mapping[str, Any]]) -> Table:
     for name in ("US dollars", "tokens", "calls", "failed", "cached", "not settled"):
         table.add_column(name, justify="right")
     for row in rows:
-        # What was done by hand, such as a calibration, has an id and no job.
-        status = f" ({row['status'] or 'by hand'})" if "status" in row else ""
+        # Manual work such as a calibration has an id, and no row in the table of jobs.
+        status = f" ({row['status'] or 'manual'})" if "status" in row else ""
         numbers = (row["tokens"], row["calls"], row["failed"], row["cached"], row["reserved"])
         table.add_row(f"{row[column]}{status}", _dollars(row["cost_usd"]), *map(str, numbers))
     return table

@@ -1,4 +1,4 @@
-"""``consolidation demo``: real input, the whole pipeline, and what it did."""
+"""``consolidation demo``: imports real input, runs the whole pipeline and shows the results."""
 
 from __future__ import annotations
 
@@ -42,37 +42,35 @@ _KINDS = {
 
 
 def demo(
-    repo: Annotated[
-        Path | None, typer.Option(help="Repository whose history is imported; this one if left out.")
-    ] = None,
+    repo: Annotated[Path | None, typer.Option(help="Git repository to import; default: this project's own.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Consolidate real input and show what happened.
+    """Import sample memories and a git history, consolidate both and show the results.
 
-    Imports sample memories and a git history, runs the whole pipeline for both; doing it again changes nothing.
+    Running it again changes nothing.
     """
     from consolidation_pipeline.service.admin.demo_report import find_obstacle
     from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR
 
     engine, _ = open_store()
-    shown = [_play(engine, "sample", RESOURCE_DIR / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
+    shown = [_run_demo(engine, "sample", RESOURCE_DIR / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
     repository = repo or PROJECT_ROOT
     if (obstacle := find_obstacle(repository)) is None:
-        shown.append(_play(engine, "history", repository, "git", as_json=as_json))
+        shown.append(_run_demo(engine, "history", repository, "git", as_json=as_json))
     else:
-        print_note(f"the project history is skipped: {obstacle}; --repo names another")
+        print_note(f"the project history is skipped: {obstacle}; use --repo for another repository")
     if as_json:
         skipped = [] if obstacle is None else [{"project": "history", "reason": obstacle}]
         print_json({"projects": shown, "skipped": skipped})
     else:
         for line in _next_steps(shown):
             make_console().print(line, soft_wrap=True)
-    if any(played["run"]["status"] not in ("completed", "unchanged") for played in shown):
+    if any(demo_run["run"]["status"] not in ("completed", "unchanged") for demo_run in shown):
         raise typer.Exit(FAILED)
 
 
-def _play(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
-    """Import, run and show one project; returns the numbers."""
+def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
+    """Import, consolidate and show one project. Return its numbers."""
     from consolidation_pipeline.service.admin.demo_report import show_project
     from consolidation_pipeline.service.intake.importer import import_memories
 
@@ -111,14 +109,14 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
     for merged in found.merged:
         table.add_section()
         table.add_row("merged", shorten(merged.content, 2 * _TEXT_WIDTH))
-        table.add_row("from", _listed(merged.sources))
+        table.add_row("from", _format_list(merged.sources))
     for veto in found.vetoes:
         table.add_section()
-        table.add_row("kept apart", _listed((veto.a, veto.b)))
+        table.add_row("kept apart", _format_list((veto.a, veto.b)))
         table.add_row("because", f"{'; '.join(veto.conflicts)} (similarity {veto.similarity:.2f})")
     for learned in found.learned:
         table.add_section()
-        table.add_row(_KINDS[learned.kind], _told(learned))
+        table.add_row(_KINDS[learned.kind], _format_learned(learned))
         table.add_row("such as", shorten(learned.content, 2 * _TEXT_WIDTH))
     table.add_section()
     if found.relevance is not None:
@@ -128,23 +126,23 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
     return table
 
 
-def _told(learned: Learned) -> str:
+def _format_learned(learned: Learned) -> str:
     waiting = f", {learned.waiting} wait for review" if learned.waiting else ""
     return f"{learned.count}{waiting}; the best supported has {learned.sources} memories behind it ({learned.method})"
 
 
 def _next_steps(shown: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     slug = shown[0]["project"]
-    yield f"What waits for your word:    consolidation review list {slug}"
-    yield f"What agents are told:        consolidation playbook {slug} --format md"
-    yield "The same in the Dagster UI:  consolidation dev"
-    if all(learned.method == "heuristic" for played in shown for learned in played["learned"]):
-        yield "No model was asked: every text is made of the memories' own sentences. To have a model word them,"
-        yield "name it and give its key; a run costs at most budget_usd_per_run (1):"
+    yield f"What waits for a decision:   consolidation review list {slug}"
+    yield f"Instructions for agents:     consolidation playbook {slug} --format md"
+    yield "The Dagster UI:              consolidation dev"
+    if all(learned.method == "heuristic" for demo_run in shown for learned in demo_run["learned"]):
+        yield "No language model was used: every text consists of sentences of the memories. To let a model write them,"
+        yield "set its name and key; a run costs at most budget_usd_per_run (1 US dollar):"
         yield f"  export OPENAI_API_KEY=..; consolidation projects configure {slug} llm_model=openai/gpt-4o-mini"
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _format_list(texts: Sequence[str]) -> str:
     lines = [f"- {shorten(text, _TEXT_WIDTH)}" for text in texts[:_SHOWN_SOURCES]]
     more = len(texts) - _SHOWN_SOURCES
     return "\n".join([*lines, f"and {more} more"] if more > 0 else lines)

@@ -1,4 +1,4 @@
-"""How an error is told: one line for people, one object for programs, an exit code for scripts."""
+"""Error output: one line on standard error, one JSON object for programs, and an exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN_CONFLICTS = 5
 
 
 def report_error(error: Exception, *, as_json: bool) -> int:
-    """Tell ``error`` on standard error and, with ``as_json``, on standard output; returns the exit code."""
+    """Print ``error`` to standard error and, with ``as_json``, to standard output. Return the exit code."""
     print(describe_error(error), file=sys.stderr)
     if as_json:
         conflicts = {"conflicts": list(error.conflicts)} if isinstance(error, ConflictError) else {}
@@ -25,14 +25,14 @@ def report_error(error: Exception, *, as_json: bool) -> int:
 
 
 def error_name(error: Exception) -> str:
-    """The class in snake case without its ending: ``NotFoundError`` is ``not_found``. All of typer's are ``usage``."""
+    """Return the name of an error for programs, see ``errors.error_kind``. All errors of typer are ``usage``."""
     if isinstance(error, typer.TyperException):
         return "usage"
     return error_kind(error)
 
 
 def describe_error(error: Exception) -> str:
-    """The line for people: the message and what is in conflict. Called without arguments, a command shows its help."""
+    """Return the line for people: the message and the conflicts; the help if a command got no arguments."""
     message = error_message(error)
     if isinstance(error, typer.TyperException) and "\n" in message:
         return message
@@ -43,10 +43,11 @@ def describe_error(error: Exception) -> str:
 
 
 def error_message(error: Exception) -> str:
-    """What the error says; of an unforeseen one the first line, and how to learn more."""
+    """Return the message; of an unexpected error its first line and a hint."""
     if isinstance(error, typer.TyperException):
         return error.format_message()
     if isinstance(error, ConsolidationError):
         return str(error)
     first = next(iter(str(error).splitlines()), "")
-    return f"unexpected {type(error).__name__}: {first} (--debug shows where; `consolidation doctor` checks the set-up)"
+    hint = "--debug shows the traceback; `consolidation doctor` checks the set-up"
+    return f"unexpected {type(error).__name__}: {first} ({hint})"

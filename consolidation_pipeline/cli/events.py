@@ -7,52 +7,52 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.service.webhooks.event_delivery import DeliveryAttempt
 
-app = typer.Typer(no_args_is_help=True, help="Deliver events to the webhook, and see what became of them.")
+app = typer.Typer(no_args_is_help=True, help="Deliver events to the webhook and list them.")
 
 _MARKS = ("delivered", "waiting", "given_up", "unsent")
 
 
 @app.command()
 def deliver(
-    once: Annotated[bool, typer.Option("--once", help="Send what is due now, and end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Send the events that are due now, then exit.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Send events to the webhook as they come, until interrupted.
+    """Send events to the webhook as they occur, until interrupted.
 
-    With --once, exit code 1 when one was not taken.
+    With --once, exit code 1 if a delivery failed.
     """
     from consolidation_pipeline.service.webhooks import event_delivery
 
     if as_json and not once:
-        raise UsageError("--json needs --once: without it there is no end to say something about")
+        raise UsageError("--json needs --once: without it the command never ends")
     engine, settings = open_store()
-    done = event_delivery.deliver_events(engine, settings, once=once, on_attempt=None if as_json else _tell)
+    done = event_delivery.deliver_events(engine, settings, once=once, on_attempt=None if as_json else _print_attempt)
     if as_json:
         print_json({"delivered": done.delivered, "failed": done.failed, "waiting": done.waiting})
     else:
-        print(f"{done.delivered} delivered, {done.failed} tries failed, {done.waiting} wait")
+        print(f"{done.delivered} delivered, {done.failed} attempts failed, {done.waiting} waiting")
     raise typer.Exit(1 if done.failed else 0)
 
 
-def _tell(attempt: DeliveryAttempt) -> None:
+def _print_attempt(attempt: DeliveryAttempt) -> None:
     outcome = "delivered" if attempt.error is None else f"not delivered: {attempt.error}"
     print(f"{attempt.id} {attempt.type} of {attempt.project or 'a deleted project'}: {outcome}", flush=True)
 
 
 @app.command(name="list")
 def list_(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest so many.")] = 50,
+    project: Project,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of events.")] = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what happened in a project, newest first, and whether the webhook was told."""
+    """List the events of a project, newest first, with their deliveries to the webhook."""
     from rich.table import Table
 
     from consolidation_pipeline.service.webhooks.event_delivery import list_events
@@ -66,9 +66,9 @@ def list_(
     table = Table(title=f"{project}: {totals}", title_justify="left", show_header=False, box=None)
     for event in found["events"]:
         table.add_row(format_value(event["created_at"]), event["type"], _outcome(event), str(event["id"]))
-    make_console().print(table if found["events"] else f"nothing happened in {project} yet")
+    make_console().print(table if found["events"] else f"{project} has no events yet")
 
 
 def _outcome(event: Mapping[str, Any]) -> str:
     status = str(event["status"]).replace("_", " ")
-    return f"{status}, {event['attempts']} tries: {event['last_error']}" if event["last_error"] else status
+    return f"{status}, {event['attempts']} attempts: {event['last_error']}" if event["last_error"] else status

@@ -1,4 +1,4 @@
-"""``consolidation export``."""
+"""``consolidation export``: raw memories as JSON Lines."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def export(
 ) -> None:
     """Write a project's raw memories as JSON Lines.
 
-    Imported into a project of the same name they get the same ids. Vectors and what runs decided are left out; a run
-    makes them anew. Rows of --with-derived say their kind and sources, and an import refuses them.
+    An import into a project of the same name gives them the same ids. Vectors and results of runs are left out; a run
+    makes them again. Rows of --with-derived name their kind and sources, and an import refuses them.
     """
     from consolidation_pipeline.service.intake.exporter import export_memories
 

@@ -1,4 +1,4 @@
-"""``consolidation import``."""
+"""``consolidation import``: memories from files, notes and git histories."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from consolidation_pipeline.service.intake.importer import Imported
 
 _SHOWN_BAD = 20
-# In JSON; the rejects file has them all.
-_LISTED_BAD = 1000
+_LISTED_BAD = 1000  # in JSON; the rejects file has all of them
 
 
 def import_(
     file: Annotated[
-        str, typer.Argument(metavar="FILE", help="A file, - for standard input, a repository, or a folder of notes.")
+        str,
+        typer.Argument(metavar="FILE", help="A file, a git repository, a folder of notes, or - for standard input."),
     ],
-    project: Annotated[str, typer.Option("--project", "-p", help="Where to; made when it is missing.")],
-    format: Annotated[str | None, typer.Option(help="jsonl, csv, markdown or git; told by FILE if left out.")] = None,
-    source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within it.")] = None,
-    memory_type: Annotated[str, typer.Option("--type", help="Memory type of rows that name none.")] = "learning",
+    project: Annotated[str, typer.Option("--project", "-p", help="Project to import into; created if missing.")],
+    format: Annotated[str | None, typer.Option(help="jsonl, csv, markdown or git; default: by FILE.")] = None,
+    source: Annotated[str | None, typer.Option(help="Name of the source; ids are unique within a source.")] = None,
+    memory_type: Annotated[str, typer.Option("--type", help="Memory type of rows without one.")] = "learning",
     as_json: JsonFlag = False,
 ) -> None:
-    """Import memories; doing it again adds nothing.
+    """Import memories. Importing again adds nothing.
 
-    Good rows are kept. Bad ones are listed and written to a file, and the exit code is 1.
+    Valid rows are imported. Bad rows are listed and written to a file, and the exit code is 1.
     """
     from consolidation_pipeline.service.intake.importer import import_memories
     from consolidation_pipeline.service.intake.readers.formats import guess_format
@@ -53,12 +53,12 @@ def import_(
     else:
         print(f"{project}: {done.added} added, {done.unchanged} there before, {len(done.bad)} bad")
     if done.bad:
-        _tell_bad(done)
+        _print_bad_rows(done)
         raise typer.Exit(FAILED)
 
 
 def summarize(done: Imported) -> dict[str, object]:
-    """What became of an import, for JSON."""
+    """Return the result of an import as JSON values."""
     return {
         "project": done.project,
         "source": done.source,
@@ -70,7 +70,7 @@ def summarize(done: Imported) -> dict[str, object]:
     }
 
 
-def _tell_bad(done: Imported) -> None:
+def _print_bad_rows(done: Imported) -> None:
     for row in done.bad[:_SHOWN_BAD]:
         print_note(f"line {row.line}: {row.reason}")
     more = len(done.bad) - _SHOWN_BAD

@@ -14,12 +14,14 @@ app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of th
 
 @app.command()
 def create(
-    role: Annotated[str, typer.Option(help="reader (search), agent (add memories too) or admin (everything).")],
-    project: Annotated[str | None, typer.Option("--project", "-p", help="Only for this project; else for all.")] = None,
-    name: Annotated[str | None, typer.Option(help="What it is for, to tell keys apart.")] = None,
+    role: Annotated[str, typer.Option(help="reader (search), agent (search and add memories) or admin (everything).")],
+    project: Annotated[
+        str | None, typer.Option("--project", "-p", help="Restrict the key to this project; default: all projects.")
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the key, such as its purpose.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Make a key and print it: this once, for only its hash is stored."""
+    """Create a key and print it once. Only its hash is stored."""
     from consolidation_pipeline.service.admin.api_keys import create_key
 
     engine, _ = open_store()
@@ -34,7 +36,7 @@ def create(
 
 @app.command(name="list")
 def list_(as_json: JsonFlag = False) -> None:
-    """List all keys, revoked ones too. What opens the API is not stored and not shown."""
+    """List all keys, also revoked ones. The secrets are not stored and not shown."""
     from rich.table import Table
 
     from consolidation_pipeline.service.admin.api_keys import list_keys
@@ -53,10 +55,10 @@ def list_(as_json: JsonFlag = False) -> None:
 
 @app.command()
 def revoke(
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or its name where no other key has it.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Id of the key, or its name if no other key has it.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Revoke a key: within a second it opens nothing any more."""
+    """Revoke a key. It stops working within a second."""
     from consolidation_pipeline.service.admin.api_keys import revoke_key
 
     engine, _ = open_store()

@@ -1,4 +1,4 @@
-"""``consolidation mcp``: the MCP server on standard input and output."""
+"""``consolidation mcp``: MCP server on standard input and output."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import read_settings
+from consolidation_pipeline.cli.cli_context import get_actor, read_settings
 
 if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 def mcp(
     project: Annotated[
-        str | None, typer.Option(help="Only this project, made when it is missing; tools need not name it then.")
+        str | None, typer.Option(help="Serve only this project, created if missing; tools need not name it then.")
     ] = None,
 ) -> None:
-    """Serve agents over stdio, as MCP clients start it; README has the configuration.
+    """Serve agents over stdio, as MCP clients start it; see README for the configuration.
 
-    A run that an agent asks for is done by this process. The server over HTTP is part of `serve`.
+    Runs that an agent requests are executed by this process. The MCP server over HTTP is part of `serve`.
     """
     from consolidation_pipeline.mcp.run_backends import InProcessRunBackend
     from consolidation_pipeline.mcp.server import ToolServer
@@ -28,19 +28,13 @@ def mcp(
     from consolidation_pipeline.service.admin.api_keys import Principal
 
     settings = read_settings()
-    local = Principal("admin", project=project, name=_user())
+    local = Principal("admin", project=project, name=get_actor().removeprefix("cli:"))
     context = ServerContext(lambda: _open(settings, project), settings, InProcessRunBackend(_run), local)
     ToolServer(context, local.role).run("stdio")
 
 
-def _user() -> str:
-    from consolidation_pipeline.cli.cli_context import get_actor
-
-    return get_actor().removeprefix("cli:")
-
-
 def _open(settings: Settings, project: str | None) -> Engine:
-    """The store, and in it the project that the server was started for."""
+    """Open the store and create the served project if it is missing."""
     from consolidation_pipeline.service.intake.importer import ensure_project
     from consolidation_pipeline.store.database.engine import open_engine
 

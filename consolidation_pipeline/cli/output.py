@@ -1,4 +1,4 @@
-"""What goes where: results to standard output, as text or as one JSON object; progress and notes to standard error."""
+"""Output of commands: results go to standard output, as text or JSON, progress and notes to standard error."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object; all else goes to standard error.")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object; other output goes to standard error.")]
 
-# Without a terminal there is no width to ask for: wide enough for an id, a time and a sentence.
+# Used without a terminal: wide enough for an id, a time and a sentence.
 _WIDTH = 140
 _POLL_SECONDS = 0.5
 
 
 def print_json(payload: Mapping[str, Any]) -> None:
-    """Print the one JSON object of a command: times in ISO 8601 UTC, ids as text."""
+    """Print the JSON object of a command. Times are in ISO 8601 UTC, ids are text."""
     print(json.dumps(payload, default=_to_json_value), flush=True)
 
 
@@ -40,7 +40,7 @@ def _to_json_value(value: Any) -> Any:
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """A console that takes text as it is: memories are full of brackets and colons."""
+    """Return a console without markup and emoji codes, because memories contain brackets and colons."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
@@ -49,12 +49,12 @@ def make_console(*, stderr: bool = False) -> Console:
 
 
 def print_note(text: str) -> None:
-    """One line on standard error."""
+    """Print one line to standard error."""
     print(text, file=sys.stderr)
 
 
 def fact_table(title: str, rows: Mapping[str, Any]) -> Table:
-    """A table of names and values; those that are None are left out."""
+    """Return a table of names and values. Values that are None are left out."""
     from rich.table import Table
 
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2))
@@ -65,7 +65,7 @@ def fact_table(title: str, rows: Mapping[str, Any]) -> Table:
 
 
 def format_value(value: Any) -> str:
-    """A value as people read it."""
+    """Return a value as text for people."""
     if isinstance(value, datetime):
         return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(value, Mapping):
@@ -76,19 +76,19 @@ def format_value(value: Any) -> str:
 
 
 def format_percent(value: float | None) -> str | None:
-    """A share as a percentage."""
+    """Return a share from 0 to 1 as a percentage."""
     return None if value is None else f"{value:.1%}"
 
 
 def shorten(text: str, width: int) -> str:
-    """``text`` on one line, cut to ``width`` characters."""
+    """Return ``text`` on one line, cut to ``width`` characters."""
     line = " ".join(text.split())
     return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"
 
 
 @contextmanager
 def show_progress(title: str, *, as_json: bool) -> Iterator[Callable[[str], None]]:
-    """A spinner with ``title``; hands over a function that says what is going on. Terminals only."""
+    """Show a spinner with ``title`` and yield a function that sets its status text. Terminals only."""
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
     target = make_console(stderr=True)
@@ -99,14 +99,14 @@ def show_progress(title: str, *, as_json: bool) -> Iterator[Callable[[str], None
 
 
 @contextmanager
-def poll_progress(title: str, look: Callable[[], str | None], *, as_json: bool) -> Iterator[None]:
-    """A spinner that says what ``look`` finds twice a second. Terminals only; elsewhere nobody looks."""
-    over = Event()
+def poll_progress(title: str, read_status: Callable[[], str | None], *, as_json: bool) -> Iterator[None]:
+    """Show a spinner with the text that ``read_status`` returns, twice a second. Terminals only."""
+    is_done = Event()
 
     def follow(update: Callable[[str], None]) -> None:
-        while not over.wait(_POLL_SECONDS):
-            if (seen := look()) is not None:
-                update(seen)
+        while not is_done.wait(_POLL_SECONDS):
+            if (status := read_status()) is not None:
+                update(status)
 
     with show_progress(title, as_json=as_json) as update:
         if not as_json and sys.stderr.isatty():
@@ -114,4 +114,4 @@ def poll_progress(title: str, look: Callable[[], str | None], *, as_json: bool) 
         try:
             yield
         finally:
-            over.set()
+            is_done.set()

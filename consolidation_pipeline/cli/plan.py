@@ -1,4 +1,4 @@
-"""``consolidation plan``."""
+"""``consolidation plan``: a preview of what a run would do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, shorten, show_progress
 
 if TYPE_CHECKING:
@@ -25,14 +25,14 @@ _KINDS = {"pattern": "patterns", "principle": "principles", "playbook": "playboo
 
 
 def plan(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    out: Annotated[Path | None, typer.Option(help="Keep the plan in this file, for `run --plan`.")] = None,
-    limit: Annotated[int, typer.Option(min=0, help="Show so many groups of each sort; --json and --out have all.")] = 5,
+    project: Project,
+    out: Annotated[Path | None, typer.Option(help="Write the plan to this file, for `run --plan`.")] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum groups of each kind; --json and --out have all.")] = 5,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what a run would do now, group by group. Writes nothing but the file asked for.
+    """Show what a run would do now, group by group. Changes nothing.
 
-    Take groups out of the file and `run --plan FILE` does the rest, and nothing else.
+    Remove groups from the file of --out, and `run --plan FILE` applies the others and nothing else.
     """
     from consolidation_pipeline.service.plan.plan_document import save_plan
     from consolidation_pipeline.service.plan.planner import make_plan
@@ -52,7 +52,7 @@ def plan(
 
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     costs = plan.costs
-    held_back = f"; too many for a run to archive unasked: run --plan {out or 'FILE'} does it" if plan.held_back else ""
+    held_back = f"; too many to archive without a plan: run --plan {out or 'FILE'}" if plan.held_back else ""
     cost = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
     totals = plan.count_totals()
     return {
@@ -61,9 +61,9 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "left to a person": f"{totals['suggest_groups']} groups",
         "archived": f"{len(plan.archives)} memories{held_back}",
         "on one topic": f"{plan.pattern_groups} groups",
-        **{name: _counted(plan, kind) for kind, name in _KINDS.items()},
-        "calibration": {None: None, "paid": "due; the model is paid, so this plan goes by its profile"}.get(
-            plan.calibration, f"taken anew ({plan.calibration})"
+        **{name: _count_actions(plan, kind) for kind, name in _KINDS.items()},
+        "calibration": {None: None, "paid": "due; the model is paid, so this plan uses its profile"}.get(
+            plan.calibration, f"recomputed ({plan.calibration})"
         ),
         "cost": f"{'at most ' if costs.completion_calls else ''}{cost}, "
         f"{costs.embedding_tokens + costs.completion_tokens} tokens"
@@ -73,7 +73,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     }
 
 
-def _counted(plan: Plan, kind: str) -> str:
+def _count_actions(plan: Plan, kind: str) -> str:
     items = [item for item in plan.knowledge if item.kind == kind]
     actions = {"create": "new", "update": "changed", "retire": "retired"}
     counts = {word: sum(item.action == action for item in items) for action, word in actions.items()}
@@ -83,16 +83,16 @@ def _counted(plan: Plan, kind: str) -> str:
 
 def _lines(plan: Plan, limit: int) -> Iterator[str]:
     for merge in plan.merges[:limit]:
-        yield from _merge(merge)
+        yield from _merge_lines(merge)
     for question in plan.questions[:limit]:
-        yield from _question(question)
-    surest = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
-    by_kind = [[item for item in surest if item.kind == kind] for kind in _KINDS]
+        yield from _question_lines(question)
+    ordered = sorted(plan.knowledge, key=lambda item: -(item.confidence or 0.0))
+    by_kind = [[item for item in ordered if item.kind == kind] for kind in _KINDS]
     for items in by_kind:
         for item in items[:limit]:
-            yield from _knowledge(item)
+            yield from _knowledge_lines(item)
     for archive in plan.archives[:limit]:
-        yield _archive(archive)
+        yield _archive_line(archive)
     counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.archives)]
     more = sum(max(0, count - limit) for count in counts)
     if more:
@@ -100,8 +100,8 @@ def _lines(plan: Plan, limit: int) -> Iterator[str]:
         yield ""
 
 
-def _merge(merge: MergeGroup) -> Iterator[str]:
-    verb = "merge" if merge.action == "create" else "merge into the memory that is there"
+def _merge_lines(merge: MergeGroup) -> Iterator[str]:
+    verb = "merge" if merge.action == "create" else "merge into the existing memory"
     yield f"{verb}: {merge.reason}, lowest similarity {merge.lowest_similarity:.2f} ({merge.id})"
     for source in merge.sources:
         yield f"  - {shorten(source.text, _TEXT_WIDTH)}"
@@ -109,7 +109,7 @@ def _merge(merge: MergeGroup) -> Iterator[str]:
     yield ""
 
 
-def _question(question: Question) -> Iterator[str]:
+def _question_lines(question: Question) -> Iterator[str]:
     yield f"left to a person: {'; '.join(_reasons(question))}"
     for text in question.texts.values():
         yield f"  - {shorten(text, _TEXT_WIDTH)}"
@@ -120,18 +120,18 @@ def _reasons(question: Question) -> list[str]:
     return [f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes]
 
 
-def _knowledge(item: PlannedKnowledge) -> Iterator[str]:
+def _knowledge_lines(item: PlannedKnowledge) -> Iterator[str]:
     verb = {"create": "new", "update": "changed", "retire": "retired"}[item.action]
-    # Why an entry is made tells how sure its source is.
-    sure = "" if item.confidence is None or item.kind == "playbook" else f", confidence {item.confidence:.2f}"
+    # The reason of a playbook entry has the confidence of its source.
+    confidence = "" if item.confidence is None or item.kind == "playbook" else f", confidence {item.confidence:.2f}"
     waits = ", waits for a person" if item.needs_review else ""
-    yield f"{item.kind}, {verb}: {item.reason}{sure}{waits} ({item.id})"
+    yield f"{item.kind}, {verb}: {item.reason}{confidence}{waits} ({item.id})"
     if item.action != "retire":
-        yield f"  = {shorten(item.text or 'worded by the model when the run pays for it', 2 * _TEXT_WIDTH)}"
+        yield f"  = {shorten(item.text or 'written by the model in the run, which pays for it', 2 * _TEXT_WIDTH)}"
     yield ""
 
 
-def _archive(archive: PlannedArchive) -> str:
+def _archive_line(archive: PlannedArchive) -> str:
     return f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
 
 

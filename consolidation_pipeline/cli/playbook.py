@@ -1,4 +1,4 @@
-"""``consolidation playbook``: what agents read before they start work."""
+"""``consolidation playbook``: instructions that agents read before they start work."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
 from consolidation_pipeline.errors import UsageError
 
 
 class Format(StrEnum):
-    """How entries are shown."""
+    """Output format of entries."""
 
     TABLE = "table"
     MD = "md"
@@ -22,43 +22,45 @@ class Format(StrEnum):
 
 
 def playbook(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    format: Annotated[Format, typer.Option(help="md is a document for an agent's instructions.")] = Format.TABLE,
-    status: Annotated[str, typer.Option(help="active, review (they wait for a person) or retired.")] = "active",
-    category: Annotated[str | None, typer.Option(help="Only this chapter, such as gotchas or testing.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most urgent so many.")] = 200,
+    project: Project,
+    format: Annotated[Format, typer.Option(help="md = a document for the instructions of an agent.")] = Format.TABLE,
+    status: Annotated[str, typer.Option(help="active, review (waiting for a person) or retired.")] = "active",
+    category: Annotated[str | None, typer.Option(help="Only this category, such as gotchas or testing.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 200,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what was learned, as instructions for agents, the most urgent first."""
+    """Show the playbook: instructions for agents, by priority."""
     from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 
     if format is Format.MD and status != "active":
-        raise UsageError(f"--format md shows active entries, for agents act on it; --status {status} needs a table")
+        raise UsageError(
+            f"--format md has active entries only, because agents follow it; --status {status} needs --format table"
+        )
     engine, _ = open_store()
     found = read_playbook(engine, project, limit=limit, status=status, category=category)
     if as_json or format is Format.JSON:
         print_json(found)
     elif not found["entries"]:
-        _tell_none(found, status, on_stderr=format is Format.MD)
+        _print_no_entries(found, status, on_stderr=format is Format.MD)
     elif format is Format.MD:
         print(to_markdown(found), end="")
     else:
         _print_entries(found, status)
 
 
-def _tell_none(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> None:
+def _print_no_entries(found: Mapping[str, Any], status: str, *, on_stderr: bool) -> None:
     waiting, slug = found["totals"]["review"], found["project"]
-    told = f"{slug} has no playbook entries of this kind ({status})"
+    message = f"{slug} has no playbook entries of this kind ({status})"
     if status != "review" and waiting:
-        told += f"; {waiting} wait for review: consolidation review list {slug}"
-    print_note(told) if on_stderr else print(told)
+        message += f"; {waiting} wait for review: consolidation review list {slug}"
+    print_note(message) if on_stderr else print(message)
 
 
 def _print_entries(found: Mapping[str, Any], status: str) -> None:
     print(f"{found['project']}: {format_value(found['totals'])}")
     for row in found["entries"]:
-        sure = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
-        what = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{sure}"
+        confidence = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
+        what = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{confidence}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
         make_console().print("\n".join([f"{row['id']}  ({what})", *lines]), soft_wrap=True)
     if status == "review":

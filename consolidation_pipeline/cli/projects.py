@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, format_value, make_console, print_json
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from consolidation_pipeline.options import ConsolidationOptions
-    from consolidation_pipeline.store.projects import Project
+    from consolidation_pipeline.store.projects import Project as StoredProject
 
 app = typer.Typer(no_args_is_help=True, help="List, create, configure and delete projects.")
 
-Slug = Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")]
 Assignments = Annotated[
-    list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Options; KEY= takes one back to its default.")
+    list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Options to set; KEY= resets one to its default.")
 ]
 
 
@@ -33,11 +32,11 @@ def list_(as_json: JsonFlag = False) -> None:
     engine, _ = open_store()
     found = list_projects(engine)
     if as_json:
-        print_json({"projects": [_overview(backlog) for backlog in found]})
+        print_json({"projects": [_describe(backlog) for backlog in found]})
         return
     table = Table("project", "enabled", "active memories", "merged", "new", "last run", "options", box=None)
     for backlog in found:
-        row = _overview(backlog)
+        row = _describe(backlog)
         last = format_value(row["last_run_at"]) if row["last_run_at"] else "never"
         enabled = "yes" if row["enabled"] else "no"
         counts = (str(row[name]) for name in ("active", "merged", "new"))
@@ -45,7 +44,7 @@ def list_(as_json: JsonFlag = False) -> None:
     make_console().print(table if found else "no projects yet: `consolidation import` and `projects create` make one")
 
 
-def _overview(backlog: Any) -> dict[str, Any]:
+def _describe(backlog: Any) -> dict[str, Any]:
     return {
         "project": backlog.slug,
         "enabled": backlog.consolidation_enabled,
@@ -58,8 +57,8 @@ def _overview(backlog: Any) -> dict[str, Any]:
 
 
 @app.command()
-def create(project: Slug, assignments: Assignments = None, as_json: JsonFlag = False) -> None:
-    """Create a project, with options if wanted."""
+def create(project: Project, assignments: Assignments = None, as_json: JsonFlag = False) -> None:
+    """Create a project, optionally with options."""
     from consolidation_pipeline.service.admin.projects import create_project
 
     engine, settings = open_store()
@@ -73,12 +72,14 @@ def create(project: Slug, assignments: Assignments = None, as_json: JsonFlag = F
 
 @app.command()
 def configure(
-    project: Slug,
+    project: Project,
     assignments: Assignments = None,
-    enable: Annotated[bool | None, typer.Option("--enable/--disable", help="Let runs consolidate it, or not.")] = None,
+    enable: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Enable or disable runs of the project.")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Change options of a project and print those in force; without KEY=VALUE only print them."""
+    """Set options of a project and print all effective options. Without KEY=VALUE, only print them."""
     from consolidation_pipeline.service.admin.projects import configure_project, get_configuration
 
     engine, settings = open_store()
@@ -89,7 +90,7 @@ def configure(
 
 
 def parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """Options to set, values parsed as JSON where they are JSON, and options to reset. Raises UsageError."""
+    """Return options to set and options to reset; values that are JSON are parsed. Raise UsageError if one is wrong."""
     config: dict[str, Any] = {}
     resets = []
     for assignment in assignments:
@@ -99,20 +100,20 @@ def parse_assignments(assignments: list[str]) -> tuple[dict[str, Any], list[str]
         if key.strip() in config or key.strip() in resets:
             raise UsageError(f"{key.strip()} is given twice: give it once")
         if value.strip():
-            config[key.strip()] = _value(value.strip())
+            config[key.strip()] = _parse_value(value.strip())
         else:
             resets.append(key.strip())
     return config, resets
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     try:
         return json.loads(text)
     except ValueError:
         return text
 
 
-def _show(project: Project, options: ConsolidationOptions, *, as_json: bool) -> None:
+def _show(project: StoredProject, options: ConsolidationOptions, *, as_json: bool) -> None:
     effective = options.model_dump(mode="json")
     if as_json:
         enabled = project.consolidation_enabled
@@ -125,11 +126,11 @@ def _show(project: Project, options: ConsolidationOptions, *, as_json: bool) -> 
 
 @app.command()
 def delete(
-    project: Slug,
-    yes: Annotated[bool, typer.Option("--yes", help="Really delete it; there is no undo.")] = False,
+    project: Project,
+    yes: Annotated[bool, typer.Option("--yes", help="Confirm the deletion; there is no undo.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Delete a project and everything in it but the ledger. There is no undo."""
+    """Delete a project with all its data except the ledger. There is no undo."""
     from consolidation_pipeline.service.admin.projects import delete_project
 
     engine, _ = open_store()

@@ -8,25 +8,24 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, shorten
 
 app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
 
 Relations = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Relations, as `relations list` shows them.")]
-Reason = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
 
 _TEXT_WIDTH = 100
 
 
 @app.command(name="list")
 def list_(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    status: Annotated[str | None, typer.Option(help="Only these: candidate, confirmed or rejected.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Newest so many.")] = 50,
+    project: Project,
+    status: Annotated[str | None, typer.Option(help="Only this status: candidate, confirmed or rejected.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of relations.")] = 50,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show how memories relate to each other, newest first. Candidates wait for your word and do not count yet."""
+    """List relations between memories, newest first. Candidates wait for a decision and have no effect yet."""
     from rich.table import Table
 
     from consolidation_pipeline.service.lifecycle.relations import list_relations
@@ -40,26 +39,26 @@ def list_(
         title=f"{project}: {format_value(found['totals'])}", title_justify="left", show_header=False, box=None
     )
     for relation in found["relations"]:
-        table.add_row(_told(relation), style="dim" if relation["status"] == "rejected" else None)
+        table.add_row(_format_relation(relation), style="dim" if relation["status"] == "rejected" else None)
     make_console().print(table if found["relations"] else f"{project} has no such relations")
 
 
-def _told(relation: Mapping[str, Any]) -> str:
+def _format_relation(relation: Mapping[str, Any]) -> str:
     how = f"{relation['relation_type']} ({relation['status']}, confidence {relation['confidence']:.2f})"
     why = relation["reason"] or "no reason given"
-    ends = [f"  {end}: {shorten(relation[f'{end}_text'] or 'gone', _TEXT_WIDTH)}" for end in ("a", "b")]
+    ends = [f"  {end}: {shorten(relation[f'{end}_text'] or 'deleted', _TEXT_WIDTH)}" for end in ("a", "b")]
     return "\n".join([str(relation["id"]), f"  {how}", f"  {why}", *ends])
 
 
 @app.command()
 def confirm(relations: Relations, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Confirm relations: from the next scoring on they count for relevance. All or none."""
+    """Confirm relations. They count for relevance from the next decay on. All or none."""
     _decide(relations, "confirmed", reason, as_json=as_json)
 
 
 @app.command()
 def reject(relations: Relations, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Reject relations: they do not count and are not found again. All or none."""
+    """Reject relations. They have no effect and are not proposed again. All or none."""
     _decide(relations, "rejected", reason, as_json=as_json)
 
 

@@ -8,13 +8,12 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note, shorten
 
-app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge that waits for a person.")
+app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge that waits for a decision.")
 
-Ids = Annotated[list[UUID], typer.Argument(metavar="ID...", help="What waits, as `review list` shows it.")]
-Reason = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
+Ids = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids shown by `review list`.")]
 
 _TEXT_WIDTH = 100
 _QUOTE_WIDTH = 80
@@ -24,12 +23,12 @@ _QUOTED = 3
 
 @app.command(name="list")
 def list_(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    kind: Annotated[str | None, typer.Option(help="Only these: pattern, principle or playbook.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Surest so many.")] = 20,
+    project: Project,
+    kind: Annotated[str | None, typer.Option(help="Only this kind: pattern, principle or playbook.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the patterns, principles and playbook entries that wait for your word, the surest first."""
+    """List patterns, principles and playbook entries that wait for a decision, by confidence."""
     from consolidation_pipeline.service.review.review_queue import list_review
 
     engine, _ = open_store()
@@ -43,14 +42,14 @@ def list_(
         return
     out.print(f"{project}: {format_value(found['totals'])}")
     for waiting in found["waiting"]:
-        out.print("\n".join(_told(waiting)), soft_wrap=True)
+        out.print("\n".join(_format_row(waiting)), soft_wrap=True)
     print_note("consolidation review approve ID... | consolidation review dismiss ID...")
 
 
-def _told(row: Mapping[str, Any]) -> Iterator[str]:
+def _format_row(row: Mapping[str, Any]) -> Iterator[str]:
     kind = row["kind"] + (f", {row['pattern_type']}" if row["pattern_type"] else "")
-    sure = "unknown" if row["confidence"] is None else f"{row['confidence']:.2f}"
-    yield f"\n{row['id']} ({kind}, confidence {sure}, evidence {row['evidence_count']})"
+    confidence = "unknown" if row["confidence"] is None else f"{row['confidence']:.2f}"
+    yield f"\n{row['id']} ({kind}, confidence {confidence}, evidence {row['evidence_count']})"
     yield f"  waits because {row['why']}"
     yield from (f"  {line}" for line in row["content"].splitlines())
     yield from (f"    do: {shorten(text, _TEXT_WIDTH)}" for text in row["best_practices"][:_LISTED])
@@ -60,13 +59,13 @@ def _told(row: Mapping[str, Any]) -> Iterator[str]:
 
 @app.command()
 def approve(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Approve: entries become active, patterns and principles are promoted by the next run. All or none."""
+    """Approve rows: entries become active, the next run promotes patterns and principles. All or none."""
     _decide(ids, reason, approved=True, as_json=as_json)
 
 
 @app.command()
 def dismiss(ids: Ids, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Dismiss what waits or is active: retired, and not made again of the same memories. All or none."""
+    """Dismiss waiting or active rows. They are retired and not made again from the same memories. All or none."""
     _decide(ids, reason, approved=False, as_json=as_json)
 
 
@@ -75,9 +74,9 @@ def _decide(ids: list[UUID], reason: str | None, *, approved: bool, as_json: boo
 
     engine, _ = open_store()
     decided = decide_review(engine, ids, approved=approved, changed_by=get_actor(), reason=reason)
-    what = "approved" if approved else "dismissed"
+    decision = "approved" if approved else "dismissed"
     if as_json:
-        print_json({what: [vars(one) for one in decided]})
+        print_json({decision: [vars(one) for one in decided]})
         return
     for one in decided:
-        print(f"{one.kind} {one.id} {what}; undo: consolidation rollback {one.group_id}")
+        print(f"{one.kind} {one.id} {decision}; undo: consolidation rollback {one.group_id}")

@@ -1,4 +1,4 @@
-"""``consolidation rollback``."""
+"""``consolidation rollback``: undoes a job or a group of changes."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from uuid import UUID
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import get_actor, open_store
+from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json
 
 
 def rollback(
-    target: Annotated[UUID, typer.Argument(metavar="ID", help="A job, a group of changes, or a change of a group.")],
-    reason: Annotated[str | None, typer.Option(help="Why; stands in the ledger.")] = None,
-    cascade: Annotated[bool, typer.Option("--cascade", help="Undo what was built on it too.")] = False,
+    target: Annotated[UUID, typer.Argument(metavar="ID", help="Id of a job, a group of changes, or a change.")],
+    reason: Reason = None,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Also undo later changes that depend on it.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Undo a job or a group, exactly; a change is undone with its group.
+    """Undo a job or a group of changes exactly. A change is undone with its group.
 
-    Refused, with exit code 3, when something changed since.
+    Refused with exit code 3 if a row has changed since.
     """
     from consolidation_pipeline.service.undo.rollback import roll_back
 

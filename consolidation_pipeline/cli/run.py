@@ -1,4 +1,4 @@
-"""``consolidation run`` and ``cancel``."""
+"""``consolidation run`` and ``cancel``: runs of projects and cancellation of jobs."""
 
 from __future__ import annotations
 
@@ -32,45 +32,45 @@ if TYPE_CHECKING:
 def run(
     projects: Annotated[list[str] | None, typer.Argument(metavar="PROJECT...", help="One or more projects.")] = None,
     job: Annotated[
-        str, typer.Option(help="What to run: consolidate, summarize, decay, associate, forget or reembed.")
+        str, typer.Option(help="Job to run: consolidate, summarize, decay, associate, forget or reembed.")
     ] = "consolidate",
     phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Do what this plan says and nothing else, or refuse.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every enabled project.")] = False,
+    plan: Annotated[Path | None, typer.Option(help="Apply the plan in this file and nothing else.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Run all enabled projects.")] = False,
     pending: Annotated[
-        bool, typer.Option("--pending", help="The jobs that were asked for and wait for a run.")
+        bool, typer.Option("--pending", help="Run the jobs that were requested and are pending.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Consolidate projects here and now; no daemon is needed.
+    """Consolidate projects now, in this process. No daemon is needed.
 
-    A project that fails does not stop the others. Nothing is written where nothing changed since the last run.
+    A failed project does not stop the others. Nothing is written if nothing changed since the last run.
     """
     engine, _ = open_store()
     if pending:
         if projects or everything or plan or phases or job != "consolidate":
-            raise UsageError("--pending goes with nothing else: what is pending says itself what it is")
-        work, alone, none = _pending(engine), False, "no job is pending"
+            raise UsageError("--pending takes no other options or projects: a pending job has its own")
+        work, is_single, nothing = _list_pending_work(engine), False, "no job is pending"
     else:
-        chosen = _choose(engine, projects or [], everything=everything)
-        what = {"job": job, "phases": _split(phases), "plan": _load(plan, chosen, job, phases)}
-        work, alone = [(slug, what) for slug in chosen], len(chosen) == 1 and not everything
-        none = "there is no enabled project to run"
-    runs, codes = _run_all(engine, work, as_json=as_json, alone=alone)
+        chosen = _choose_projects(engine, projects or [], everything=everything)
+        what = {"job": job, "phases": _split_phases(phases), "plan": _load_plan(plan, chosen, job, phases)}
+        work, is_single = [(slug, what) for slug in chosen], len(chosen) == 1 and not everything
+        nothing = "there is no enabled project to run"
+    runs, codes = _run_all(engine, work, as_json=as_json, is_single=is_single)
     if as_json:
-        print_json(runs[0] if alone else {"runs": runs})
+        print_json(runs[0] if is_single else {"runs": runs})
     elif not runs:
-        print_note(none)
-    raise typer.Exit(_exit_code(codes))
+        print_note(nothing)
+    raise typer.Exit(_combine_exit_codes(codes))
 
 
 def cancel(
-    job: Annotated[UUID, typer.Argument(metavar="JOB", help="The job's id.")],
+    job: Annotated[UUID, typer.Argument(metavar="JOB", help="Id of the job.")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Cancel a job that is pending or running.
+    """Cancel a pending or running job.
 
-    A running one writes nothing more. What it wrote before stands, and can be rolled back.
+    A running job writes nothing more. Its earlier changes stay and can be rolled back.
     """
     from consolidation_pipeline.service.jobs.job_requests import cancel_job
 
@@ -79,12 +79,12 @@ def cancel(
     if as_json:
         print_json(vars(cancelled))
         return
-    done = f"; done before: {', '.join(cancelled.phases_completed)}" if cancelled.phases_completed else ""
-    print(f"job {job} of {cancelled.project}, which was {cancelled.previous_status}, is cancelled{done}")
+    done = f"; completed phases: {', '.join(cancelled.phases_completed)}" if cancelled.phases_completed else ""
+    print(f"cancelled job {job} of {cancelled.project}, which was {cancelled.previous_status}{done}")
 
 
-def _pending(engine: Engine) -> list[tuple[str, dict[str, Any]]]:
-    """The project of each pending job, and what it asks for."""
+def _list_pending_work(engine: Engine) -> list[tuple[str, dict[str, Any]]]:
+    """Return the project of each pending job, and its arguments for ``run_project``."""
     from consolidation_pipeline.service.jobs.job_requests import list_pending_jobs
 
     return [
@@ -93,9 +93,9 @@ def _pending(engine: Engine) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _run_all(
-    engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, alone: bool
+    engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, is_single: bool
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Outcomes and exit codes of the runs, in turn; a pending job that was begun or cancelled meanwhile is left out."""
+    """Run all in turn and return outcomes and exit codes. Jobs that are no longer pending are skipped."""
     from consolidation_pipeline.service.jobs.job_requests import is_pending
 
     runs, codes = [], []
@@ -103,7 +103,7 @@ def _run_all(
         requested = what.get("requested")
         if requested is not None and not is_pending(engine, requested.job_id):
             continue
-        described, code = _run_one(engine, slug, what, as_json=as_json, alone=alone)
+        described, code = _run_one(engine, slug, what, as_json=as_json, is_single=is_single)
         runs.append(described)
         codes.append(code)
         if code == INTERRUPTED:
@@ -111,83 +111,82 @@ def _run_all(
     return runs, codes
 
 
-def _split(phases: str | None) -> list[str] | None:
+def _split_phases(phases: str | None) -> list[str] | None:
     return None if phases is None else [name.strip() for name in phases.split(",") if name.strip()]
 
 
-def _load(path: Path | None, chosen: list[str], job: str, phases: str | None) -> Plan | None:
-    """The plan of ``--plan``. Raises UsageError: it cannot be read, or what else was asked for does not go with it."""
+def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | None) -> Plan | None:
+    """Return the plan of ``--plan``. Raise UsageError if it cannot be read or other options conflict with it."""
     if path is None:
         return None
     if len(chosen) != 1 or job != "consolidate" or phases is not None:
-        raise UsageError("--plan goes with one project, and with neither --job nor --phases: a plan is a whole run")
+        raise UsageError("--plan needs exactly one project and neither --job nor --phases: a plan is a whole run")
     from consolidation_pipeline.service.plan.plan_document import load_plan
 
     return load_plan(path)
 
 
-def _choose(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
-    """The projects to run, each once. Raises UsageError, NotFoundError before anything is run."""
+def _choose_projects(engine: Engine, named: list[str], *, everything: bool) -> list[str]:
+    """Return the projects to run, each once. Raise UsageError or NotFoundError before anything is run."""
     from consolidation_pipeline.service.admin.projects import list_projects
     from consolidation_pipeline.service.runs.run_lifecycle import get_runnable_project
 
     if bool(named) == everything:
-        raise UsageError("name the projects to run, or say --all, not both")
+        raise UsageError("give the projects to run or --all, and not both")
     if everything:
         return [backlog.slug for backlog in list_projects(engine) if backlog.consolidation_enabled]
     return [get_runnable_project(engine, slug).slug for slug in dict.fromkeys(named)]
 
 
 def _run_one(
-    engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool, alone: bool
+    engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool, is_single: bool
 ) -> tuple[dict[str, Any], int]:
-    """Run a project and show how it went: the outcome and an exit code. ``alone``: errors are the caller's to show."""
+    """Run a project, print the outcome and return it with an exit code. ``is_single``: errors are raised."""
     try:
         described = run_and_describe(engine, slug, what, as_json=as_json)
     except ConsolidationError as error:
-        if alone:
+        if is_single:
             raise
         print_note(f"{slug}: {describe_error(error)}")
         failure = {"project": slug, "status": "failed", "error": error_message(error), "error_kind": error_name(error)}
         return failure, error.exit_code
     if described["error"]:
         print_note(f"{slug}: error: {' '.join(described['error'].split())}")
-    for stop in _out_of_budget(described):
-        how = _how_to_raise(slug, stop["reason"])
-        print_note(f"{slug}: {stop['purpose']} ended before its time: {stop['reason']}; {how}")
+    for stop in _find_budget_stops(described):
+        hint = _suggest_budget(slug, stop["reason"])
+        print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; {hint}")
     if not as_json:
         make_console().print(make_run_table(described))
-    return described, _code_of(described)
+    return described, _get_exit_code(described)
 
 
-def _out_of_budget(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+def _find_budget_stops(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [stop for stop in run["stopped"] if stop["by"] == "budget"]
 
 
-def _how_to_raise(slug: str, reason: str) -> str:
-    """How to let the next run spend more; the reason names the budget."""
+def _suggest_budget(slug: str, reason: str) -> str:
+    """Return the command that raises the budget named in ``reason``."""
     budget = re.search(r"budget_\w+", reason)
     return f"raise it with `consolidation projects configure {slug} {budget[0] if budget else 'budget_usd_per_run'}=..`"
 
 
-def _code_of(run: Mapping[str, Any]) -> int:
-    """How a run ended: 4 where nothing but a used-up budget kept it from doing all."""
-    budget = {stop["purpose"] for stop in _out_of_budget(run)}
+def _get_exit_code(run: Mapping[str, Any]) -> int:
+    """Return the exit code of a run: 4 if only a used-up budget kept it from completing."""
+    budget = {stop["purpose"] for stop in _find_budget_stops(run)}
     if run["status"] == "completed":
         return BudgetExhaustedError.exit_code if budget else 0
     if run["status"] == "failed" and run["phases_failed"] and budget.issuperset(run["phases_failed"]):
         return BudgetExhaustedError.exit_code
     if run["status"] == "cancelled":
-        # A job that somebody cancelled does not end what comes after it, as Ctrl-C does.
+        # Unlike Ctrl-C, a cancelled job does not stop the runs after it.
         return FAILED if "cancelled_by" in run["metrics"] else INTERRUPTED
     return 0 if run["status"] == "unchanged" else FAILED
 
 
 def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
-    """Run a project with progress on standard error; returns the outcome with the numbers behind it.
+    """Run a project with progress on standard error. Return the outcome and its numbers.
 
-    ``what``: the ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``, where they are not the
-    default.
+    ``what``: arguments ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``.
     """
     from consolidation_pipeline.service.jobs.job_status import describe_outcome, describe_progress
 
@@ -208,7 +207,7 @@ def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_j
 
 
 def make_run_table(run: dict[str, Any]) -> Any:
-    """What a run did, for people."""
+    """Return a table of what a run did."""
     if run["status"] == "unchanged":
         since = f"{format_value(run['completed_at'])}, job {run['job_id']}; no run was needed"
         return fact_table(f"{run['project']}: unchanged", {"nothing changed since": since, "undo": run["undo"]})
@@ -219,10 +218,10 @@ def make_run_table(run: dict[str, Any]) -> Any:
             "failed phases": run["phases_failed"] or None,
             "memories absorbed": run["memories_merged"],
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
-            "learned": _learned(run["metrics"]),
-            "playbook": _promoted(run["metrics"].get("playbook_entries", {})),
-            "suggestions": _suggestions(run),
-            "summaries": _summaries(run),
+            "learned": _describe_learned(run["metrics"]),
+            "playbook": _describe_playbook(run["metrics"].get("playbook_entries", {})),
+            "suggestions": _describe_suggestions(run),
+            "summaries": _describe_summaries(run),
             "archived": describe_archived(run),
             "stopped": "; ".join(f"{stop['purpose']}: {stop['reason']}" for stop in run["stopped"]) or None,
             "relations added": run["metrics"].get("associations", {}).get("relations_added"),
@@ -235,47 +234,48 @@ def make_run_table(run: dict[str, Any]) -> Any:
     )
 
 
-def _learned(metrics: Mapping[str, Any]) -> str | None:
-    """How many patterns and principles a run made and changed; None where it did neither."""
-    told = []
+def _describe_learned(metrics: Mapping[str, Any]) -> str | None:
+    """Return how many patterns and principles a run changed; None if none."""
+    parts = []
     for kind in ("patterns", "principles"):
         done = metrics.get(kind, {})
         counts = {what: done.get(f"{kind}_{what}", 0) for what in ("created", "updated", "superseded")}
-        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-        told += [f"{kind} {said}"] if said else []
-    return "; ".join(told) or None
+        changed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        parts += [f"{kind} {changed}"] if changed else []
+    return "; ".join(parts) or None
 
 
-def _promoted(done: Mapping[str, Any]) -> str | None:
-    """What a run did to the playbook; None where it did nothing."""
+def _describe_playbook(done: Mapping[str, Any]) -> str | None:
+    """Return how many playbook entries a run changed; None if none."""
     counts = {what: done.get(f"entries_{what}", 0) for what in ("promoted", "proposed", "reinforced", "updated")}
     return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or None
 
 
-def _suggestions(run: Mapping[str, Any]) -> str | None:
-    """How many merges a run proposed and how many wait for a person; None where none does."""
+def _describe_suggestions(run: Mapping[str, Any]) -> str | None:
+    """Return how many merges a run proposed and how many wait; None if none waits."""
     done = run["metrics"].get("consolidation_suggestions", {})
     made, waiting = done.get("suggestions_created", 0), done.get("suggestions_waiting", 0)
-    return f"{made} created, {waiting} wait: consolidation suggestions list {run['project']}" if waiting else None
+    return f"{made} created, {waiting} waiting: consolidation suggestions list {run['project']}" if waiting else None
 
 
-def _summaries(run: Mapping[str, Any]) -> str | None:
-    """How many summaries a run made, and of how many memories; None where it made none."""
+def _describe_summaries(run: Mapping[str, Any]) -> str | None:
+    """Return how many summaries a run made, and of how many memories; None if none."""
     done = run["metrics"].get("semantic_summaries", {})
     made = done.get("summaries_created")
     return f"{made}, of {done['memories_summarized']} memories" if made else None
 
 
 def describe_archived(run: Mapping[str, Any]) -> str:
-    """How many memories a run archived, and how many it would not without being asked."""
+    """Return how many memories a run archived, or how many it held back."""
     done = run["metrics"].get("archived_memories", {})
     if done.get("held_back"):
-        return f"none: {done['held_back']} are unused, too many to archive unasked; do it by {done['to_archive_them']}"
+        command = done["to_archive_them"]
+        return f"none: {done['held_back']} are unused, too many to archive without a plan; archive them with {command}"
     return str(run["memories_archived"])
 
 
-def _exit_code(codes: list[int]) -> int:
-    """0 when all went well, the code that all failures share, else 1."""
+def _combine_exit_codes(codes: list[int]) -> int:
+    """Return 0 without failures, the code that all failures share, else 1."""
     failures = {code for code in codes if code}
     if INTERRUPTED in failures:
         return INTERRUPTED

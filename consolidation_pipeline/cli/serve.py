@@ -1,4 +1,4 @@
-"""``consolidation serve``."""
+"""``consolidation serve``: HTTP API, web pages and MCP over HTTP."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import Engine
 
-# Requests under way when the process is asked to end have so long; the longest is a plan of a large project.
+# Time for requests under way at shutdown; the longest one is the plan of a large project.
 _GRACE_SECONDS = 30
 
 
 def serve(
-    host: Annotated[str | None, typer.Option(help="Address to listen on; else CONSOLIDATION_API_HOST.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; default: CONSOLIDATION_API_HOST.")] = None,
     port: Annotated[
-        int | None, typer.Option(min=1, max=65535, help="Port to listen on; else CONSOLIDATION_API_PORT.")
+        int | None, typer.Option(min=1, max=65535, help="Port to listen on; default: CONSOLIDATION_API_PORT.")
     ] = None,
 ) -> None:
-    """Serve the HTTP API and the pages for people until it is asked to end; requests under way are finished first."""
+    """Serve the HTTP API and the web pages. On shutdown, requests under way are finished first."""
     engine, settings = open_store()
     given = {"api_host": host, "api_port": port}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value is not None})
@@ -50,20 +50,20 @@ def _serve(engine: Engine, settings: Settings) -> None:
         timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     _announce(engine, settings)
-    # When it has shut down, uvicorn raises the signal once more: to end is what was asked for, so that is a success.
+    # After shutdown uvicorn raises the signal again. The shutdown was requested, so the exit code is 0.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     uvicorn.Server(config).run()
 
 
 def _announce(engine: Engine, settings: Settings) -> None:
-    """Where it is, and how to make a key where nobody has one."""
+    """Print the addresses, and how to create a key if there is none."""
     from consolidation_pipeline.service.admin.api_keys import list_keys
 
     host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
     print_note(f"http://{host}:{settings.api_port}/docs")
     print_note(f"http://{host}:{settings.api_port}/review for people")
     if settings.api_auth == "off":
-        print_note("keys are off: whoever is on this machine may do everything")
+        print_note("keys are off: everyone on this machine may do everything")
     elif all(key.revoked_at for key in list_keys(engine)):
         print_note("there is no key yet: consolidation keys create --role admin")
 

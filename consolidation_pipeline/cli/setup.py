@@ -1,4 +1,4 @@
-"""Setting up: the schema, the diagnosis, the Dagster UI."""
+"""``consolidation init``, ``doctor`` and ``dev``: the schema, the diagnosis and the Dagster UI."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
 
 
 def init(as_json: JsonFlag = False) -> None:
-    """Create or update the schema.
+    """Create or update the database schema.
 
-    Doing it again changes nothing.
+    Running it again changes nothing.
     """
     from consolidation_pipeline.service.admin.doctor import describe_database, read_server
     from consolidation_pipeline.store.database.engine import connect_engine, database_url, upgrade
@@ -32,9 +32,9 @@ def init(as_json: JsonFlag = False) -> None:
 
 
 def doctor(as_json: JsonFlag = False) -> None:
-    """Check what is in force and say what is wrong.
+    """Check the set-up and report problems.
 
-    Exit code 1 when there is a problem.
+    Exit code 1 if there is a problem.
     """
     from consolidation_pipeline.service.admin.doctor import Automation, diagnose
     from consolidation_pipeline.service.admin.findings import Finding
@@ -62,7 +62,7 @@ def dev(
     host: Annotated[str, typer.Option(help="Address the UI listens on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port the UI listens on.")] = 3000,
 ) -> None:
-    """Open the Dagster UI, with sensors and schedules running."""
+    """Start the Dagster UI with sensors and schedules running."""
     from consolidation_pipeline.launch import register_projects
     from consolidation_pipeline.settings import RESOURCE_DIR, use_dagster_home
 
@@ -70,7 +70,7 @@ def dev(
     os.environ["CONSOLIDATION_AUTOMATION"] = "running"
     read_settings()
     register_projects()
-    print(f"Dagster UI: http://{host}:{port} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    print(f"Dagster UI: http://{host}:{port} (Ctrl-C stops it)", file=sys.stderr, flush=True)
     os.chdir(home)
     workspace = str(RESOURCE_DIR / "workspace.yaml")
     command = [sys.executable, "-m", "dagster", "dev", "-w", workspace, "--host", host, "--port", str(port)]

@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="List, show, approve and reject proposed merges.")
 
-Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="As `suggestions list` shows them.")]
-Project = Annotated[str | None, typer.Option(help="All of this project that the rule names, in place of ids.")]
-Least = Annotated[float | None, typer.Option(min=0, max=1, help="Rule: at least so similar.")]
+Ids = Annotated[list[UUID] | None, typer.Argument(metavar="[ID]...", help="Ids shown by `suggestions list`.")]
+Project = Annotated[str | None, typer.Option(help="Decide on all suggestions of this project that match the rule.")]
+MinSimilarity = Annotated[float | None, typer.Option(min=0, max=1, help="Rule: minimum similarity.")]
 Type = Annotated[str | None, typer.Option(help="Rule: of this memory type.")]
-Most = Annotated[int | None, typer.Option(min=1, help="Rule: at most so many, the most similar.")]
-Note = Annotated[str | None, typer.Option(help="Why; stands in the ledger.")]
+MaxCount = Annotated[int | None, typer.Option(min=1, help="Rule: maximum number, the most similar first.")]
+Note = Annotated[str | None, typer.Option(help="Reason, stored in the ledger.")]
 
 _TEXT_WIDTH = 110
 
 
 @app.command(name="list")
 def list_(
-    project: Annotated[str | None, typer.Argument(metavar="[PROJECT]", help="The project; none = all.")] = None,
+    project: Annotated[str | None, typer.Argument(metavar="[PROJECT]", help="The project; default: all.")] = None,
     status: Annotated[str, typer.Option(help="pending, validated, rejected, superseded or expired.")] = "pending",
-    type: Annotated[str | None, typer.Option(help="Of this memory type.")] = None,
-    min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="At least so similar.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 20,
+    type: Annotated[str | None, typer.Option(help="Only this memory type.")] = None,
+    min_similarity: Annotated[float | None, typer.Option(min=0, max=1, help="Minimum similarity.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of suggestions.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the merges that wait for your word, the most similar first."""
+    """List the merges that wait for a decision, the most similar first."""
     from consolidation_pipeline.service.review.suggestions import find_projects_without_model, list_suggestions
 
     engine, settings = open_store()
@@ -52,19 +52,19 @@ def list_(
     where = project or "all projects"
     out.print(f"{where}: {found.total} {status}" if found.total else f"{where}: no suggestion is {status}")
     for suggestion in found.suggestions:
-        out.print("\n".join(_summary(suggestion)), soft_wrap=True)
+        out.print("\n".join(_summary_lines(suggestion)), soft_wrap=True)
     if found.suggestions and status == "pending":
         print_note("consolidation suggestions show ID | approve ID... | reject ID...")
     if not found.total and status == "pending" and (without := find_projects_without_model(engine, project, settings)):
         print_note(
-            f"a model words suggestions, and none is named for {', '.join(without[:5])}{' ..' * (len(without) > 5)}: "
+            f"suggestions need a model, and none is set for {', '.join(without[:5])}{' ..' * (len(without) > 5)}: "
             f"consolidation projects configure {without[0]} llm_model=openai/gpt-4o-mini"
         )
 
 
 @app.command()
 def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion.")], as_json: JsonFlag = False) -> None:
-    """Show a proposed merge: the originals in full, what they disagree in, and the text proposed."""
+    """Show a proposed merge: the originals in full, their differences, and the proposed text."""
     from consolidation_pipeline.service.review.suggestions import get_suggestion
 
     engine, _ = open_store()
@@ -72,7 +72,7 @@ def show(id: Annotated[UUID, typer.Argument(metavar="ID", help="The suggestion."
     if as_json:
         print_json(vars(found))
         return
-    make_console().print("\n".join(_details(found)), soft_wrap=True)
+    make_console().print("\n".join(_detail_lines(found)), soft_wrap=True)
 
 
 @app.command()
@@ -80,23 +80,23 @@ def approve(
     ids: Ids = None,
     *,
     project: Project = None,
-    min_similarity: Least = None,
+    min_similarity: MinSimilarity = None,
     type: Type = None,
-    limit: Most = None,
-    content: Annotated[str | None, typer.Option(help="Your words in place of the content proposed.")] = None,
-    lessons: Annotated[str | None, typer.Option(help="Your words in place of the lessons proposed.")] = None,
+    limit: MaxCount = None,
+    content: Annotated[str | None, typer.Option(help="Text to use in place of the proposed content.")] = None,
+    lessons: Annotated[str | None, typer.Option(help="Text to use in place of the proposed lessons.")] = None,
     note: Note = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Merge the originals of suggestions, by ids or by rule, each in a transaction of its own.
+    """Merge the originals of suggestions, by ids or by rule, each in its own transaction.
 
-    `approve --project shop --min-similarity 0.93 --type warning` approves all that the rule names.
+    `approve --project shop --min-similarity 0.93 --type warning` approves all that match the rule.
     """
     from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion
 
     if (content is not None or lessons is not None) and len(ids or ()) != 1:
-        raise UsageError("--content and --lessons are the words for one suggestion: give its id")
-    rule = _choose(ids, _Rule(project, min_similarity, type, limit))
+        raise UsageError("--content and --lessons are for one suggestion: give its id")
+    rule = _check_selection(ids, _Rule(project, min_similarity, type, limit))
     engine, settings = open_store()
     decide = partial(approve_suggestion, content=content, lessons_learned=lessons, note=note, settings=settings)
     return _decide(engine, ids, rule, decide, as_json=as_json)
@@ -107,23 +107,23 @@ def reject(
     ids: Ids = None,
     *,
     project: Project = None,
-    min_similarity: Least = None,
+    min_similarity: MinSimilarity = None,
     type: Type = None,
-    limit: Most = None,
+    limit: MaxCount = None,
     note: Note = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Leave the originals of suggestions as they are, by ids or by rule: not proposed again unless a group changes."""
+    """Reject suggestions, by ids or by rule. They are not proposed again unless their group changes."""
     from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 
-    rule = _choose(ids, _Rule(project, min_similarity, type, limit))
+    rule = _check_selection(ids, _Rule(project, min_similarity, type, limit))
     engine, _ = open_store()
     return _decide(engine, ids, rule, partial(reject_suggestion, note=note), as_json=as_json)
 
 
 @dataclass(frozen=True)
 class _Rule:
-    """What is decided on in place of ids."""
+    """Selects suggestions in place of ids."""
 
     project: str | None
     min_similarity: float | None
@@ -131,17 +131,17 @@ class _Rule:
     limit: int | None
 
     @property
-    def names_any(self) -> bool:
-        """Whether it says more than a project: nobody means to decide on all of one by leaving something out."""
+    def has_conditions(self) -> bool:
+        """True if it has more than a project: a forgotten condition must not decide on all suggestions."""
         return (self.min_similarity, self.type, self.limit) != (None, None, None)
 
 
-def _choose(ids: list[UUID] | None, rule: _Rule) -> _Rule:
-    """The rule, where it is clear what is to be decided on. Raises UsageError."""
-    if bool(ids) == (rule.project is not None) or (ids and rule.names_any):
+def _check_selection(ids: list[UUID] | None, rule: _Rule) -> _Rule:
+    """Return the rule. Raise UsageError unless either ids or a rule with conditions are given."""
+    if bool(ids) == (rule.project is not None) or (ids and rule.has_conditions):
         raise UsageError("give the ids of suggestions, or --project with a rule, and not both")
-    if rule.project is not None and not rule.names_any:
-        raise UsageError("a rule is needed beside --project: --min-similarity, --type or --limit")
+    if rule.project is not None and not rule.has_conditions:
+        raise UsageError("--project needs a rule: --min-similarity, --type or --limit")
     return rule
 
 
@@ -158,50 +158,50 @@ def _decide(
         refused = [{"id": id_, "message": why} for id_, why in done.refused]
         print_json({"decided": [vars(one) for one in done.decided], "refused": refused})
     else:
-        print("\n".join(_told(done)))
+        print("\n".join(_result_lines(done)))
     return ConflictError.exit_code if done.refused else 0
 
 
-def _told(done: BulkResult) -> Iterator[str]:
+def _result_lines(done: BulkResult) -> Iterator[str]:
     if not done.decided and not done.refused:
-        yield "no suggestion that waits is named by the rule"
+        yield "no pending suggestion matches the rule"
     for one in done.decided:
-        made = f", merged as {one.memory_id}" if one.memory_id else ""
-        what = "approved" if one.status == "validated" else one.status
-        yield f"suggestion {one.suggestion_id} {what}{made}; undo: consolidation rollback {one.group_id}"
+        merged = f", merged as {one.memory_id}" if one.memory_id else ""
+        decision = "approved" if one.status == "validated" else one.status
+        yield f"suggestion {one.suggestion_id} {decision}{merged}; undo: consolidation rollback {one.group_id}"
     yield from (f"not decided: {why}" for _, why in done.refused)
 
 
-def _summary(suggestion: Suggestion) -> Iterator[str]:
-    alike = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
-    yield f"\n{suggestion.id} ({suggestion.memory_type}{alike})"
+def _summary_lines(suggestion: Suggestion) -> Iterator[str]:
+    similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
+    yield f"\n{suggestion.id} ({suggestion.memory_type}{similarity})"
     yield from (f"  - {shorten(original.content, _TEXT_WIDTH)}" for original in suggestion.originals)
-    yield from (f"  differ in {line}" for line in _differences(suggestion))
+    yield from (f"  differ in {line}" for line in _difference_lines(suggestion))
     yield f"  = {shorten(suggestion.content, 2 * _TEXT_WIDTH)}"
 
 
-def _details(suggestion: Suggestion) -> Iterator[str]:
-    alike = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
-    yield f"{suggestion.id} of {suggestion.project}: {suggestion.status} ({suggestion.memory_type}{alike})"
+def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
+    similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
+    yield f"{suggestion.id} of {suggestion.project}: {suggestion.status} ({suggestion.memory_type}{similarity})"
     yield f"{suggestion.rationale}"
     for original in suggestion.originals:
         changed = "" if original.is_current else ", changed since"
         yield f"\n- {original.id} ({original.kind}, {original.learned_at:%Y-%m-%d}{changed})"
         yield from (f"  {line}" for line in original.content.splitlines())
     yield ""
-    yield from (f"differ in {line}" for line in _differences(suggestion))
+    yield from (f"differ in {line}" for line in _difference_lines(suggestion))
     yield "\n= proposed"
     yield from (f"  {line}" for line in suggestion.content.splitlines())
     yield from (f"  {line}" for line in (suggestion.lessons_learned or "").splitlines())
     yield from [f"  keywords: {', '.join(suggestion.keywords)}"] if suggestion.keywords else []
     yield from [f"  leaves out: {', '.join(suggestion.left_out)}"] if suggestion.left_out else []
     if suggestion.reviewed_by:
-        said = f": {suggestion.review_note}" if suggestion.review_note else ""
-        yield f"\n{suggestion.status} by {suggestion.reviewed_by}{said}"
+        review_note = f": {suggestion.review_note}" if suggestion.review_note else ""
+        yield f"\n{suggestion.status} by {suggestion.reviewed_by}{review_note}"
     yield from [f"undo: consolidation rollback {suggestion.group_id}"] if suggestion.group_id else []
 
 
-def _differences(suggestion: Suggestion) -> list[str]:
+def _difference_lines(suggestion: Suggestion) -> list[str]:
     sides = ((found.kind, found.a, found.b) for found in suggestion.conflicts)
     named = ((kind, *(", ".join(item.text for item in side) for side in (a, b))) for kind, a, b in sides)
     return list(dict.fromkeys(f"{kind}: {a} / {b}" for kind, a, b in named))

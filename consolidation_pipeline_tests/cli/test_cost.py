@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline.cli.run import _code_of
+from consolidation_pipeline.cli.run import _get_exit_code
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
 from consolidation_pipeline_tests.openai_server import OpenAIServer
@@ -76,7 +76,7 @@ def outcome(
     ],
 )
 def test_4_means_that_nothing_but_a_budget_was_in_the_way(run: dict[str, Any], code: int) -> None:
-    assert _code_of(run) == code
+    assert _get_exit_code(run) == code
 
 
 def test_costs_are_shown_by_day_model_purpose_and_job(cli: Cli, write: Write, provider: OpenAIServer) -> None:

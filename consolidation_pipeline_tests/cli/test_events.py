@@ -59,7 +59,7 @@ def test_a_failure_is_told_by_the_exit_code_the_list_and_the_doctor(events: Cli,
     receiver.then(status(500))
     answer = events("events", "deliver", "--once", "--json")
     assert (answer.code, answer.json) == (1, {"delivered": 0, "failed": 1, "waiting": 2})
-    assert "waiting, 1 tries: 500 Internal Server Error" in events("events", "list", "notes").out
+    assert "waiting, 1 attempts: 500 Internal Server Error" in events("events", "list", "notes").out
     (found,) = [row for row in events("doctor", "--json").json["checks"] if row["check"] == "webhook"]
     assert found["status"] == "warning"
     assert found["message"] == (

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.cli.run import _code_of
+from consolidation_pipeline.cli.run import _get_exit_code
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.jobs.job_requests import request_job
 from consolidation_pipeline.service.runs import run_lifecycle
@@ -177,4 +177,4 @@ def test_what_was_asked_for_is_run_without_a_daemon(cli: Cli, write: Callable[..
 def test_a_run_that_somebody_cancelled_ends_with_1_and_an_interrupted_one_ends_all(
     metrics: dict[str, Any], code: int
 ) -> None:
-    assert _code_of({"status": "cancelled", "stopped": [], "metrics": metrics}) == code
+    assert _get_exit_code({"status": "cancelled", "stopped": [], "metrics": metrics}) == code

@@ -33,9 +33,9 @@ def test_json_is_one_object_and_counts_a_reuse(cli: Cli) -> None:
 
 
 def test_conditions_narrow_what_is_found(cli: Cli) -> None:
-    assert "nothing that fits" in cli("search", "notes", "migrations", "--type", "decision").out
-    assert "nothing that fits" in cli("search", "notes", "migrations", "--tag", "no-such").out
-    assert "nothing that fits" in cli("search", "notes", "migrations", "--since", "2999-01-01").out
+    assert "no matching memories" in cli("search", "notes", "migrations", "--type", "decision").out
+    assert "no matching memories" in cli("search", "notes", "migrations", "--tag", "no-such").out
+    assert "no matching memories" in cli("search", "notes", "migrations", "--since", "2999-01-01").out
     shown = cli("search", "notes", "colour tokens", "--since", RECENT, "--until", RECENT, "--kind", "raw")
     assert "Colour tokens" in shown.out
 

@@ -56,9 +56,9 @@ def test_where_nothing_waits_it_says_that_a_model_is_needed(cli: Cli, consolidat
     del consolidated
     empty = cli("suggestions", "list")
     assert "all projects: no suggestion is pending" in empty.out
-    assert "none is named for notes: consolidation projects configure notes llm_model=" in empty.err
+    assert "none is set for notes: consolidation projects configure notes llm_model=" in empty.err
     assert cli("projects", "configure", "notes", "llm_model=openai/gpt-4o-mini").code == 0
-    assert "none is named" not in cli("suggestions", "list", "notes").err
+    assert "none is set" not in cli("suggestions", "list", "notes").err
 
 
 def test_a_decision_is_told_with_its_undo_and_a_second_one_is_a_conflict(cli: Cli, waiting: list[str]) -> None:
@@ -84,16 +84,16 @@ def test_a_rule_decides_on_all_that_it_names(cli: Cli, engine: Engine, waiting: 
     assert [one["suggestion_id"] for one in answer.json["decided"]] == waiting[1:]
     assert [one["id"] for one in answer.json["refused"]] == waiting[:1]
     none = cli("suggestions", "reject", "--project", "notes", "--limit", "5")
-    assert (none.code, none.out) == (0, "no suggestion that waits is named by the rule\n")
+    assert (none.code, none.out) == (0, "no pending suggestion matches the rule\n")
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         ((), "ids of suggestions, or --project"),
-        (("--project", "notes"), "a rule is needed"),
+        (("--project", "notes"), "--project needs a rule"),
         (("--min-similarity", "0.9"), "ids of suggestions, or --project"),
-        (("--project", "notes", "--limit", "1", "--content", "x"), "words for one suggestion"),
+        (("--project", "notes", "--limit", "1", "--content", "x"), "are for one suggestion"),
         (("00000000-0000-0000-0000-000000000001", "--type", "warning"), "and not both"),
     ],
 )
