@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.decay_scores import decay_scores
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -26,7 +26,7 @@ from consolidation_pipeline.store.admin.invariants import (
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("task_memories"),
+    metadata=describe_table("task_memories"),
 )
 def archived_memories(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

@@ -5,7 +5,7 @@ from base64 import b64encode
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
@@ -20,7 +20,7 @@ from consolidation_pipeline.store.admin.invariants import find_chains, find_shar
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("memory_clusters"),
+    metadata=describe_table("memory_clusters"),
 )
 def clusters(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

@@ -4,7 +4,7 @@ import dagster as dg
 
 from consolidation_pipeline.defs.archived_memories import archived_memories
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.jobs.run_report import write_report
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.admin.invariants import find_miscounted
     kinds={"python", "markdown"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidation_jobs"),
+    metadata=describe_table("consolidation_jobs"),
 )
 def consolidation_report(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

@@ -5,10 +5,8 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_priorities import AFTER_PATTERNS
+from consolidation_pipeline.defs.asset_metadata import AFTER_PATTERNS, describe_failures, describe_table
 from consolidation_pipeline.defs.clusters import clusters
-from consolidation_pipeline.defs.column_schemas import table_metadata
-from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
@@ -22,7 +20,7 @@ from consolidation_pipeline.store.admin.invariants import find_misheld_originals
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidation_suggestions"),
+    metadata=describe_table("consolidation_suggestions"),
     op_tags=AFTER_PATTERNS,
 )
 def consolidation_suggestions(
@@ -46,7 +44,7 @@ def _describe(done: ProposalResult) -> dict[str, Any]:
         "groups_skipped": done.skipped,
         "groups_without_text": done.without_text,
         "groups_failed": len(done.failures),
-        **describe_troubles(done.failures, done.stopped),
+        **describe_failures(done.failures, done.stopped),
     }
 
 

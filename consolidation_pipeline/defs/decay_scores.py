@@ -5,9 +5,8 @@ from itertools import pairwise
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_priorities import AFTER_SUMMARIES
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, describe_table
 from consolidation_pipeline.defs.associations import associations
-from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -24,7 +23,7 @@ _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", 
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("task_memories"),
+    metadata=describe_table("task_memories"),
     op_tags=AFTER_SUMMARIES,
 )
 def decay_scores(

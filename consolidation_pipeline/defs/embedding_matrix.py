@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.task_memories import task_memories
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.admin.invariants import find_denormalized, fin
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("task_memories"),
+    metadata=describe_table("task_memories"),
 )
 def embedding_matrix(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

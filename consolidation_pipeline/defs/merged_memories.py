@@ -3,8 +3,8 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.clusters import clusters
-from consolidation_pipeline.defs.column_schemas import table_metadata
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
@@ -25,7 +25,7 @@ from consolidation_pipeline.store.admin.invariants import (
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidated_memories"),
+    metadata=describe_table("consolidated_memories"),
 )
 def merged_memories(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

@@ -2,9 +2,8 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.abstraction_metadata import describe_formed
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_derived, describe_table
 from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -19,7 +18,7 @@ from consolidation_pipeline.store.admin.invariants import find_foreign_evidence,
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidated_memories"),
+    metadata=describe_table("consolidated_memories"),
 )
 def patterns(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
@@ -28,7 +27,7 @@ def patterns(
     run = project_runs.open(context.partition_key)
     with run.phase("patterns") as phase:
         done = derive_patterns(run)
-        phase.metrics = describe_formed("patterns", done)
+        phase.metrics = describe_derived("patterns", done)
     return dg.MaterializeResult(metadata=phase.metrics)
 
 

@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -31,7 +31,7 @@ _SHOWN = 50
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("playbook_entries"),
+    metadata=describe_table("playbook_entries"),
 )
 def playbook_entries(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

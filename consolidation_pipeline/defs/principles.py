@@ -2,9 +2,8 @@
 
 import dagster as dg
 
-from consolidation_pipeline.defs.abstraction_metadata import describe_formed
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_derived, describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.patterns import patterns
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -19,7 +18,7 @@ from consolidation_pipeline.store.admin.invariants import find_orphan_lineage
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidated_memories"),
+    metadata=describe_table("consolidated_memories"),
 )
 def principles(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
@@ -28,7 +27,7 @@ def principles(
     run = project_runs.open(context.partition_key)
     with run.phase("principles") as phase:
         done = derive_principles(run)
-        phase.metrics = describe_formed("principles", done)
+        phase.metrics = describe_derived("principles", done)
     return dg.MaterializeResult(metadata=phase.metrics)
 
 

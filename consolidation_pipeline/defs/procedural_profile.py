@@ -5,9 +5,7 @@ from typing import Any
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_priorities import AFTER_SUGGESTIONS
-from consolidation_pipeline.defs.column_schemas import table_metadata
-from consolidation_pipeline.defs.failure_metadata import describe_troubles
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS, describe_failures, describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
@@ -22,7 +20,7 @@ from consolidation_pipeline.store.admin.invariants import find_unfounded_profile
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidated_memories"),
+    metadata=describe_table("consolidated_memories"),
     op_tags=AFTER_SUGGESTIONS,
 )
 def procedural_profile(
@@ -43,7 +41,7 @@ def _describe(done: ProfileResult) -> dict[str, Any]:
         "profiles_updated": done.updated,
         "profiles_unchanged": done.unchanged,
         "profiles_failed": len(done.failures),
-        **describe_troubles(done.failures, done.stopped),
+        **describe_failures(done.failures, done.stopped),
     }
 
 

@@ -8,9 +8,9 @@ from consolidation_pipeline.defs.run_requests import SCHEDULE_STATUS, partition_
 from consolidation_pipeline.service.jobs.triggers import (
     IsDue,
     can_associate,
+    can_forget,
     has_memories,
     is_due_tonight,
-    may_forget,
     request_jobs,
 )
 from consolidation_pipeline.settings import Settings
@@ -78,4 +78,4 @@ def quarterly_forgetting(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
     """Every quarter, where forgetting is on: memories that no longer matter and that nothing protects are archived."""
-    return _launch(context, store, may_forget, job="forget", triggered_by="quarterly_forgetting")
+    return _launch(context, store, can_forget, job="forget", triggered_by="quarterly_forgetting")

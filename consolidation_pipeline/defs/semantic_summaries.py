@@ -6,10 +6,8 @@ import dagster as dg
 
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_priorities import AFTER_SUGGESTIONS
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS, describe_failures, describe_table
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
-from consolidation_pipeline.defs.failure_metadata import describe_troubles
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
@@ -23,7 +21,7 @@ from consolidation_pipeline.store.admin.invariants import find_misplaced_episode
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("consolidated_memories"),
+    metadata=describe_table("consolidated_memories"),
     op_tags=AFTER_SUGGESTIONS,
 )
 def semantic_summaries(
@@ -50,7 +48,7 @@ def _describe(done: SummaryResult) -> dict[str, Any]:
         "waiting": done.waiting,
         **({} if done.ratio is None else {"compression_ratio": round(done.ratio, 3)}),
         "compression_target": TARGET_RATIO,
-        **describe_troubles(done.failures, done.stopped),
+        **describe_failures(done.failures, done.stopped),
     }
 
 

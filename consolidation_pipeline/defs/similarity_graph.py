@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.threshold_calibration import threshold_calibration
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.admin.invariants import find_bad_pairs
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="2",
-    metadata=table_metadata("memory_neighbors"),
+    metadata=describe_table("memory_neighbors"),
 )
 def similarity_graph(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

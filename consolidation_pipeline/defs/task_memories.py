@@ -3,7 +3,7 @@
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.store.admin.invariants import find_future_memories
 from consolidation_pipeline.store.admin.project_counts import raw_versions
@@ -15,7 +15,7 @@ from consolidation_pipeline.store.database.engine import Engine
     group_name="memories",
     description="Raw memories that agents wrote, one partition per project; their content is immutable.",
     tags={"dagster/kind/postgres": ""},
-    metadata=table_metadata("task_memories"),
+    metadata=describe_table("task_memories"),
 )
 def task_memories(store: dg.ResourceParam[Engine]) -> dg.DataVersionsByPartition:
     """One data version per project: it changes when a memory comes, is archived or is restored."""

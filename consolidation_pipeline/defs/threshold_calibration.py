@@ -8,7 +8,7 @@ import dagster as dg
 
 from consolidation_pipeline.core.calibration.calibration_chart import curve_svg
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.column_schemas import table_metadata
+from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
@@ -25,7 +25,7 @@ _SHOWN_SENTENCES = 20
     kinds={"python", "postgres"},
     owners=["team:memory"],
     code_version="1",
-    metadata=table_metadata("similarity_calibrations"),
+    metadata=describe_table("similarity_calibrations"),
 )
 def threshold_calibration(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]

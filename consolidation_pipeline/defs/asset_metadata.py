@@ -1,0 +1,51 @@
+"""Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import dagster as dg
+
+from consolidation_pipeline.service.knowledge.derive import DeriveResult
+from consolidation_pipeline.store.database.schema import describe_columns
+
+_MAX_FAILURES = 10
+
+# Priorities order assets of a run that do not depend on each other: the highest first; the default is 0.
+# A dependency would do the same, but would skip the later asset when the earlier one fails.
+# Patterns come before suggestions because they may use the LLM budget first.
+AFTER_PATTERNS = {"dagster/priority": "-1"}
+# Summaries need only memories and vectors.
+AFTER_SUGGESTIONS = {"dagster/priority": "-2"}
+# Scores come last because they include the memories that the run created.
+AFTER_SUMMARIES = {"dagster/priority": "-3"}
+
+
+def describe_table(table: str) -> dict[str, str | dg.TableSchema]:
+    """Return definition metadata of an asset for the catalog: its table's name and columns with their comments."""
+    columns = [dg.TableColumn(name, kind, description=comment) for name, kind, comment in describe_columns(table)]
+    return {"dagster/table_name": f"consolidation.{table}", "dagster/column_schema": dg.TableSchema(columns)}
+
+
+def describe_derived(name: str, result: DeriveResult) -> dict[str, Any]:
+    """Return the metadata of the asset ``name`` (patterns or principles), with failures if there are any."""
+    return {
+        "groups_in": result.groups,
+        f"{name}_created": result.created,
+        f"{name}_updated": result.updated,
+        f"{name}_superseded": result.superseded,
+        f"{name}_needs_review": result.needs_review,
+        "groups_covered": result.covered,
+        "groups_skipped": result.changed,
+        "groups_discarded": result.discarded,
+        "groups_failed": len(result.failures),
+        **describe_failures(result.failures, result.stopped),
+    }
+
+
+def describe_failures(failures: Sequence[tuple[str, str]], stopped: str | None) -> dict[str, Any]:
+    """Return the failures of a phase that went on (the first ten) and the reason if it stopped early.
+
+    Each key is there only if it applies.
+    """
+    shown = {"failures": [": ".join(failure) for failure in failures[:_MAX_FAILURES]]} if failures else {}
+    return {**shown, **({"stopped": stopped} if stopped else {})}
