@@ -112,11 +112,11 @@ def test_a_merged_memory_does_not_come_back_beside_one_that_says_the_same(pipeli
     [archived] = archive_by_hand(pipeline.engine, [only_merged(pipeline)], changed_by="tester")
     pipeline.add([note("c", LESSON), note("d", LESSON)])
     job = pipeline.run().job_id
-    twin = only_merged(pipeline)
+    duplicate = only_merged(pipeline)
     before = knowledge(pipeline)
-    with pytest.raises(ConflictError, match=f"row {twin} says the same") as refused:
+    with pytest.raises(ConflictError, match=f"row {duplicate} has the same text") as refused:
         pipeline.roll_back(archived.group_id)
-    assert refused.value.conflicts == (str(twin),)
+    assert refused.value.conflicts == (str(duplicate),)
     assert knowledge(pipeline) == before
     pipeline.roll_back(job)
     pipeline.roll_back(archived.group_id)
