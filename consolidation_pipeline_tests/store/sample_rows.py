@@ -43,7 +43,7 @@ def plant_memories(connection: Connection, project: Project, memories: Sequence[
 
 
 def author(project: Project, job_id: UUID | None = None) -> Author:
-    """Who stands in the ledger."""
+    """Return the author of changes in the ledger."""
     return Author(project.id, job_id, "gardener")
 
 

@@ -34,8 +34,8 @@ def find_complete_job(connection: Connection, project: Project, settings: Settin
     done = jobs.find_job_with_fingerprint(connection, project.id)
     if done is None:
         return None
-    fingerprint = compute_fingerprint(connection, project, effective_options(project, settings), done.started_at)
-    return done if done.metrics["state"] == fingerprint else None
+    current = compute_fingerprint(connection, project, effective_options(project, settings), done.started_at)
+    return done if done.metrics["state"] == current else None
 
 
 def find_unchanged_job(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
@@ -44,5 +44,5 @@ def find_unchanged_job(engine: Engine, project: Project, settings: Settings) -> 
         newest = jobs.list_jobs(connection, project.id, limit=1)
         if not newest or "state" not in newest[0].metrics:
             return None
-        fingerprint = compute_fingerprint(connection, project, effective_options(project, settings), datetime.now(UTC))
-    return newest[0] if newest[0].metrics["state"] == fingerprint else None
+        current = compute_fingerprint(connection, project, effective_options(project, settings), datetime.now(UTC))
+    return newest[0] if newest[0].metrics["state"] == current else None

@@ -124,7 +124,7 @@ def test_phases_that_were_asked_for_are_claimed_by_a_run_of_just_these(pipeline:
     assert job(pipeline, other.job_id).status == "cancelled"
 
 
-def test_pending_jobs_are_listed_the_oldest_first_and_those_of_disabled_projects_wait(pipeline: Pipeline) -> None:
+def test_pending_jobs_are_listed_oldest_first_without_disabled_projects(pipeline: Pipeline) -> None:
     for slug in ("b", "a", "off"):
         pipeline.add(alone(), slug=slug)
     asked = [ask(pipeline, slug, job="decay") for slug in ("b", "a", "off")]

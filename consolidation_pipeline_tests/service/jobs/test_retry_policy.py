@@ -136,7 +136,7 @@ def test_what_failed_for_a_person_is_theirs_but_automation_waits_too(project: Pi
     assert "attempt 2 of 3" in request.reason
 
 
-def test_a_killed_process_is_a_failure_and_runs_of_some_phases_or_cancelled_ones_are_not(project: Pipeline) -> None:
+def test_a_killed_process_counts_as_a_failure_unlike_partial_or_cancelled_runs(project: Pipeline) -> None:
     asked = threshold(project).requests[0].job_id
     project.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
     assert newest(project)["retry_count"] == 1  # whoever looks settles it

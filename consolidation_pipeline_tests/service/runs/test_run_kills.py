@@ -59,7 +59,7 @@ def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
 
 @pytest.fixture(scope="module")
 def undisturbed(shared: Pipeline) -> dict[str, list[str]]:
-    """What the tables hold when nothing goes wrong."""
+    """Return the tables of a run in which nothing goes wrong."""
     begin(shared)
     return run_until_settled(shared)
 

@@ -14,7 +14,7 @@ from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.undo import rollback
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.ledger.ledger_reader import Scope
+from consolidation_pipeline.store.ledger.ledger_reader import RollbackTarget
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline
@@ -229,9 +229,11 @@ def test_a_week_is_counted_to_the_moment(pipeline: Pipeline, days: int, moment: 
 def test_what_is_exactly_as_old_as_the_rollback_days_may_be_undone(pipeline: Pipeline) -> None:
     pipeline.configure_new()
     project, target = pipeline.project(), uuid4()
-    rollback._check(Scope("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
+    rollback._check(RollbackTarget("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
     with pytest.raises(ConflictError, match="rollback_days"):
-        rollback._check(Scope("job", project, ["merge"], [1], [], timedelta(days=7, microseconds=1)), target, 7)
+        rollback._check(
+            RollbackTarget("job", project, ["merge"], [1], [], timedelta(days=7, microseconds=1)), target, 7
+        )
 
 
 def test_a_rollback_without_a_reason_says_what_it_undid(pipeline: Pipeline) -> None:

@@ -1,4 +1,4 @@
-"""What stands in the way of a rollback: later work, another rollback, a run."""
+"""Conflicts of a rollback: later work, another rollback, a run."""
 
 from __future__ import annotations
 

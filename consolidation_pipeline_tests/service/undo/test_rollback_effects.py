@@ -1,4 +1,4 @@
-"""What people and agents see after a rollback: all of it back at once, in whatever order groups are undone."""
+"""Effects of a rollback: everything is back at once, in whatever order groups are undone."""
 
 from __future__ import annotations
 

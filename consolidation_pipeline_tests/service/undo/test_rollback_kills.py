@@ -50,7 +50,7 @@ def wait_until_free(pipeline: Pipeline) -> None:
 
 @pytest.fixture(scope="module")
 def statements(shared: Pipeline) -> int:
-    """How many statements a rollback of the corpus sends."""
+    """Count the statements that a rollback of the corpus sends."""
     shared.clear()
     shared.add(corpus())
     job = shared.run().job_id

@@ -57,7 +57,7 @@ def redo(pipeline: Pipeline, done: list[UUID]) -> None:
 
 @settings(deadline=None, max_examples=5)
 @given(nights=NIGHTS, data=st.data())
-def test_two_groups_without_a_row_in_common_are_undone_in_either_order_to_the_same_state(
+def test_groups_without_a_common_row_are_undone_in_either_order(
     shared: Pipeline, nights: list[list[tuple[int, int, bool]]], data: st.DataObject
 ) -> None:
     shared.clear()

@@ -236,7 +236,7 @@ STEPS = st.lists(
     max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
-def test_whatever_fails_or_dies_no_budget_is_exceeded_and_no_answer_is_paid_for_twice(
+def test_no_failure_exceeds_a_budget_or_pays_twice_for_an_answer(
     engine: Engine, steps: list[tuple[str, str, int, float, bool]]
 ) -> None:
     ledger = SpendLedger(engine, uuid4(), uuid4(), replace(BUDGETS, usd_per_day=1.5))

@@ -338,7 +338,7 @@ def test_what_named_a_memory_before_it_was_reworded_does_not_stand_on_its_new_wo
     assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [4]
 
 
-def test_what_named_a_memory_before_it_was_reworded_and_was_undone_and_redone_since_does_not_stand_on_it(
+def test_a_reference_older_than_the_rewording_is_no_dependent_after_undo_and_redo(
     history: History,
 ) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
