@@ -167,15 +167,15 @@ def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
     """Pairs that the local model's profile lets merge if no veto is found: cosine by length, words in common."""
     from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA, are_near_duplicates
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
-    from consolidation_pipeline.core.text.word_overlap import read_words
+    from consolidation_pipeline.core.text.word_overlap import build_word_sets
 
     pairs = similarity_join(prepared.centered, WORDLLAMA.t_merge)
-    words = read_words(prepared.corpus.texts)
+    words = build_word_sets(prepared.corpus.texts)
     near = are_near_duplicates(
         pairs.similarity,
         WORDLLAMA.t_merge,
         words=np.minimum(words.distinct[pairs.i], words.distinct[pairs.j]),
-        shared=words.shared(pairs.i, pairs.j),
+        shared=words.overlap(pairs.i, pairs.j),
         min_shared=WORDLLAMA.shared_words,
     )
     return pairs.select(near)
@@ -359,14 +359,14 @@ def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[
 
 def count_lost_literals(corpora: Sequence[Corpus], mergers: int = MERGERS) -> int:
     """Literals of the sources that do not stand in the merged text, over random groups of two to six memories."""
-    from consolidation_pipeline.core.text.text_merge import merge_texts, missing_literals
+    from consolidation_pipeline.core.text.text_merge import find_missing_literals, merge_texts
 
     draw = random.Random(SEED)
     lost = 0
     for number in range(mergers):
         texts = corpora[number % len(corpora)].texts
         sources = draw.sample(texts, min(len(texts), draw.randint(2, 6)))
-        lost += len(missing_literals(sources, merge_texts(sources)))
+        lost += len(find_missing_literals(sources, merge_texts(sources)))
     return lost
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from consolidation_pipeline.core.vectors import center, cosine, find_unusable, normalize, positions_of
+from consolidation_pipeline.core.vectors import center, cosine, find_positions, find_unusable, normalize
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
 matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=6), elements=numbers)
@@ -139,6 +139,6 @@ def test_rows_that_are_not_unusable_normalize_to_length_one(x):
 def test_ids_are_found_whether_their_first_halves_tell_them_apart_or_not(shift):
     ordered = np.array([(number << shift).to_bytes(16, "big") for number in (0, 1, 256, 1 << 60)], dtype="S16")
     wanted = np.array([(number << shift).to_bytes(16, "big") for number in (256, 2, 0, 1 << 61)], dtype="S16")
-    assert positions_of(ordered, wanted).tolist() == [2, -1, 0, -1]
-    assert positions_of(ordered, wanted[:0]).tolist() == []
-    assert positions_of(ordered[:0], wanted).tolist() == [-1] * 4
+    assert find_positions(ordered, wanted).tolist() == [2, -1, 0, -1]
+    assert find_positions(ordered, wanted[:0]).tolist() == []
+    assert find_positions(ordered[:0], wanted).tolist() == [-1] * 4

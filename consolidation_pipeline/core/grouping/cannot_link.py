@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from consolidation_pipeline.core.vectors import positions_of
+from consolidation_pipeline.core.vectors import find_positions
 
 Ids = npt.NDArray[Any]
 Ints = npt.NDArray[np.int32]
@@ -44,7 +44,7 @@ class CannotLink:
             b: ids of the second memories, S16 (m,).
         """
         known, at = np.unique(self.ids, return_inverse=True)
-        a_at, b_at = positions_of(known, a), positions_of(known, b)
+        a_at, b_at = find_positions(known, a), find_positions(known, b)
         pairs = np.flatnonzero((a_at >= 0) & (b_at >= 0))
         forbidden = np.zeros(len(a), bool)
         # For each pair, every merge that its first memory was in; then check if the second memory was in it too.
@@ -55,7 +55,7 @@ class CannotLink:
         keys = self.merges.astype(np.int64) * len(known) + at
         by_key = np.argsort(keys)
         wanted = self.merges[first].astype(np.int64) * len(known) + b_at[pairs][of]
-        found = positions_of(keys[by_key], wanted)
+        found = find_positions(keys[by_key], wanted)
         second = by_key[found]
         differ = (found >= 0) & (self.parts[first] != self.parts[second])
         forbidden[pairs[of[differ]]] = True

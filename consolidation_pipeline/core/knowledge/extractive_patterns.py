@@ -13,13 +13,13 @@ from consolidation_pipeline.core.knowledge.sentence_ranking import (
     count_background,
     rank_sentences,
 )
-from consolidation_pipeline.core.text.key_terms import key_terms
+from consolidation_pipeline.core.text.key_terms import find_key_terms
 from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
 
 # Limits of the lists of practices and of gotchas.
 _MAX_LISTED = 5
 _LISTED_CHARS = 1200
-# A sentence below this worth is a heading, a fragment or markup: never listed, and in a text only if nothing else is.
+# A sentence of lower readability is a heading, a fragment or markup: never listed, in a text only if nothing else is.
 _READABLE = 0.35
 
 
@@ -155,7 +155,7 @@ def _extract(request: _Request, style: _Style) -> list[ExtractedPattern]:
         context=context,
         background=background,
     )
-    terms = key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
+    terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
     return [_build_pattern(*parts, style) for parts in zip(chosen, rankings, terms, strict=True)]
 
 
@@ -175,7 +175,7 @@ def _build_pattern(
     units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: _Style
 ) -> ExtractedPattern:
     pattern = ranking.choose(_weigh_sentences(ranking, style), most=style.max_sentences, max_chars=style.max_chars)
-    readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
+    readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
     gotchas = _choose_listed(ranking, [one for one in readable if _is_gotcha(one.sentence.text)])
     practices = _choose_listed(ranking, [one for one in readable if _is_practice(one.sentence.text)])
     return ExtractedPattern(
@@ -191,7 +191,7 @@ def _build_pattern(
 
 def _weigh_sentences(ranking: SentenceRanking, style: _Style) -> list[RankedSentence]:
     """Return the sentences to choose from, advice weighed higher; fragments only if there is nothing else."""
-    readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
+    readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
     return [_weigh(one, style.rule) for one in readable or ranking.sentences]
 
 

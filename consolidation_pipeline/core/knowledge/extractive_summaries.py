@@ -15,7 +15,7 @@ _SUMMARY_CHARS = 1000
 # Limits of each part of a profile: agents read all of it before they start.
 _PART_SENTENCES = 6
 _PART_CHARS = 1200
-# A sentence below this worth is a heading, a fragment or markup, used only if there is nothing else.
+# A sentence of lower readability is a heading, a fragment or markup, used only if there is nothing else.
 _READABLE = 0.35
 _PARTS = ("preferences", "practices", "pitfalls", "facts")
 
@@ -55,7 +55,7 @@ def extract_summary(texts: Sequence[str], *, memories: int | None = None, boiler
     """
     ranking = _rank(texts, "summary", boilerplate)
     wanted = min(_MAX_SENTENCES, max(_MIN_SENTENCES, (memories or len(texts)) // _MEMORIES_PER_SENTENCE))
-    readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE]
+    readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
     chosen = ranking.choose(readable, most=wanted, max_chars=_SUMMARY_CHARS) if readable else []
     if len(chosen) < _MIN_SENTENCES:
         chosen = ranking.choose(ranking.sentences, most=_MIN_SENTENCES, max_chars=_SUMMARY_CHARS)
@@ -73,7 +73,7 @@ def extract_profile(summaries: Sequence[str]) -> ExtractedProfile:
         ValueError: all summaries are blank.
     """
     ranking = _rank(sorted(summaries), "profile")
-    readable = [one for one in ranking.sentences if one.sentence.worth >= _READABLE] or ranking.sentences
+    readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE] or ranking.sentences
     parts: dict[str, list[RankedSentence]] = {part: [] for part in _PARTS}
     for one in readable:
         parts[_find_part(one.sentence.text)].append(one)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.conflicts.literals import literals
 from consolidation_pipeline.core.memories.memories import content_hash
-from consolidation_pipeline.core.text.text_merge import missing_literals, split_sentences
+from consolidation_pipeline.core.text.text_merge import find_missing_literals, split_sentences
 
 
 def fingerprint(originals: Iterable[tuple[UUID, str]]) -> str:
@@ -40,7 +40,7 @@ def longest_length(texts: Iterable[str | None]) -> int:
 
 def find_left_out(sources: Sequence[str], text: str) -> tuple[str, ...]:
     """Return the distinct sentences of the sources with a literal that ``text`` lacks, in order."""
-    missing = missing_literals(sources, text)
+    missing = find_missing_literals(sources, text)
     if not missing:
         return ()
     sentences = (sentence for source in sources for sentence in split_sentences(source))

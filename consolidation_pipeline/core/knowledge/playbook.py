@@ -6,7 +6,7 @@ import re
 from itertools import combinations
 
 from consolidation_pipeline.core.conflicts.literals import contradict
-from consolidation_pipeline.core.text.word_overlap import content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # Memories that promotion requires as evidence; each one beyond raises the priority.
 REQUIRED_EVIDENCE = 3
@@ -74,5 +74,5 @@ def contradicts_itself(text: str) -> bool:
 
 
 def _dice(a: str, b: str) -> float:
-    one, other = content_words(a), content_words(b)
+    one, other = extract_content_words(a), extract_content_words(b)
     return 2 * len(one & other) / max(1, len(one) + len(other))

@@ -9,7 +9,7 @@ from consolidation_pipeline.core.conflicts.clauses import Clause
 from consolidation_pipeline.core.conflicts.literals import conflicts
 from consolidation_pipeline.core.conflicts.polarity import SAME_TOPIC
 from consolidation_pipeline.core.text.text_merge import merge_texts
-from consolidation_pipeline.core.text.word_overlap import content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # Share of the content words of each source. Near-duplicates share half of theirs; a text with fewer is a summary.
 MIN_KEPT_SHARE = 0.5
@@ -25,8 +25,8 @@ def max_rewrite_chars(texts: Sequence[str], *, max_chars: int) -> int:
 
 def compute_kept_share(source: str, text: str) -> float:
     """Return the share of content words of ``source``, by stem, that ``text`` has too; 1.0 if ``source`` has none."""
-    words = content_words(source)
-    return len(words & content_words(text)) / len(words) if words else 1.0
+    words = extract_content_words(source)
+    return len(words & extract_content_words(text)) / len(words) if words else 1.0
 
 
 def find_lost_denials(source: str, text: str) -> list[str]:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.conflicts.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
-from consolidation_pipeline.core.text.key_terms import NO_BACKGROUND, Background, count_terms, read_terms
-from consolidation_pipeline.core.text.sentences import Sentence, read_sentences
+from consolidation_pipeline.core.text.key_terms import NO_BACKGROUND, BackgroundTerms, count_terms, extract_terms
+from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
 # A sentence repeats another if this share of its squared weight is in the other's terms and it adds no literal.
 _COVERED = 0.8
@@ -92,11 +92,11 @@ def rank_sentences(
     *,
     boilerplate: Collection[str] = (),
     context: Sequence[bool] | None = None,
-    background: Background = NO_BACKGROUND,
+    background: BackgroundTerms = NO_BACKGROUND,
 ) -> list[SentenceRanking]:
     """Rank the sentences of each group of texts by how much they share with the other texts, and how well they read.
 
-    Score = ``Sentence.worth`` times the mean cosine of the sentence with the other texts of its group, weighed by
+    Score = ``Sentence.readability`` times the mean cosine of the sentence with the other texts of its group, weighed by
     text; for a group of one text, the cosine with that text. A term weighs ln((1 + n) / (1 + df)) + 1, where df of the
     n texts of the context have it. The order of groups does not matter, nor that of texts in a group, except for
     ``RankedSentence.text``. A blank text has no sentences.
@@ -118,7 +118,7 @@ def rank_sentences(
     counted = np.ones(len(groups), dtype=bool) if context is None else np.array(context, dtype=bool)
     layout = _Layout(text_of, group_of_text, counted, background)
     scores, vectors = _score([sentence.text for sentence in flat], layout, weight)
-    scores = scores * np.array([sentence.worth for sentence in flat])
+    scores = scores * np.array([sentence.readability for sentence in flat])
     first = np.searchsorted(group_of_text, np.arange(len(groups)))
     ranked = [
         RankedSentence(sentence, int(text - first[group_of_text[text]]), score, row)
@@ -131,19 +131,19 @@ def rank_sentences(
     ]
 
 
-def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> Background:
-    """Count the terms of groups that only tell ``rank_sentences`` and ``key_terms`` how rare a term is."""
+def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> BackgroundTerms:
+    """Count the terms of groups that only tell ``rank_sentences`` and ``find_key_terms`` how rare a term is."""
     skipped, texts = _normal_sentences(boilerplate), [text for group in groups for text in group]
-    terms = ({term.stem for one in _read(text, skipped) for term in read_terms(one.text)} for text in texts)
-    return Background(len(groups), len(texts), Counter(chain.from_iterable(terms)))
+    terms = ({term.stem for one in _read(text, skipped) for term in extract_terms(one.text)} for text in texts)
+    return BackgroundTerms(len(groups), len(texts), Counter(chain.from_iterable(terms)))
 
 
 def _normal_sentences(texts: Iterable[str]) -> set[str]:
-    return {normalize_text(sentence.text) for text in texts for sentence in read_sentences(text)}
+    return {normalize_text(sentence.text) for text in texts for sentence in extract_sentences(text)}
 
 
 def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
-    sentences = read_sentences(text)
+    sentences = extract_sentences(text)
     own = [one for one in sentences if normalize_text(one.text) not in boilerplate] if boilerplate else sentences
     return own or sentences
 
@@ -158,7 +158,7 @@ class _Layout:
     text_of: NDArray[np.int64]
     group_of_text: NDArray[np.int64]
     context: NDArray[np.bool_]
-    background: Background
+    background: BackgroundTerms
 
 
 def _score(sentences: Sequence[str], layout: _Layout, weight: NDArray[np.float64]) -> tuple[NDArray[np.float64], Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, check_memory_type
-from consolidation_pipeline.core.vectors import checked_numbers
+from consolidation_pipeline.core.vectors import check_numbers
 
 STALENESS, FORGOTTEN = "staleness", "forgotten"
 # What protects from being forgotten (pipeline.md, archived_memories).
@@ -37,8 +37,8 @@ def is_stale(
     ``idle_days`` are fractional days since the last access, or since it was learned when there was none. Scalars give
     a bool, arrays of shape (n,), which broadcast with scalars, bool (n,). ValueError: a NaN or negative input.
     """
-    idle = checked_numbers("idle_days", idle_days, least=0)
-    reused = checked_numbers("reused_count", reused_count, least=0)
+    idle = check_numbers("idle_days", idle_days, minimum=0)
+    reused = check_numbers("reused_count", reused_count, minimum=0)
     return _plain((idle >= stale_days) & (reused < min_reuse) & ~np.asarray(pinned, dtype=bool))
 
 
@@ -57,9 +57,9 @@ def is_forgettable(
     what decay made of a memory and protects nothing. Scalars give a bool, arrays of shape (n,), which broadcast with
     scalars, bool (n,). ValueError: a NaN or negative input; InvalidMemoryError: an unknown memory type.
     """
-    worth = checked_numbers("importance", importance, least=0)
-    age = checked_numbers("age_days", age_days, least=0)
-    score = checked_numbers("relevance", relevance, least=0)
+    worth = check_numbers("importance", importance, minimum=0)
+    age = check_numbers("age_days", age_days, minimum=0)
+    score = check_numbers("relevance", relevance, minimum=0)
     kind = np.asarray(memory_type)
     for unknown in kind[~np.isin(kind, MEMORY_TYPES)][:1]:
         check_memory_type(str(unknown))

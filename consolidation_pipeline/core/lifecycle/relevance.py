@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from consolidation_pipeline.core.vectors import checked_numbers
+from consolidation_pipeline.core.vectors import check_numbers
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ def relevance(
     knows no clock, and computing it twice changes nothing. ValueError: a NaN age, or a NaN or negative ``relations``
     or ``importance``.
     """
-    age = np.maximum(checked_numbers("age_days", age_days, least=-np.inf), 0.0)
-    links = checked_numbers("relations", relations, least=0.0)
-    weight = checked_numbers("importance", importance, least=0.0)
+    age = np.maximum(check_numbers("age_days", age_days, minimum=-np.inf), 0.0)
+    links = check_numbers("relations", relations, minimum=0.0)
+    weight = check_numbers("importance", importance, minimum=0.0)
     since = np.asarray(access_days, dtype=np.float64)
     idle = np.maximum(np.where(np.isnan(since), age, since), 0.0)
     trust = np.asarray(confidence, dtype=np.float64)

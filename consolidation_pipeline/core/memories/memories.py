@@ -1,4 +1,4 @@
-"""What a raw memory is: its legal types, its text for embedding, its normal form and its identity."""
+"""Raw memories: types, text for embedding, normal form, hashes and ids."""
 
 import json
 import re
@@ -34,7 +34,11 @@ _TRAILING_STOP = re.compile(r"(?<=[^\s.!…。])[.!…。]+$")
 
 
 def check_memory_type(value: object) -> str:
-    """Return ``value`` if it is one of :data:`MEMORY_TYPES`; else raise InvalidMemoryError listing the legal ones."""
+    """Return ``value`` if it is one of ``MEMORY_TYPES``.
+
+    Raises:
+        InvalidMemoryError: It is not; the message lists the legal types.
+    """
     if isinstance(value, str) and value in MEMORY_TYPES:
         return value
     raise invalid_field("memory_type", value, f"one of {', '.join(MEMORY_TYPES)}")
@@ -42,9 +46,10 @@ def check_memory_type(value: object) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class NewMemory:
-    """One raw memory on its way into the store. Times are aware and in UTC; ``embedding`` has shape (dim,).
+    """A raw memory to be stored. Times are aware and in UTC; ``embedding`` has shape (d,).
 
-    Raises InvalidMemoryError for an unknown ``memory_type`` or a blank ``execution_summary``.
+    Raises:
+        InvalidMemoryError: ``memory_type`` is unknown, or ``execution_summary`` is blank.
     """
 
     source: str
@@ -88,59 +93,61 @@ def embedding_text(
     lessons_learned: str | None,
     feedback: str | None,
 ) -> str:
-    """The text that stands for a memory in vector space: the non-blank fields in this order, one per line."""
+    """Return the text of a memory that is embedded: the non-blank fields in this order, one per line."""
     fields = (goal, execution_summary, result, lessons_learned, feedback)
     return "\n".join(text.strip() for text in fields if text and text.strip())
 
 
 def content_hash(text: str) -> str:
-    """SHA-256 of the UTF-8 text, 64 hex digits. Raises UnicodeEncodeError for lone surrogates."""
+    """Return SHA-256 of the UTF-8 text as 64 hex digits. Raises UnicodeEncodeError for lone surrogates."""
     return sha256(text.encode()).hexdigest()
 
 
 def normalize_text(text: str) -> str:
-    """The form in which two texts that say the same word for word are equal; idempotent.
+    """Return the normal form of a text, in which exact repeats are equal; idempotent.
 
-    NFKC, casefold, runs of white space to one blank, stripped, closing ``.``, ``!``, ``…`` or ``。`` dropped. A closing
-    question mark stays: a question is not the statement it asks about.
+    It applies NFKC and casefold, turns runs of white space into one blank, strips, and drops ``.``, ``!``, ``…`` and
+    ``。`` at the end. A question mark stays: a question is not a statement.
     """
     if text.isascii():
         folded = text.lower()
-    else:  # case folding can undo the composition, hence NFKC on both sides of it
+    else:  # case folding can undo the composition, so NFKC comes before and after it
         folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     return _TRAILING_STOP.sub("", " ".join(folded.split()))
 
 
 def normalized_hash(text: str) -> str:
-    """:func:`content_hash` of :func:`normalize_text`: equal for exact repeats."""
+    """Return the hash of the normal form of a text: equal for exact repeats."""
     return content_hash(normalize_text(text))
 
 
 def memory_id(project_slug: str, source: str, external_id: str) -> UUID:
-    """The id of a raw memory: uuid5 of what is unique about it, so that a second import meets the first."""
-    return _uuid("memory", project_slug, source, external_id)
+    """Return the id of a raw memory: the same (project, source, external id) always has the same id."""
+    return _derive_uuid("memory", project_slug, source, external_id)
 
 
 def consolidated_id(project_slug: str, kind: str, source_ids: Iterable[UUID | str], algorithm_version: str) -> UUID:
-    """The id of a derived row: uuid5 of project, kind, sorted distinct source ids and algorithm version.
+    """Return the id of a derived memory: uuid5 of project, kind, sorted distinct source ids and algorithm version.
 
-    A re-run over the same sources therefore meets its own row, whatever order they come in.
+    A second run over the same sources, in any order, gives the same id.
     """
-    return _uuid("consolidated", project_slug, kind, sorted({str(id_) for id_ in source_ids}), str(algorithm_version))
+    return _derive_uuid(
+        "consolidated", project_slug, kind, sorted({str(id_) for id_ in source_ids}), str(algorithm_version)
+    )
 
 
 def relation_id(project_slug: str, relation_type: str, a_id: UUID, b_id: UUID) -> UUID:
-    """The id of a relation from ``a_id`` to ``b_id``; where it has no direction, both ways have one id."""
+    """Return the id of a relation from ``a_id`` to ``b_id``; both directions of an undirected relation have one id."""
     ends = [str(a_id), str(b_id)]
-    return _uuid("relation", project_slug, relation_type, ends if relation_type == "explains" else sorted(ends))
+    return _derive_uuid("relation", project_slug, relation_type, ends if relation_type == "explains" else sorted(ends))
 
 
-def _uuid(*parts: object) -> UUID:
-    # JSON keeps ("a", "bc") and ("ab", "c") apart, which joining would not.
+def _derive_uuid(*parts: object) -> UUID:
+    # JSON distinguishes ("a", "bc") from ("ab", "c"); joined texts would not.
     return uuid5(ID_NAMESPACE, json.dumps(parts, ensure_ascii=False))
 
 
 def invalid_field(key: str, value: object, expected: str) -> InvalidMemoryError:
-    """The error that names the field, its value, shortened, and what would be right."""
+    """Return an error that names the field, its shortened value and what is expected."""
     shown = repr(value)
     return InvalidMemoryError(f"{key} is {shown if len(shown) <= 80 else shown[:77] + '...'}: expected {expected}")

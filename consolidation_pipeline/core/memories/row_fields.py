@@ -1,4 +1,4 @@
-"""How each field of an imported row is read: from JSON, or from text as in a CSV cell."""
+"""Readers of the fields of an imported row, from JSON values or from text as in a CSV cell."""
 
 import json
 import math
@@ -10,20 +10,20 @@ from consolidation_pipeline.core.memories.memories import check_memory_type, inv
 from consolidation_pipeline.options import LANGUAGES
 
 MAX_TEXT_CHARS = 100_000
-# PostgreSQL refuses b-tree entries beyond about 2,700 bytes, and ids are indexed.
+# PostgreSQL refuses b-tree entries above about 2,700 bytes, and ids are indexed.
 MAX_ID_CHARS = 512
 # pgvector's limit for a column of type vector.
 MAX_EMBEDDING_DIM = 16_000
 FLOAT32_MAX, FLOAT32_TINY = 3.4028235e38, 1.1754944e-38
 INT32_MAX = 2**31 - 1
 
-# Fewer digits in a text are a year or a calendar date.
+# Text with fewer digits is a year or a calendar date.
 _EPOCH_TEXT = re.compile(r"\d{9,}(\.\d+)?")
 _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 def check_storable(key: str, value: object) -> None:
-    """Raise InvalidMemoryError for what PostgreSQL's text and jsonb cannot hold, however deep it sits."""
+    """Raise InvalidMemoryError if PostgreSQL's text or jsonb cannot hold ``value``; nested values are checked too."""
     if isinstance(value, str):
         check_characters(key, value)
     elif isinstance(value, float) and not math.isfinite(value):
@@ -40,7 +40,7 @@ def check_storable(key: str, value: object) -> None:
 
 
 def check_characters(key: str, text: str) -> None:
-    """Raise InvalidMemoryError if ``text`` holds a character that PostgreSQL's text cannot."""
+    """Raise InvalidMemoryError if ``text`` holds a character that PostgreSQL's text cannot hold."""
     if "\x00" in text:
         raise invalid_field(key, text, "text without NUL bytes")
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
@@ -56,7 +56,7 @@ def _read_text(key: str, value: object) -> str:
 
 
 def _read_name(key: str, value: object) -> str:
-    """An id: text, or a whole number as its digits."""
+    """Return an id: text, or a whole number as its digits."""
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise invalid_field(key, value, "text or a whole number")
     name = str(value).strip()
@@ -83,8 +83,8 @@ def _read_boolean(key: str, value: object) -> bool:
     return _BOOLEANS[word]
 
 
-def _number(value: object) -> float:
-    """A JSON number or its text as a float; NaN for anything else."""
+def _to_number(value: object) -> float:
+    """Return a JSON number or its text as a float; NaN for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return math.nan
     try:
@@ -94,23 +94,24 @@ def _number(value: object) -> float:
 
 
 def _read_importance(key: str, value: object) -> float:
-    number = _number(value)
+    number = _to_number(value)
     if not (math.isfinite(number) and number >= 0):
         raise invalid_field(key, value, "a number >= 0")
     return number
 
 
 def _read_count(key: str, value: object) -> int:
-    number = _number(value)
+    number = _to_number(value)
     if not (0 <= number <= INT32_MAX and number.is_integer()):
         raise invalid_field(key, value, f"a whole number from 0 to {INT32_MAX:,}")
     return int(number)
 
 
 def read_json(key: str, value: object) -> object:
-    """``value``, or what it holds if it is JSON text, as in a CSV cell.
+    """Return ``value``, decoded if it is JSON text, as in a CSV cell.
 
-    InvalidMemoryError: that JSON cannot be stored.
+    Raises:
+        InvalidMemoryError: The decoded value cannot be stored.
     """
     if not isinstance(value, str):
         return value
@@ -123,7 +124,7 @@ def read_json(key: str, value: object) -> object:
 
 
 def _read_strings(key: str, value: object) -> tuple[str, ...]:
-    """A list of texts, JSON text of one, or texts separated by commas; stripped, without blanks and repeats."""
+    """Read a list of texts, JSON text of one, or texts separated by commas; strip them, drop blanks and repeats."""
     items = read_json(key, value)
     if isinstance(value, str) and not isinstance(items, list):
         items = value.split(",")
@@ -133,22 +134,22 @@ def _read_strings(key: str, value: object) -> tuple[str, ...]:
 
 
 def _read_time(key: str, value: object) -> datetime:
-    """ISO 8601, or seconds or milliseconds since 1970; without a zone it is UTC."""
+    """Read ISO 8601, or seconds or milliseconds since 1970; a time without a zone is UTC."""
     try:
-        time = _instant(value)
+        time = _to_datetime(value)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).astimezone(UTC)
     except (ValueError, OverflowError, OSError):
         raise invalid_field(key, value, "an ISO 8601 time, or seconds or milliseconds since 1970") from None
 
 
-def _instant(value: object) -> datetime:
+def _to_datetime(value: object) -> datetime:
     if isinstance(value, datetime):
         return value
     text = str(value).strip()
-    number = _number(value)
+    number = _to_number(value)
     if math.isnan(number) or (isinstance(value, str) and not _EPOCH_TEXT.fullmatch(text)):
         return datetime.fromisoformat(text)
-    # 1e11 seconds is the year 5138, 1e11 milliseconds is 1973: no real time is ambiguous.
+    # 1e11 seconds is the year 5138 and 1e11 milliseconds is 1973, so no real time is ambiguous.
     return datetime.fromtimestamp(number / 1000 if abs(number) >= 1e11 else number, UTC)
 
 
@@ -158,7 +159,7 @@ def _read_embedding(key: str, value: object) -> tuple[float, ...]:
         raise invalid_field(key, value, "a flat list of numbers")
     if not 1 <= len(items) <= MAX_EMBEDDING_DIM:
         raise invalid_field(key, value, f"1 to {MAX_EMBEDDING_DIM:,} numbers, not {len(items):,}")
-    # Written so that NaN fails too; the database keeps float32.
+    # The comparison fails for NaN too. The database stores float32.
     if not all(abs(item) <= FLOAT32_MAX for item in items):
         raise invalid_field(key, value, "finite float32 numbers")
     if all(abs(item) < FLOAT32_TINY for item in items):
@@ -166,10 +167,10 @@ def _read_embedding(key: str, value: object) -> tuple[float, ...]:
     return tuple(float(item) for item in items)
 
 
-# The key that stands for a field where the row does not have it under its own name.
-ALIASES = {"external_id": "id", "execution_summary": "content", "learned_at": "created_at"}
-# Each reader takes key and value, and raises InvalidMemoryError naming both and what would be right.
-READERS: dict[str, Callable[[str, object], object]] = {
+# Field -> the key that is read if the row lacks the field's own name.
+FIELD_ALIASES = {"external_id": "id", "execution_summary": "content", "learned_at": "created_at"}
+# Field -> reader of (key, value). Readers raise InvalidMemoryError with key, value and what is expected.
+FIELD_READERS: dict[str, Callable[[str, object], object]] = {
     **dict.fromkeys(("execution_summary", "goal", "result", "feedback", "lessons_learned"), _read_text),
     **dict.fromkeys(("source", "external_id", "user_id", "agent_id", "session_id", "task_id"), _read_name),
     **dict.fromkeys(("tags", "files"), _read_strings),

@@ -1,4 +1,4 @@
-"""How an imported row becomes a memory: what is checked, which field takes which key, what is kept beside them."""
+"""Parser of imported rows: checks, fields from keys and their aliases, unknown keys into the metadata."""
 
 import json
 from collections.abc import Mapping
@@ -7,15 +7,15 @@ from typing import Any
 
 from consolidation_pipeline.core.memories.memories import NewMemory, content_hash, invalid_field
 from consolidation_pipeline.core.memories.row_fields import (
-    ALIASES,
-    READERS,
+    FIELD_ALIASES,
+    FIELD_READERS,
     check_characters,
     check_storable,
     read_json,
 )
 
-_TIMES = ("learned_at", "created_at", "last_accessed_at")
-_KNOWN = frozenset(READERS) | frozenset(ALIASES.values())
+_TIME_KEYS = ("learned_at", "created_at", "last_accessed_at")
+_KNOWN_KEYS = frozenset(FIELD_READERS) | frozenset(FIELD_ALIASES.values())
 
 
 def parse_memory(
@@ -23,14 +23,20 @@ def parse_memory(
 ) -> NewMemory:
     """Validate one imported JSON object (or CSV row) and return the memory it describes.
 
-    ``execution_summary`` or ``content`` is required, everything else optional; null and "" mean missing. ``source``,
-    ``default_type`` and ``default_language`` hold where the row has none of its own. ``external_id`` wins over ``id``,
-    ``learned_at`` over ``created_at``. Without an id the hash of the row is its identity, so equal rows are one memory.
-    Keys that are not known, or lost to another one, are kept in ``metadata``.
+    ``execution_summary`` or ``content`` is required, everything else is optional; null and "" mean missing.
+    ``external_id`` wins over ``id``, ``learned_at`` over ``created_at``. The external id of a row without an id is its
+    hash, so equal rows are one memory. Unknown keys, and keys that another one won over, are kept in ``metadata``.
 
-    Raises InvalidMemoryError naming key, value and what would be right.
+    Args:
+        row: Values by key.
+        source: Source of a row that names none.
+        default_type: Memory type of a row that names none.
+        default_language: Language of a row that names none.
+
+    Raises:
+        InvalidMemoryError: A value is not legal; the message has key, value and what is expected.
     """
-    rest = {str(key): value for key, value in row.items() if not (_is_missing(value) and key in _KNOWN)}
+    rest = {str(key): value for key, value in row.items() if not (_is_missing(value) and key in _KNOWN_KEYS)}
     _check_row(rest)
     fields: dict[str, Any] = {
         "source": source,
@@ -38,8 +44,8 @@ def parse_memory(
         "memory_type": default_type,
         "language": default_language,
     }
-    for name, read in READERS.items():
-        key = name if name in rest else ALIASES.get(name, name)
+    for name, read in FIELD_READERS.items():
+        key = name if name in rest else FIELD_ALIASES.get(name, name)
         if key in rest:
             fields[name] = read(key, rest.pop(key))
     if "execution_summary" not in fields:
@@ -48,7 +54,7 @@ def parse_memory(
         raise invalid_field("embedding_model", None, "the name of the model that made the embedding")
     if "embedding_model" in fields and "embedding" not in fields:
         rest["embedding_model"] = fields.pop("embedding_model")
-    return NewMemory(**fields, metadata=_metadata(rest))
+    return NewMemory(**fields, metadata=_collect_metadata(rest))
 
 
 def _is_missing(value: object) -> bool:
@@ -56,7 +62,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _row_hash(row: Mapping[str, object]) -> str:
-    # An export that writes empty fields out and one that leaves them out are the same row.
+    # A row is the same with empty fields written out or left out.
     present = {key: value for key, value in row.items() if not _is_missing(value)}
     return "sha256:" + content_hash(json.dumps(present, sort_keys=True, default=str))
 
@@ -64,8 +70,8 @@ def _row_hash(row: Mapping[str, object]) -> str:
 def _check_row(row: Mapping[str, object]) -> None:
     for key, value in row.items():
         check_characters("a key of the row", key)
-        # A vector and a time do not stay JSON; their readers check them.
-        if key == "embedding" or (key in _TIMES and isinstance(value, datetime)):
+        # A vector and a time are no JSON values; their readers check them.
+        if key == "embedding" or (key in _TIME_KEYS and isinstance(value, datetime)):
             continue
         try:
             check_storable(key, value)
@@ -73,9 +79,9 @@ def _check_row(row: Mapping[str, object]) -> None:
             raise invalid_field(key, "...", "a value nested less deeply") from None
 
 
-def _metadata(rest: dict[str, object]) -> dict[str, object]:
-    """The row's metadata and, beside it, every key that no field has taken; of two equal names the later is marked."""
-    parts = (_mapping(rest, "metadata"), _mapping(rest, "meta"), rest)
+def _collect_metadata(rest: dict[str, object]) -> dict[str, object]:
+    """Return the row's metadata with every key that no field took; a name that occurs again gets an underscore."""
+    parts = (_take_mapping(rest, "metadata"), _take_mapping(rest, "meta"), rest)
     metadata: dict[str, object] = {}
     for key, value in (item for part in parts for item in part.items()):
         while key in metadata and metadata[key] != value:
@@ -84,7 +90,7 @@ def _metadata(rest: dict[str, object]) -> dict[str, object]:
     return metadata
 
 
-def _mapping(rest: dict[str, object], key: str) -> dict[str, object]:
+def _take_mapping(rest: dict[str, object], key: str) -> dict[str, object]:
     value = rest.pop(key, None)
     decoded = {} if _is_missing(value) else read_json(key, value)
     if not isinstance(decoded, Mapping):

@@ -10,7 +10,7 @@ from uuid import UUID
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
 from consolidation_pipeline.core.search.novelty import NoveltyFilter, Sentence, parse_sentences
 from consolidation_pipeline.core.text.token_estimate import estimate_tokens
-from consolidation_pipeline.core.text.word_overlap import content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 PLAYBOOK = "playbook"
 # Kinds of pieces, the most general first: the order of the context.
@@ -27,7 +27,7 @@ def is_on_task(task: str, text: str) -> bool:
     sentence = Sentence(task)
     count = len(sentence.words)
     required = max(1, min(_ENOUGH, -(-count // 2)), count // _SHARE_OF_LONG)
-    return len(sentence.words & content_words(text)) >= required or sentence.shares_fact(text)
+    return len(sentence.words & extract_content_words(text)) >= required or sentence.shares_fact(text)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from consolidation_pipeline.core.conflicts.literal_scanner import Literal
 from consolidation_pipeline.core.conflicts.literals import EXACT_KINDS, KINDS, conflicts, literals, stands_in
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
-from consolidation_pipeline.core.text.word_overlap import content_words
+from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
 # A sentence covers another one if it has all its content words. From _LONG words on, the share _MISSING may be absent,
 # such as "note to self" or "seen again today". In a shorter sentence the absent word may be the one that matters.
@@ -22,7 +22,7 @@ _MIN_NEW_SHARE = 0.5
 _SAME_MATTER = 0.6
 
 # Words that connect or stress and state nothing.
-_CONNECTIVES = content_words(
+_CONNECTIVES = extract_content_words(
     """
     actually already although always anyway basically besides but else even finally furthermore hence here however
     indeed instead just likewise moreover namely nevertheless now otherwise please really simply since still therefore
@@ -47,7 +47,7 @@ class Sentence:
     @cached_property
     def words(self) -> frozenset[str]:
         """Stems of the content words, without connectives."""
-        return content_words(self.text) - _CONNECTIVES
+        return extract_content_words(self.text) - _CONNECTIVES
 
     @cached_property
     def facts(self) -> frozenset[Literal]:

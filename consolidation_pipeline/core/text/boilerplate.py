@@ -1,4 +1,4 @@
-"""Sentences that stand in so many memories of a project that they say nothing about any of them."""
+"""Boilerplate: sentences that occur in so many memories of a project that they say nothing about any of them."""
 
 from __future__ import annotations
 
@@ -8,36 +8,43 @@ from collections.abc import Collection, Iterable
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 
-# Both must hold: in a store of 300 ten repeats are a habit and no chance, in one of 30,000 they are a topic. Found on a
-# store where two placeholder sentences stand in two thirds of the memories and make them look alike.
-FEWEST_CONTENTS = 10
-LEAST_SHARE = 0.02
+# A sentence is boilerplate if both hold. Ten repeats are a habit among 300 texts, but a topic among 30,000. Chosen on a
+# project in which two placeholder sentences occur in two thirds of the memories and make them look alike.
+MIN_TEXTS = 10
+MIN_SHARE = 0.02
 
-# A template has a few dozen lines; a bound keeps the snapshot and the look-up small whatever the project holds.
-MOST_SENTENCES = 200
+# A template has a few dozen lines. The bound keeps the stored list and its look-up small in any project.
+MAX_SENTENCES = 200
 
 
 def find_boilerplate(texts: Iterable[str]) -> tuple[str, ...]:
-    """Sentences, in normal form, that stand in many of the distinct ``texts``: most frequent first, then by text.
+    """Return the sentences that occur in many texts, in normal form: most frequent first, ties by the sentence.
 
-    In at least ``FEWEST_CONTENTS`` texts and ``LEAST_SHARE`` of all; the ``MOST_SENTENCES`` most frequent of them. A
-    sentence counts once per text. One pass; the order of the texts does not matter.
+    A sentence must occur in at least ``MIN_TEXTS`` texts and in ``MIN_SHARE`` of all. At most ``MAX_SENTENCES`` are
+    returned. A sentence counts once per text.
+
+    Args:
+        texts: Distinct texts, in any order; read once.
     """
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     total = 0
     for text in texts:
         total += 1
-        found.update({normalize_text(sentence) for sentence in split_sentences(text)})
-    needed = max(FEWEST_CONTENTS, LEAST_SHARE * total)
-    frequent = sorted((-count, sentence) for sentence, count in found.items() if count >= needed)
-    return tuple(sentence for _, sentence in frequent[:MOST_SENTENCES])
+        counts.update({normalize_text(sentence) for sentence in split_sentences(text)})
+    needed = max(MIN_TEXTS, MIN_SHARE * total)
+    frequent = sorted((-count, sentence) for sentence, count in counts.items() if count >= needed)
+    return tuple(sentence for _, sentence in frequent[:MAX_SENTENCES])
 
 
 def strip_boilerplate(text: str, boilerplate: Collection[str]) -> str:
-    """``text`` without its sentences whose normal form is in ``boilerplate`` (a set is fastest).
+    """Return ``text`` without the sentences whose normal form is in ``boilerplate``.
 
-    What is kept stays as written, white space between kept sentences included. A text that holds none, or nothing else,
-    comes back unchanged: it would be empty.
+    The rest stays as written, with the white space between its sentences. A text without boilerplate, or of nothing
+    else, is returned unchanged.
+
+    Args:
+        text: Any text.
+        boilerplate: Sentences in normal form; a set is fastest.
     """
     if not boilerplate:
         return text

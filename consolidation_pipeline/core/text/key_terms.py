@@ -1,4 +1,4 @@
-"""Terms of texts, and those that set one group of texts apart from the others: class-based TF-IDF."""
+"""Terms of texts, and the key terms of a group of texts by class-based TF-IDF."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.conflicts.antonyms import stem
 
-# Words, numbers, identifiers, paths: joined by signs that stand between two letters or digits, never by blanks.
+# Words, numbers, identifiers and paths: joined by signs between two letters or digits, never by white space.
 _TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))*(?:\(\))?")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]+")
 _PLAIN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-# A number that small says nothing when it stands alone.
-_COUNT = re.compile(r"\d{1,2}")
+# A number this small says nothing alone.
+_SMALL_NUMBER = re.compile(r"\d{1,2}")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _STOP_WORDS = frozenset(
     """
@@ -39,29 +39,33 @@ _STOP_WORDS = frozenset(
     within without won't would wouldn't yet you your
     """.split()
 )
-# As many terms as tell one group from another; terms that no two texts share are taken only to reach it.
-_FEWEST = 3
-# Scores are compared to this many decimals, as more is rounding noise.
+# Enough terms to tell one group from another. Terms that occur in one text only are taken to reach it, not beyond.
+_MIN_TERMS = 3
+# Scores are compared to this many decimals; more is rounding noise.
 _DECIMALS = 9
 
 
 class Term(NamedTuple):
-    """``stem``: what counts as one term; ``surface``: as written, plain words in lower case."""
+    """A term: its ``stem``, by which terms are equal, and its ``surface``, as written; plain words in lower case."""
 
     stem: str
     surface: str
 
 
-class Counts(NamedTuple):
-    """``matrix``: sparse (n, v) float64, how often each term stands in each text; ``terms``: the v stems, sorted."""
+class TermCounts(NamedTuple):
+    """Counts of terms in texts.
+
+    ``matrix``: sparse float64 (n, v), the occurrences of each term in each text. ``terms``: the v stems, sorted.
+    """
 
     matrix: Any
     terms: list[str]
 
 
-class Background(NamedTuple):
-    """What groups of the context are about of which nothing is to be said: how many ``groups`` and ``texts`` they are,
-    and in how many of these texts each term stands.
+class BackgroundTerms(NamedTuple):
+    """Terms of groups that belong to the context, but get no key terms of their own.
+
+    ``groups``, ``texts``: their numbers. ``frequency``: the number of these texts that hold each term.
     """
 
     groups: int
@@ -69,28 +73,28 @@ class Background(NamedTuple):
     frequency: Counter[str]
 
 
-NO_BACKGROUND = Background(0, 0, Counter())
+NO_BACKGROUND = BackgroundTerms(0, 0, Counter())
 
 
-def read_terms(text: str) -> Iterator[Term]:
-    """The terms of ``text`` in order, function words left out.
+def extract_terms(text: str) -> Iterator[Term]:
+    """Yield the terms of ``text`` in order, without function words.
 
-    Inflections of a plain word are one term, identifiers (``pool_size``, ``core/money.py``) and numbers (``1,000``,
-    ``3.12``) are whole. Scripts without blanks between words give overlapping pairs of signs.
+    Inflections of a plain word are one term. Identifiers (``pool_size``, ``core/money.py``) and numbers (``1,000``,
+    ``3.12``) stay whole. Scripts without blanks between words give overlapping pairs of signs.
     """
     for match in _TERM.finditer(text):
         written = match[0]
         if not written.isascii() and _UNSPACED.search(written):
-            yield from _unspaced(written)
-        elif term := _term(written):
+            yield from _split_unspaced(written)
+        elif term := _parse_term(written):
             yield term
 
 
-def count_terms(texts: Sequence[str]) -> Counts:
-    """How often each term stands in each of the n texts; the order of texts does not matter to ``terms``."""
+def count_terms(texts: Sequence[str]) -> TermCounts:
+    """Count the occurrences of each term in each of n texts."""
     from scipy.sparse import csr_array
 
-    counted = [Counter(term.stem for term in read_terms(text)) for text in texts]
+    counted = [Counter(term.stem for term in extract_terms(text)) for text in texts]
     terms = sorted(set().union(*counted)) if counted else []
     numbers = {term: number for number, term in enumerate(terms)}
     rows = np.repeat(np.arange(len(texts)), [len(counts) for counts in counted])
@@ -98,49 +102,57 @@ def count_terms(texts: Sequence[str]) -> Counts:
     values = np.array([n for counts in counted for n in counts.values()], dtype=np.float64)
     matrix = csr_array((values, (rows, columns)), shape=(len(texts), max(1, len(terms))))
     matrix.sort_indices()
-    return Counts(matrix, terms)
+    return TermCounts(matrix, terms)
 
 
-def key_terms(
+def find_key_terms(
     groups: Sequence[Iterable[str]],
     *,
     count: int = 8,
     context: Sequence[bool] | None = None,
-    background: Background = NO_BACKGROUND,
+    background: BackgroundTerms = NO_BACKGROUND,
 ) -> list[tuple[str, ...]]:
-    """For each group of texts, at most ``count`` terms that set it apart from the other groups, best first.
+    """Return for each group of texts the terms that distinguish it from the other groups, best first.
 
-    Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)), where tf is the frequency of the term
-    in the group, f that in all groups of the ``context`` (all unless given, and those of the ``background``) and in the
-    group itself, and A the mean number of terms of a group of the context. A term counts once per text, so that
-    one talkative text does not speak for its group; terms of a single text only fill up to 3, and bare numbers of one
-    or two digits are none. Ties by term. A term is shown as the group most often writes it. One pass over all groups;
-    neither the order of the groups nor that of the texts matters.
+    Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)). tf is the frequency of the term in
+    the group; f its frequency in the context and in the group itself; A the mean number of terms of a group of the
+    context. A term counts once per text, so that one long text does not dominate its group.
+
+    Terms of a single text are used only to reach 3 terms. Bare numbers of one or two digits are no terms. Ties are
+    broken by the term. A term is returned as the group most often writes it. The order of groups and texts does not
+    matter.
+
+    Args:
+        groups: Texts of each group.
+        count: Most terms of a group.
+        context: For each group, True if it belongs to the context; None = all do.
+        background: Further groups of the context.
     """
-    found = [_frequencies(texts) for texts in groups]
-    is_counted = [True] * len(found) if context is None else context
-    scores = _ctfidf([frequency for frequency, _ in found], is_counted, background)
+    counted = [_count_texts(texts) for texts in groups]
+    is_counted = [True] * len(counted) if context is None else context
+    scores = _score_terms([frequency for frequency, _ in counted], is_counted, background)
     return [
-        _best(frequency, surfaces, scored, count) for (frequency, surfaces), scored in zip(found, scores, strict=True)
+        _rank_terms(frequency, surfaces, scored, count)
+        for (frequency, surfaces), scored in zip(counted, scores, strict=True)
     ]
 
 
-def _frequencies(texts: Iterable[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
-    """In how many texts each term stands, and how it is written there."""
+def _count_texts(texts: Iterable[str]) -> tuple[Counter[str], dict[str, Counter[str]]]:
+    """Return the number of texts that hold each term, and how often each of its spellings occurs."""
     frequency: Counter[str] = Counter()
     surfaces: dict[str, Counter[str]] = {}
     for text in texts:
-        terms = list(read_terms(text))
+        terms = list(extract_terms(text))
         frequency.update({term.stem for term in terms})
         for term in terms:
             surfaces.setdefault(term.stem, Counter())[term.surface] += 1
     return frequency, surfaces
 
 
-def _ctfidf(
-    frequencies: Sequence[Counter[str]], context: Sequence[bool], background: Background
+def _score_terms(
+    frequencies: Sequence[Counter[str]], context: Sequence[bool], background: BackgroundTerms
 ) -> list[NDArray[np.float64]]:
-    """Per group the scores of its terms, in the order of its counter."""
+    """Return for each group the scores of its terms, in the order of its counter."""
     total = Counter(background.frequency)
     for frequency in compress(frequencies, context):
         total.update(frequency)
@@ -153,44 +165,44 @@ def _ctfidf(
     return scores
 
 
-def _best(
+def _rank_terms(
     frequency: Counter[str], surfaces: dict[str, Counter[str]], scores: NDArray[np.float64], count: int
 ) -> tuple[str, ...]:
     lone = {term for term, texts in frequency.items() if texts < 2}
     scored = zip(frequency, np.round(scores, _DECIMALS).tolist(), strict=True)
-    telling = [item for item in scored if not _COUNT.fullmatch(item[0])]
-    ranked = sorted(telling, key=lambda item: (item[0] in lone, -item[1], item[0]))
-    kept = max(_FEWEST, len(frequency) - len(lone))
-    return tuple(_shown(surfaces[term]) for term, _ in ranked[: min(kept, count)])
+    ranked = [item for item in scored if not _SMALL_NUMBER.fullmatch(item[0])]
+    ranked = sorted(ranked, key=lambda item: (item[0] in lone, -item[1], item[0]))
+    kept = max(_MIN_TERMS, len(frequency) - len(lone))
+    return tuple(_most_frequent(surfaces[term]) for term, _ in ranked[: min(kept, count)])
 
 
-def _shown(surfaces: Counter[str]) -> str:
+def _most_frequent(surfaces: Counter[str]) -> str:
     return min(surfaces, key=lambda surface: (-surfaces[surface], len(surface), surface))
 
 
 @lru_cache(maxsize=1 << 16)
-def _term(written: str) -> Term | None:
+def _parse_term(written: str) -> Term | None:
     if written.endswith(("'s", "’s", "'", "’")):
         written = _POSSESSIVE.sub("", written)
     lower = written.lower()
     if lower.replace("’", "'") in _STOP_WORDS or (len(lower) < 2 and not lower.isdigit()):
         return None
-    return Term(stem(lower), lower) if _is_word(written) else Term(lower, written)
+    return Term(stem(lower), lower) if _is_plain_word(written) else Term(lower, written)
 
 
-def _is_word(written: str) -> bool:
-    """Whether it is a plain word, and no identifier or acronym, whose capitals and endings mean something."""
+def _is_plain_word(written: str) -> bool:
+    """Return True for a plain word; capitals and endings of identifiers and acronyms mean something."""
     return _PLAIN.fullmatch(written) is not None and written[1:] == written[1:].lower()
 
 
-def _unspaced(written: str) -> Iterator[Term]:
+def _split_unspaced(written: str) -> Iterator[Term]:
     end = 0
     for run in _UNSPACED.finditer(written):
-        if term := _term(written[end : run.start()]):
+        if term := _parse_term(written[end : run.start()]):
             yield term
         signs = run[0]
         pairs = [signs[at : at + 2] for at in range(len(signs) - 1)] or [signs]
         yield from (Term(pair, pair) for pair in pairs)
         end = run.end()
-    if term := _term(written[end:]):
+    if term := _parse_term(written[end:]):
         yield term

@@ -1,6 +1,6 @@
-"""What a sentence does, told by whole words: recommend, warn, report a failure, state a preference.
+"""Cues of sentences: whole words that show advice, a warning, a failure, a preference, steps or a decision.
 
-The rules read English. A sentence of another language does nothing of it, and is then ranked by its terms alone.
+The rules read English. Sentences of other languages match none, and are ranked by their terms alone.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# What a sentence that tells somebody to do something begins with.
-_COMMANDS = """
+# Verbs that an instruction begins with.
+_VERBS = """
     accept add adopt allow always annotate append apply ask assert assign assume avoid backfill batch bind bump call
     cap capture catch check choose claim clean clear close commit compare compute configure confirm consider consult
     convert copy count create debounce declare default define delete derive describe disable discard document
@@ -24,24 +24,26 @@ _COMMANDS = """
     sort specify split start stop store strip subscribe switch synchronise synchronize take tell throw treat trim
     trust try tune turn unpin upload use validate verify wait warm wrap write
 """
-# These are as often the noun that a statement begins with: "Search index and two queues are left".
-_NOUNS_TOO = """
+# Verbs that are as often the noun a statement begins with: "Search index and two queues are left".
+_VERBS_OR_NOUNS = """
     block bound build cache change deploy hash hold index limit list load lock log map match name note plan process
     query queue record release schedule scope search stream tag test track update upgrade watch
 """
-# "It is never pushed" tells how things are.
+# "It is never pushed" is a statement, no instruction.
 _NEVER = r"never(?!\s+\w+(?:ed|en)\b)|don['’]t|do not|(?:must|should)(?: not|n['’]t)|may not|(?:cannot|can['’]t) be"
-_STATES = (
+_STATEMENT = (
     r"(?:(?!\b(?:that|which|who|when|if|what|how|where|while|because|since|until|so)\b)[^,;:.])*"
     r"\b(?:is|are|was|were|has|have|had|takes?|gets?|lacks?)\b"
 )
-_COMMAND = rf"(?:(?:{'|'.join(_COMMANDS.split())}|find(?! out))|(?:{'|'.join(_NOUNS_TOO.split())})(?=\s)(?!{_STATES}))"
+_COMMAND = (
+    rf"(?:(?:{'|'.join(_VERBS.split())}|find(?! out))|(?:{'|'.join(_VERBS_OR_NOUNS.split())})(?=\s)(?!{_STATEMENT}))"
+)
 _OPENER = r"(?:please |then |instead,? |just |simply |first,? |also )?"
 _CLAUSE = (
     "if|when|whenever|before|after|while|for|to|in|on|at|with|where|unless|once|during|instead of|rather than|by|as"
 )
 _ADVICE = re.compile(
-    # A command at the start, after a colon or a semicolon, after an opening clause, or beside another one.
+    # A command at the start, after a colon or a semicolon, after an opening clause, or after "and".
     rf"^[*_\"'“(]*{_OPENER}{_COMMAND}\s|[:;]\s+{_OPENER}{_COMMAND}\s"
     rf"|^\W*(?:{_CLAUSE})\s[^,]+,\s{_OPENER}{_COMMAND}\s|\band {_COMMAND} (?:it|them|the|its|their|a|an)\b"
     r"|\b(?:always|must|should|ought to|ha(?:s|ve) to|needs?(?: to| an?| its| the)|prefer(?:s|red|ring|ably|able)?"
@@ -82,32 +84,32 @@ _CHOICE = re.compile(
 
 @lru_cache(maxsize=1 << 12)
 def is_advice(sentence: str) -> bool:
-    """Whether it tells what to do: a command, or *always*, *must*, *should*, *prefer*, *needs to*, *make sure* ..."""
+    """Return True for an instruction: a command, or *always*, *must*, *should*, *prefer*, *make sure* ..."""
     return _ADVICE.search(sentence) is not None
 
 
 @lru_cache(maxsize=1 << 12)
 def is_warning(sentence: str) -> bool:
-    """Whether it warns: *never*, *do not*, *must not*, *avoid*, *beware*, *pitfall*, *silently*, *risk* ..."""
+    """Return True for a warning: *never*, *do not*, *must not*, *avoid*, *beware*, *pitfall*, *silently*, *risk* ..."""
     return _WARNING.search(sentence) is not None
 
 
 @lru_cache(maxsize=1 << 12)
 def is_failure(sentence: str) -> bool:
-    """Whether it tells what goes wrong: *fails*, *breaks*, *leaks*, *lost*, *wrong*, *timed out* ..."""
+    """Return True for a report of a failure: *fails*, *breaks*, *leaks*, *lost*, *wrong*, *timed out* ..."""
     return _FAILURE.search(sentence) is not None
 
 
 def is_preference(sentence: str) -> bool:
-    """Whether it states a preference: *prefer*, *rather than*, *instead of*, *chose*, *by default* ..."""
+    """Return True for a preference: *prefer*, *rather than*, *instead of*, *chose*, *by default* ..."""
     return _PREFERENCE.search(sentence) is not None
 
 
 def is_sequence(text: str) -> bool:
-    """Whether it tells an order of steps: two different ones of *first*, *then*, *before each*, *step* ..."""
+    """Return True for a sequence of steps: two different ones of *first*, *then*, *before each*, *step* ..."""
     return len({match.lower() for match in _SEQUENCE.findall(text)}) >= 2
 
 
 def is_choice(text: str) -> bool:
-    """Whether it tells of a decision: *decided*, *chose*, *agreed*, *trade-off* ..."""
+    """Return True for a decision: *decided*, *chose*, *agreed*, *trade-off* ..."""
     return _CHOICE.search(text) is not None

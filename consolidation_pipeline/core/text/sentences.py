@@ -1,4 +1,4 @@
-"""Sentences of a text that can stand alone: unwrapped, without bullets and code, and how well each one reads."""
+"""Sentences of a text for quoting: unwrapped, without bullets and code, each with a readability score."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cached_property
 
 from consolidation_pipeline.core.text.text_merge import split_sentences
 
-# About three lines on a screen; what is longer is cut at the end of a clause or, failing that, of a word.
+# About three lines on a screen. A longer sentence is cut at the end of a clause or, failing that, of a word.
 MAX_SENTENCE_CHARS = 400
 # Beyond this a sentence is hard to take in at once.
-_LONG = 260
-_FEWEST_WORDS = 4
+_LONG_CHARS = 260
+_MIN_WORDS = 4
 
 _BLOCK_START = r"[#>|`~*+•–—-]|\d{1,3}[.)]\s"
-# A line that goes on in the next one: that begins in lower case, or this one ends where no sentence can.
+# A line that continues in the next one: the next begins in lower case, or this one ends where no sentence can.
 _WRAP = re.compile(
     r"(?m)^(?!\s*[#|]).*?(?:[^\s.!?…:;。！？|]|\b(?:e\.g|i\.e|etc)\.)(?P<soft>\n)(?=[^\S\n]*[a-zß-öø-ÿ(])"
     r"|^(?!\s*[#|]).*?(?:,|\b(?:the|an?|of|to|in|on|at|by|and|or|for|from|with|that|which|is|are|was|its|when|if|as))"
@@ -26,79 +26,81 @@ _BULLET = re.compile(r"(?:(?:[>•*+–—-]|#{1,6}|\d{1,3}[.)]|\[[ xX]\])\s+)+"
 _MARKUP = re.compile(r"^\s*(?:#{1,6}\s|[|<]|`{3}|~{3}|[-=_*]{3,}\s*$|https?://\S+$)")
 _FENCE = re.compile(r"^\s*(?:`{3}|~{3})")
 _FENCE_LINE = re.compile(r"(?m)^\s*(?:`{3}|~{3}).*$")
-_STOPPED = re.compile(r"[.!?…。！？][\"'”’»)\]*_`」』]*$")
-# "ALTER TABLE ... ADD COLUMN" leaves something out, and goes on.
+_SENTENCE_END = re.compile(r"[.!?…。！？][\"'”’»)\]*_`」』]*$")
+# "ALTER TABLE ... ADD COLUMN" omits something and continues.
 _ELISION = re.compile(r"\s(?:\.\.\.|…)\Z")
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)?")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]")
 _CLAUSE_END = re.compile(r"[;:,–—](?=\s)|[；：，、]")
 
 _PRONOUNS = frozenset("it its it's this these those they them their he she him her his hers".split())
-# Words that lean on the sentence before when they open one.
-_LEANING = _PRONOUNS | frozenset(
+# Words that refer to the sentence before, when a sentence opens with them.
+_REFERRING = _PRONOUNS | frozenset(
     """
     that that's such so but and or also then thus hence therefore however otherwise instead both either neither nor else
     additionally moreover furthermore again there same former latter another afterwards meanwhile similarly likewise
     consequently still too only
     """.split()
 )
-_SELF = frozenset("i we me us my our ours mine i'm i've i'd i'll we're we've we'd we'll myself ourselves".split())
-_PASSING = frozenset(
+_FIRST_PERSON = frozenset(
+    "i we me us my our ours mine i'm i've i'd i'll we're we've we'd we'll myself ourselves".split()
+)
+_TEMPORARY = frozenset(
     "today yesterday tomorrow tonight temporarily temporary currently ongoing soon wip todo tbd somebody".split()
 )
-# What was to be found out, not what was found.
+# Tasks to find something out, rather than findings.
 _INQUIRY = re.compile(
     r"\s*(?:(?:find out|figure out|look into|investigate|diagnose|debug|clarify)\b|understand wh|why )",
     re.IGNORECASE,
 )
-# What happened once, rather than what holds.
-_TOLD = frozenset("was were had did wasn't weren't hadn't didn't".split())
+# Words of events in the past, rather than of facts that hold.
+_PAST_TENSE = frozenset("was were had did wasn't weren't hadn't didn't".split())
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """``text`` with single blanks, ``quote`` as it stands in the source, ``whole``: the same with its bullet, uncut."""
+    """A sentence: ``text`` with single blanks, ``quote`` as in the source, ``whole`` uncut and with its bullet."""
 
     text: str
     quote: str
     whole: str
 
     @cached_property
-    def worth(self) -> float:
-        """How well it reads, in (0, 1]."""
-        return _worth(self.whole)
+    def readability(self) -> float:
+        """Score of the sentence as a quotation on its own, in (0, 1]; 1 reads best."""
+        return _score_readability(self.whole)
 
 
-def read_sentences(text: str) -> list[Sentence]:
-    """The sentences of ``text`` in order, without bullets, heading signs and blocks of code.
+def extract_sentences(text: str) -> list[Sentence]:
+    """Return the sentences of ``text`` in order, without bullets, heading signs and blocks of code.
 
-    Lines that were wrapped are joined. A text of nothing but code gives its lines. Never empty unless the text is
-    blank; a sentence beyond ``MAX_SENTENCE_CHARS`` is cut where a clause or a word ends. Every ``quote`` is a part of
-    ``text``, character by character.
+    Wrapped lines are joined. A text of nothing but code gives its lines. The list is empty only for a blank text. A
+    sentence longer than ``MAX_SENTENCE_CHARS`` is cut where a clause or a word ends. Each ``quote`` is a substring of
+    ``text``.
     """
     spans = list(_spans(text))
     prose = [span for span in spans if not _FENCE.match(text[slice(*span)])]
     if not prose:
-        # Same length, so that offsets stay: the signs of the fence are no line of the code.
+        # Blanks keep the offsets. The fence itself is no line of the code.
         bare = _FENCE_LINE.sub(lambda line: " " * len(line[0]), text)
         prose = [(m.start(), m.end()) for m in re.finditer(r"[^\n]*\S[^\n]*", bare)] or spans
     return [_sentence(text, *span) for span in prose]
 
 
-def is_dangling(sentence: str) -> bool:
-    """Whether it opens with a word that leans on what stood before: "This", "It", "Without it", "However"."""
+def is_context_dependent(sentence: str) -> bool:
+    """Return True if it opens with a reference to the sentence before: "This", "It", "Without it", "However"."""
     opening = [word.lower().replace("’", "'") for word in _WORD.findall(sentence[:60])[:3]]
     if not opening:
         return False
-    return opening[0] in _LEANING or any(word in _PRONOUNS for word in opening[1:2])
+    return opening[0] in _REFERRING or any(word in _PRONOUNS for word in opening[1:2])
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
-    joined = _unwrapped(text)
+    joined = _unwrap(text)
     begin = end = 0
     for sentence in split_sentences(joined):
         start = joined.index(sentence, end)
-        # The tail alone: a look at all of it would make a row of elisions quadratic.
+        # Searches the tail only: to search all of it would take quadratic time for many elisions in a row.
         goes_on = _ELISION.search(joined, max(begin, end - 4), end) and "\n" not in joined[end:start]
         if end and not goes_on:
             yield begin, end
@@ -107,8 +109,8 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
         yield begin, end
 
 
-def _unwrapped(text: str) -> str:
-    """``text`` with line breaks inside sentences as blanks; of the same length, code blocks untouched."""
+def _unwrap(text: str) -> str:
+    """Return ``text`` with line breaks inside sentences as blanks: same length; unchanged if it holds a code block."""
     if "\n" not in text or _FENCE_LINE.search(text):
         return text
     chars = list(text)
@@ -122,11 +124,11 @@ def _sentence(text: str, start: int, end: int) -> Sentence:
     whole = text[start:end].strip()
     bullet = _BULLET.match(whole)
     bare = whole[bullet.end() :] if bullet and bullet.end() < len(whole) else whole
-    quote = _shortened(bare)
+    quote = _shorten(bare)
     return Sentence(" ".join(quote.split()), quote, whole)
 
 
-def _shortened(sentence: str) -> str:
+def _shorten(sentence: str) -> str:
     if len(sentence) <= MAX_SENTENCE_CHARS:
         return sentence
     head = sentence[: MAX_SENTENCE_CHARS + 1]
@@ -135,31 +137,31 @@ def _shortened(sentence: str) -> str:
     return head[: (clauses or words or [MAX_SENTENCE_CHARS])[-1]].rstrip() or head[:MAX_SENTENCE_CHARS]
 
 
-def _worth(sentence: str) -> float:
-    """The product of what speaks against quoting a sentence alone; estimates, of which only the order matters."""
+def _score_readability(sentence: str) -> float:
+    """Return the product of the factors that apply. They are estimates; only the order of the scores matters."""
     words = [word.lower().replace("’", "'") for word in _WORD.findall(sentence)]
     length = len(words) + len(_UNSPACED.findall(sentence)) // 2
-    against = (
+    factors = (
         (0.1, _MARKUP.search(sentence) is not None),
-        (0.4, length < _FEWEST_WORDS),
-        (0.8 if sentence[-1:] not in ":,;-" else 0.4, not _STOPPED.search(sentence)),
-        (0.6, is_dangling(sentence)),
+        (0.4, length < _MIN_WORDS),
+        (0.8 if sentence[-1:] not in ":,;-" else 0.4, not _SENTENCE_END.search(sentence)),
+        (0.6, is_context_dependent(sentence)),
         (0.6, sentence.endswith(("?", "？", "...", "…"))),
         (0.4, _INQUIRY.match(sentence) is not None),
-        (0.7, _is_torn(sentence)),
-        (0.7, len(sentence) > _LONG),
+        (0.7, _is_unbalanced(sentence)),
+        (0.7, len(sentence) > _LONG_CHARS),
         (0.4, len(sentence) > MAX_SENTENCE_CHARS),
-        (0.85, not _SELF.isdisjoint(words)),
-        (0.7, not _PASSING.isdisjoint(words)),
-        (0.85, not _TOLD.isdisjoint(words) or (words or [""])[0].endswith("ed")),
+        (0.85, not _FIRST_PERSON.isdisjoint(words)),
+        (0.7, not _TEMPORARY.isdisjoint(words)),
+        (0.85, not _PAST_TENSE.isdisjoint(words) or (words or [""])[0].endswith("ed")),
     )
-    worth = 1.0
-    for factor, applies in against:
-        worth *= factor if applies else 1.0
-    return worth
+    score = 1.0
+    for factor, applies in factors:
+        score *= factor if applies else 1.0
+    return score
 
 
-def _is_torn(sentence: str) -> bool:
-    """Whether it opens a bracket, a quotation or inline code that it does not close, or holds a lead-in in bold."""
+def _is_unbalanced(sentence: str) -> bool:
+    """Return True if brackets, quotation marks or code marks are not in pairs, or it holds bold text."""
     odd = any(sentence.count(sign) % 2 for sign in '`"')
     return odd or "**" in sentence or sentence.count("(") != sentence.count(")")

@@ -1,4 +1,4 @@
-"""In what texts about one thing differ, word by word, and where their literals stand against each other."""
+"""Differences of texts word by word, and conflicts of their literals, as pieces to be highlighted."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby
 
-# A word with what holds it together (``v2.1``, ``don't``, ``a_b``), white space, or one other character.
+# A word with its inner signs (``v2.1``, ``don't``, ``a_b``), white space, or one other character.
 _TOKEN = re.compile(r"\w+(?:[.'’:/-]\w+)*|\s+|.", re.DOTALL)
-# Tokens that are aligned; finding the best alignment takes time with the product of the lengths.
-MOST_TOKENS = 2_000
+# Texts with more tokens are not aligned: the time grows with the product of the lengths.
+MAX_TOKENS = 2_000
 
 _DIFFERS, _CONFLICTS = 1, 2
 
@@ -20,7 +20,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a text: whether other texts lack it, and whether it is a literal that another contradicts."""
+    """A piece of a text. ``differs``: another text lacks it; ``conflicts``: another text contradicts it."""
 
     text: str
     differs: bool = False
@@ -30,16 +30,21 @@ class Piece:
 def compare_texts(
     texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = (), clauses: Sequence[Iterable[Span]] = ()
 ) -> list[tuple[Piece, ...]]:
-    """Each text as pieces, in order and complete; ``differs`` marks the words that are not in all of them.
+    """Split each text into pieces, in order and complete; ``differs`` marks the words that are not in all texts.
 
-    The first text is aligned with each other one: of the first a word differs when one of the others lacks it there, of
-    another one when the first lacks it. Letter case counts for nothing. ``conflicts``: for each text the spans (start,
-    end) of its literals that stand against another's; ``clauses``: of its clauses that do, of which only the words that
-    differ are marked so, if any does. Beyond ``MOST_TOKENS`` tokens, words are compared as a set.
+    The first text is aligned with each other text. A word of the first differs if another text lacks it there; a word
+    of another text differs if the first lacks it. Case is ignored. Texts of more than ``MAX_TOKENS`` tokens are
+    compared as sets of words.
+
+    Args:
+        texts: Texts to compare.
+        conflicts: For each text, spans (start, end) of its literals that contradict another text.
+        clauses: For each text, spans of its clauses that contradict another text. In a clause only the words that
+            differ are marked as conflicts, or all of it if none differs.
     """
     marks = [bytearray(len(text)) for text in texts]
     for at in range(1, len(texts)):
-        for side, span in _apart(texts[0], texts[at]):
+        for side, span in _find_differences(texts[0], texts[at]):
             _mark(marks[at if side else 0], span, _DIFFERS)
     for mark, spans in zip(marks, conflicts, strict=False):
         for span in spans:
@@ -47,34 +52,34 @@ def compare_texts(
     for mark, spans in zip(marks, clauses, strict=False):
         for span in spans:
             _mark_clause(mark, span)
-    return [_pieces(text, mark) for text, mark in zip(texts, marks, strict=True)]
+    return [_split_pieces(text, mark) for text, mark in zip(texts, marks, strict=True)]
 
 
 def mark_new(text: str, sources: Iterable[str]) -> tuple[Piece, ...]:
-    """``text`` as pieces; ``differs`` marks the words that stand in none of the sources."""
+    """Split ``text`` into pieces; ``differs`` marks the words that none of the sources has."""
     known = {word for source in sources for word in _words(_TOKEN.findall(source))}
     mark = bytearray(len(text))
     for found in _TOKEN.finditer(text):
         if _is_word(found[0]) and found[0].casefold() not in known:
             _mark(mark, found.span(), _DIFFERS)
-    return _pieces(text, mark)
+    return _split_pieces(text, mark)
 
 
-def _apart(a: str, b: str) -> list[tuple[int, Span]]:
-    """Where two texts differ: (0 for ``a`` or 1 for ``b``, span)."""
-    ours, theirs = list(_TOKEN.finditer(a)), list(_TOKEN.finditer(b))
-    if max(len(ours), len(theirs)) > MOST_TOKENS:
-        return _apart_as_sets((ours, theirs))
-    matcher = SequenceMatcher(None, [_key(one) for one in ours], [_key(one) for one in theirs], autojunk=False)
+def _find_differences(a: str, b: str) -> list[tuple[int, Span]]:
+    """Return the spans that differ: (0 for ``a`` or 1 for ``b``, span)."""
+    left, right = list(_TOKEN.finditer(a)), list(_TOKEN.finditer(b))
+    if max(len(left), len(right)) > MAX_TOKENS:
+        return _find_set_differences((left, right))
+    matcher = SequenceMatcher(None, [_key(one) for one in left], [_key(one) for one in right], autojunk=False)
     found = []
     for tag, i, i_end, j, j_end in matcher.get_opcodes():
         if tag != "equal":
-            found += [(0, ours[at].span()) for at in range(i, i_end)]
-            found += [(1, theirs[at].span()) for at in range(j, j_end)]
+            found += [(0, left[at].span()) for at in range(i, i_end)]
+            found += [(1, right[at].span()) for at in range(j, j_end)]
     return found
 
 
-def _apart_as_sets(sides: tuple[list[re.Match[str]], list[re.Match[str]]]) -> list[tuple[int, Span]]:
+def _find_set_differences(sides: tuple[list[re.Match[str]], list[re.Match[str]]]) -> list[tuple[int, Span]]:
     words = [set(_words(one[0] for one in side)) for side in sides]
     return [
         (at, one.span())
@@ -97,22 +102,22 @@ def _words(tokens: Iterable[str]) -> Iterable[str]:
 
 
 def _mark(mark: bytearray, span: Span, flag: int) -> None:
-    for at in _inside(mark, span):
+    for at in _clip(mark, span):
         mark[at] |= flag
 
 
-def _inside(mark: bytearray, span: Span) -> range:
+def _clip(mark: bytearray, span: Span) -> range:
     return range(max(span[0], 0), min(span[1], len(mark)))
 
 
 def _mark_clause(mark: bytearray, span: Span) -> None:
-    inside = _inside(mark, span)
+    inside = _clip(mark, span)
     for at in [at for at in inside if mark[at] & _DIFFERS] or inside:
         mark[at] |= _CONFLICTS
 
 
-def _pieces(text: str, mark: bytearray) -> tuple[Piece, ...]:
-    """Runs of equal marks; white space between two marked words belongs to them, at an edge it is not marked."""
+def _split_pieces(text: str, mark: bytearray) -> tuple[Piece, ...]:
+    """Split ``text`` into runs of equal marks. White space is marked only between two marked words."""
     for found in re.finditer(r"\s+", text):
         around = mark[found.start() - 1 : found.start()] + mark[found.end() : found.end() + 1]
         joined = around[0] & around[1] if len(around) == 2 and "\n" not in found[0] else 0

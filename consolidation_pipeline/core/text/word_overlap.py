@@ -1,4 +1,4 @@
-"""How many words two texts share: what tells the same thing said again from another one on the same topic."""
+"""Word overlap of texts: it tells a repeated statement from another one on the same topic."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.conflicts.antonyms import stem
 
-# Scripts without spaces between words: each sign counts as one.
+# In scripts without spaces between words, each sign counts as a word.
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
 _FUNCTION_WORDS = frozenset(
     """
@@ -21,22 +21,32 @@ _FUNCTION_WORDS = frozenset(
     which while who will with would you your
     """.split()
 )
-# Pairs that are looked at together: 100,000 of some 30 words each take about 50 MB.
+# Pairs per block: 100,000 pairs of about 30 words take about 50 MB.
 _BLOCK = 100_000
 
 
 @dataclass(frozen=True, eq=False)
 class WordSets:
-    """The words of n texts: how many ``distinct`` ones each has, int64 (n,), and which ``content`` words, by their
-    stems, as a sparse matrix (n, v) of ones. Function words such as *the* are no content.
+    """The words of n texts.
+
+    ``distinct``: number of different words of each text, int64 (n,). ``content``: sparse matrix (n, v) of ones, the
+    stems of the content words of each text. Function words such as *the* are no content words.
     """
 
     distinct: NDArray[np.int64]
     content: Any
 
-    def shared(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Share (m,) of the content words of the text that has fewer, which the other one has too (the overlap
-        coefficient of Szymkiewicz and Simpson), for pairs of positions ``i`` and ``j`` (m,); 1 where one has none.
+    def overlap(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
+        """Return the overlap coefficient (Szymkiewicz and Simpson) of the content words of m pairs of texts.
+
+        It is the share of the content words of the shorter set that the other set has too; 1 if one set is empty.
+
+        Args:
+            i: Positions of the first texts, integers (m,).
+            j: Positions of the second texts, integers (m,).
+
+        Returns:
+            Float64 (m,), in [0, 1].
         """
         common = np.empty(len(i))
         for at in range(0, len(i), _BLOCK):
@@ -47,15 +57,15 @@ class WordSets:
         return np.asarray(np.where(fewer == 0, 1.0, common / np.maximum(fewer, 1)))
 
 
-def read_words(texts: Sequence[str]) -> WordSets:
-    """The words of each text: runs of letters, digits and underscores, in lower case."""
+def build_word_sets(texts: Sequence[str]) -> WordSets:
+    """Return the words of each text: runs of letters, digits and underscores, in lower case."""
     from scipy.sparse import csr_array
 
     numbers: dict[str, int] = {}
     distinct, sizes, content = [], [], []
     for text in texts:
         words = set(_WORD.findall(text.lower()))
-        stems = {_content(word) for word in words} - {""}
+        stems = {_content_stem(word) for word in words} - {""}
         distinct.append(len(words))
         sizes.append(len(stems))
         content += [numbers.setdefault(name, len(numbers)) for name in stems]
@@ -66,12 +76,12 @@ def read_words(texts: Sequence[str]) -> WordSets:
     return WordSets(np.array(distinct, dtype=np.int64), matrix)
 
 
-def content_words(text: str) -> frozenset[str]:
-    """The content words of one text, by their stems."""
-    return frozenset({_content(word) for word in set(_WORD.findall(text.lower()))} - {""})
+def extract_content_words(text: str) -> frozenset[str]:
+    """Return the stems of the content words of a text."""
+    return frozenset({_content_stem(word) for word in set(_WORD.findall(text.lower()))} - {""})
 
 
 @lru_cache(maxsize=1 << 16)
-def _content(word: str) -> str:
-    """The stem of a word that carries content, else ""."""
+def _content_stem(word: str) -> str:
+    """Return the stem of a content word, "" for a function word."""
     return "" if word in _FUNCTION_WORDS else stem(word)

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.rewrite_checks import (
     find_reversals,
     max_rewrite_chars,
 )
-from consolidation_pipeline.core.text.text_merge import missing_literals
+from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.llm.prompt import Prompt, language_rule
 from consolidation_pipeline.llm.reply_checks import find_invented_literals
 
@@ -57,7 +57,7 @@ def find_losses(prompt: Prompt, reply: MergeReply, *, max_chars: int) -> list[st
     if not text:
         return ["it says nothing: write the text"]
     longest = max_rewrite_chars(prompt.sources, max_chars=max_chars)
-    lost = sorted(missing_literals(prompt.sources, text), key=lambda literal: (literal.kind, literal.value))
+    lost = sorted(find_missing_literals(prompt.sources, text), key=lambda literal: (literal.kind, literal.value))
     return [
         *([f"it has {len(text)} characters: at most {longest} are allowed"] if len(text) > longest else []),
         *(f"the {literal.kind} {literal.text!r} is missing: keep it as it is written" for literal in lost),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from consolidation_pipeline.core.project_map import MOST_POINTS, map_svg, plane
+from consolidation_pipeline.core.project_map import MAX_POINTS, project_to_plane, render_svg
 from consolidation_pipeline.service.intake.agent_memories import get_memory
 from consolidation_pipeline.service.jobs.job_status import list_jobs
 from consolidation_pipeline.service.undo.history import count_change_groups, list_change_groups
@@ -56,10 +56,10 @@ def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
         NotFoundError: there is nothing with this id.
     """
     traced = trace_memory(engine, str(id_), depth=1)
-    known = {} if traced["kind"] == "playbook" else get_memory(engine, id_)
+    known = {} if traced.kind == "playbook" else get_memory(engine, id_)
     details = known.get("details") or {}
     return {
-        **traced,
+        **vars(traced),
         "project_id": known.get("project_id"),
         "confidence": known.get("confidence_score"),
         "details": {name: details[name] for name in _DETAILS if details.get(name)},
@@ -95,9 +95,9 @@ def draw_map(engine: Engine, slug: str) -> str | None:
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        places = load_places(connection, project.id, limit=MOST_POINTS)
+        places = load_places(connection, project.id, limit=MAX_POINTS)
     if places is None or len(places.vectors) < 2:
         return None
     numbers = {key: number for number, key in enumerate(sorted({key for key in places.groups if key}))}
     labels = [-1 if key is None else numbers[key] for key in places.groups]
-    return map_svg(plane(places.vectors), labels, total=places.total)
+    return render_svg(project_to_plane(places.vectors), labels, total=places.total)

@@ -12,7 +12,7 @@ import numpy as np
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION
 from consolidation_pipeline.core.knowledge.inherited_columns import any_success, most_frequent
 from consolidation_pipeline.core.memories.memories import LEVELS, consolidated_id, content_hash, normalized_hash
-from consolidation_pipeline.core.text.text_merge import Merged, merge_capped
+from consolidation_pipeline.core.text.text_merge import MergedText, merge_capped
 from consolidation_pipeline.errors import ConflictError, JobEndedError
 from consolidation_pipeline.service.knowledge import llm_gateway
 from consolidation_pipeline.service.knowledge.merge_rewrites import DuplicateTexts, Rewrite, Rewriter, is_rewriting
@@ -84,7 +84,7 @@ class PlannedMerge:
     sources: Sequence[MergeSource]
     absorbed: Sequence[MergeSource]
     existing: Sequence[Row[Any]]
-    merged: Merged
+    merged: MergedText
     verbatim_id: UUID | None
     texts: tuple[str, ...]
     method: str = "heuristic"
@@ -222,7 +222,7 @@ def _apply_rewrite(plan: PlannedMerge, rewrite: Rewrite | None) -> PlannedMerge:
     if rewrite.content is None:
         return replace(plan, method="hybrid")
     verbatim_id = next((source.id for source in plan.sources if source.body == rewrite.content), None)
-    return replace(plan, method="llm", merged=Merged(rewrite.content, ()), verbatim_id=verbatim_id)
+    return replace(plan, method="llm", merged=MergedText(rewrite.content, ()), verbatim_id=verbatim_id)
 
 
 def plan_merges(

@@ -13,7 +13,7 @@ from consolidation_pipeline.core.knowledge.confidence import heuristic_confidenc
 from consolidation_pipeline.core.knowledge.extractive_patterns import ExtractedPattern, Unit, sort_units
 from consolidation_pipeline.core.knowledge.quality_gates import Verdict
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
-from consolidation_pipeline.core.text.key_terms import key_terms
+from consolidation_pipeline.core.text.key_terms import find_key_terms
 from consolidation_pipeline.errors import BudgetExhaustedError, LLMError
 from consolidation_pipeline.llm.gateway import Answer
 from consolidation_pipeline.llm.prompt import Prompt
@@ -117,7 +117,7 @@ def ask_for_texts(
     """Yield the texts that the model writes, as ``write_texts``; a group without a usable reply has an error."""
     gateway = llm_gateway.open_gateway(run)
     texts, context = [[unit.text for unit in group.units] for group in groups], [group.is_context for group in groups]
-    terms = dict(zip((group.cluster_key for group in groups), key_terms(texts, context=context), strict=True))
+    terms = dict(zip((group.cluster_key for group in groups), find_key_terms(texts, context=context), strict=True))
     for start in range(0, len(wanted), llm_gateway.BATCH):
         batch = wanted[start : start + llm_gateway.BATCH]
         answers = gateway.ask_many([build_prompt(run, kind, group) for group in batch], kind.reply, check=find_problems)

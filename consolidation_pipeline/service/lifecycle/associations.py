@@ -15,7 +15,7 @@ from consolidation_pipeline.core.lifecycle import associations as rules
 from consolidation_pipeline.core.lifecycle.associations import RELATION_TYPES
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, iter_similar_pairs, similarity_join
-from consolidation_pipeline.core.vectors import positions_of
+from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.service.lifecycle.association_inputs import Compared, embed_missing, load_all, load_sample
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -155,7 +155,7 @@ def _directed(pairs: SimilarPairs, role: rules.Codes, rule: rules.Codes) -> _Fou
 
 def _leave_related(ends: AssociationInputs, found: _Found, related: RelatedPairs) -> _Found:
     """Without the pairs that have a relation of that type already."""
-    a, b = positions_of(ends.ids, related.a), positions_of(ends.ids, related.b)
+    a, b = find_positions(ends.ids, related.a), find_positions(ends.ids, related.b)
     there = (a >= 0) & (b >= 0)
     held = _keys(a[there], b[there], related.relation_type[there] + 1, len(ends))
     return found.select(~np.isin(_keys(found.a, found.b, found.rule, len(ends)), held))

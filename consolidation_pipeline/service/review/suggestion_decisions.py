@@ -14,7 +14,7 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.grouping.clustering import ALGORITHM_VERSION, cluster_key
 from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out
 from consolidation_pipeline.core.memories.memories import consolidated_id
-from consolidation_pipeline.core.text.text_merge import Merged
+from consolidation_pipeline.core.text.text_merge import MergedText
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge.merged_memories import (
     PlannedMerge,
@@ -325,7 +325,7 @@ def _plan_merge(
         absorbed=[s for s in ordered if not existing or s.consolidated_into_id != existing[0].id],
         existing=existing,
         # Sentences that the person left out are kept in the details, as those that do not fit are.
-        merged=Merged(approval.content, find_left_out(texts, approval.content)),
+        merged=MergedText(approval.content, find_left_out(texts, approval.content)),
         verbatim_id=None,
         texts=texts,
         method="hybrid" if approval.edited else "llm",

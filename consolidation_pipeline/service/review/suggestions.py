@@ -12,7 +12,7 @@ from uuid import UUID
 from consolidation_pipeline.core.conflicts.literal_scanner import Literal
 from consolidation_pipeline.core.conflicts.literals import conflicts
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, embedding_text
-from consolidation_pipeline.core.text.text_merge import missing_literals
+from consolidation_pipeline.core.text.text_merge import find_missing_literals
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
@@ -174,7 +174,7 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
     versions = zip(row.original_memory_ids, row.original_versions, strict=True)
     originals = [_to_original(found[id_], version) for id_, version in versions if id_ in found]
     proposed = join_parts(row.suggested_content, row.suggested_lessons_learned)
-    missing = missing_literals([original.content for original in originals], proposed)
+    missing = find_missing_literals([original.content for original in originals], proposed)
     return Suggestion(
         id=row.id,
         project=row.slug,

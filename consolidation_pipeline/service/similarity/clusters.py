@@ -16,7 +16,7 @@ from consolidation_pipeline.core.grouping.cohesion import compute_cohesion, summ
 from consolidation_pipeline.core.grouping.labels import Labels, list_members, renumber_labels
 from consolidation_pipeline.core.grouping.linkage import complete_linkage
 from consolidation_pipeline.core.grouping.representatives import choose_representatives, compute_similarities
-from consolidation_pipeline.core.project_map import map_svg, plane
+from consolidation_pipeline.core.project_map import project_to_plane, render_svg
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.merge_groups import (
@@ -273,7 +273,7 @@ def _round(value: float) -> float | None:
 
 def _map(x: Vectors, units: Units, labels: Labels) -> str | None:
     """Return a map of the units: near each other if similar, coloured by pattern group; None for fewer than two."""
-    return map_svg(plane(x[units.representatives]), labels) if len(units) > 1 else None
+    return render_svg(project_to_plane(x[units.representatives]), labels) if len(units) > 1 else None
 
 
 def _summary(tiers: Sequence[TierGroups], contents: int, vetoed: int, picture: str | None) -> ClusterSummary:

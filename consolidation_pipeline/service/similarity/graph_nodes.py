@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.core.vectors import center, positions_of
+from consolidation_pipeline.core.vectors import center, find_positions
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -76,7 +76,7 @@ def load_grouping_nodes(connection: Connection, run: ProjectRun) -> tuple[Nodes,
         nodes, vectors = load_graph_nodes(connection, run)
         return nodes, vectors if snapshot is None else center_vectors(vectors, snapshot)
     nodes = similarity_graph.load_nodes(connection, run.project.id, compared.model)
-    rows = positions_of(compared.ids, nodes.ids)
+    rows = find_positions(compared.ids, nodes.ids)
     rows[nodes.graph_version != compared.version] = -1
     missing = nodes.ids[rows < 0]
     loaded, vectors = similarity_graph.load_nodes_with_vectors(connection, run.project.id, compared.model, only=missing)

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from consolidation_pipeline.core.calibration.synthetic_pairs import SyntheticPair, make_synthetic_pairs
 from consolidation_pipeline.core.calibration.threshold_estimates import LabelledPairs
 from consolidation_pipeline.core.conflicts.literals import conflicts
-from consolidation_pipeline.core.text.word_overlap import read_words
+from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.core.vectors import center
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.store.database.vector_copy import Vectors
@@ -48,11 +48,11 @@ def build_labelled_pairs(
     distinct = sorted({text for pair in pairs for text in (pair.a, pair.b)})
     at = {text: row for row, text in enumerate(distinct)}
     a, b = (np.array([at[getattr(pair, side)] for pair in pairs], dtype=np.int64) for side in ("a", "b"))
-    words = read_words(distinct)
+    words = build_word_sets(distinct)
     return LabelledPairs(
         similarity=_cosines(embedder, distinct, mean, a, b),
         words=np.minimum(words.distinct[a], words.distinct[b]),
-        shared=words.shared(a, b),
+        shared=words.overlap(a, b),
         vetoed=np.array([bool(conflicts(pair.a, pair.b)) for pair in pairs], dtype=bool),
         same=np.array([pair.same for pair in pairs], dtype=bool),
         kind=np.array([pair.kind for pair in pairs], dtype=np.str_),

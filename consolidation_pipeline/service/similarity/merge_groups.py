@@ -19,7 +19,7 @@ from consolidation_pipeline.core.grouping.linkage import complete_linkage, conne
 from consolidation_pipeline.core.grouping.representatives import choose_representatives
 from consolidation_pipeline.core.memories.memories import consolidated_id
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
-from consolidation_pipeline.core.vectors import positions_of
+from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.service.similarity.graph_nodes import content_keys, load_grouping_nodes, type_keys
 from consolidation_pipeline.store.database.engine import Connection
@@ -92,9 +92,9 @@ def build_contents(run: ProjectRun, nodes: Nodes, x: Vectors, found: Neighbors, 
         cannot_link: memories that must not be merged.
     """
     cannot_link = cannot_link.among(nodes.ids)
-    rows = positions_of(nodes.ids, cannot_link.ids)
+    rows = find_positions(nodes.ids, cannot_link.ids)
     content_of_row = _split_repeats(content_keys(nodes), rows, cannot_link)
-    one, other = positions_of(nodes.ids, found.a), positions_of(nodes.ids, found.b)
+    one, other = find_positions(nodes.ids, found.a), find_positions(nodes.ids, found.b)
     is_edge = (one >= 0) & (other >= 0)
     if not run.options.cross_type:
         types = type_keys(nodes)

@@ -14,7 +14,7 @@ from consolidation_pipeline.core.calibration.model_thresholds import (
 from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, reaches
 from consolidation_pipeline.core.text.boilerplate import strip_boilerplate
-from consolidation_pipeline.core.text.word_overlap import read_words
+from consolidation_pipeline.core.text.word_overlap import build_word_sets
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import to_uuids
@@ -46,9 +46,9 @@ def _find_candidates(run: ProjectRun, texts: list[str], pairs: SimilarPairs) -> 
     """Return two masks (m,): pairs that a person may be asked about, and pairs that may merge if there is no veto."""
     calibration, t_merge = run.calibration, run.thresholds["t_merge"]
     sentences = run.boilerplate
-    words = read_words([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
+    words = build_word_sets([strip_boilerplate(text, sentences) for text in texts] if sentences else texts)
     profile = find_profile(run.embedder.name, centered=calibration is not None and calibration.center is not None)
-    shared = words.shared(pairs.i, pairs.j)
+    shared = words.overlap(pairs.i, pairs.j)
     tolerance = SHORT_TEXT_TOLERANCE if calibration is not None and calibration.is_measured else UNCALIBRATED_TOLERANCE
     if run.options.t_merge == "auto":
         merge = are_near_duplicates(

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.text import boilerplate
-from consolidation_pipeline.core.text.boilerplate import MOST_SENTENCES, find_boilerplate, strip_boilerplate
+from consolidation_pipeline.core.text.boilerplate import MAX_SENTENCES, find_boilerplate, strip_boilerplate
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WORDS = "amber birch cedar delta ember flint grove heron iris juniper".split()
@@ -37,7 +37,7 @@ def test_a_sentence_counts_once_per_text_and_whatever_its_case_and_stop() -> Non
 def test_the_most_frequent_come_first_and_their_number_is_bounded() -> None:
     texts = [f"Own {at}.\n" + "\n".join(f"line {n:03}" for n in range(300 - at)) for at in range(20)]
     found = find_boilerplate(texts)
-    assert len(found) == MOST_SENTENCES
+    assert len(found) == MAX_SENTENCES
     assert found[:2] == ("line 000", "line 001")
 
 
@@ -76,4 +76,4 @@ def test_just_the_boilerplate_is_left_out_and_doing_it_again_changes_nothing(
 
 
 def test_the_limits_are_those_that_were_stated() -> None:
-    assert (boilerplate.FEWEST_CONTENTS, boilerplate.LEAST_SHARE) == (10, 0.02)
+    assert (boilerplate.MIN_TEXTS, boilerplate.MIN_SHARE) == (10, 0.02)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.text.key_terms import count_terms, key_terms, read_terms
+from consolidation_pipeline.core.text.key_terms import count_terms, extract_terms, find_key_terms
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 WORDS = st.lists(st.sampled_from("amber birch cedar delta ember flint pool_size 429 UTC".split()), max_size=6)
@@ -26,13 +26,13 @@ GROUPS = st.lists(st.lists(WORDS.map(" ".join), min_size=1, max_size=4), min_siz
     ],
 )
 def test_terms_are_whole_and_without_function_words(text: str, expected: list[str]) -> None:
-    assert [term.surface for term in read_terms(text)] == expected
+    assert [term.surface for term in extract_terms(text)] == expected
 
 
 def test_inflections_are_one_term_and_identifiers_are_not() -> None:
-    stems = [term.stem for term in read_terms("locks locked locking Lock re-renders re-rendered")]
+    stems = [term.stem for term in extract_terms("locks locked locking Lock re-renders re-rendered")]
     assert len(set(stems)) == 2
-    assert len({term.stem for term in read_terms("LOCKS locks_ lock_id lock_ids")}) >= 3
+    assert len({term.stem for term in extract_terms("LOCKS locks_ lock_id lock_ids")}) >= 3
 
 
 def test_terms_set_a_group_apart() -> None:
@@ -40,18 +40,18 @@ def test_terms_set_a_group_apart() -> None:
         ["The job uses Redis for the lock.", "A job loses its lock in Redis."],
         ["The job writes an invoice PDF.", "Each invoice is a PDF of the job."],
     ]
-    first, second = key_terms(groups)
+    first, second = find_key_terms(groups)
     assert set(first[:2]) == {"lock", "redis"}
     assert set(second[:2]) == {"invoice", "PDF"}
     assert first[-1] == second[-1] == "job"
 
 
 def test_terms_of_one_text_only_fill_up_and_ties_go_by_term() -> None:
-    assert key_terms([["birch amber delta cedar"]]) == [("amber", "birch", "cedar")]
-    assert key_terms([["amber birch", "birch amber", "cedar 12 flint"]]) == [("amber", "birch", "cedar")]
-    assert key_terms([["amber birch cedar delta"] * 2], count=2) == [("amber", "birch")]
-    assert key_terms([[""], []]) == [(), ()]
-    assert key_terms([]) == []
+    assert find_key_terms([["birch amber delta cedar"]]) == [("amber", "birch", "cedar")]
+    assert find_key_terms([["amber birch", "birch amber", "cedar 12 flint"]]) == [("amber", "birch", "cedar")]
+    assert find_key_terms([["amber birch cedar delta"] * 2], count=2) == [("amber", "birch")]
+    assert find_key_terms([[""], []]) == [(), ()]
+    assert find_key_terms([]) == []
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -59,8 +59,8 @@ def test_terms_of_one_text_only_fill_up_and_ties_go_by_term() -> None:
 def test_the_order_of_texts_and_groups_does_not_matter(groups: list[list[str]], random: object) -> None:
     order = list(range(len(groups)))
     random.shuffle(order)  # type: ignore[attr-defined]
-    found = key_terms([groups[at][::-1] for at in order])
-    assert [found[order.index(at)] for at in range(len(groups))] == key_terms(groups)
+    found = find_key_terms([groups[at][::-1] for at in order])
+    assert [found[order.index(at)] for at in range(len(groups))] == find_key_terms(groups)
 
 
 def test_counts_are_by_text() -> None:

@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS, is_dangling, read_sentences
+from consolidation_pipeline.core.text.sentences import MAX_SENTENCE_CHARS, extract_sentences, is_context_dependent
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 CODE = "```python\nfor row in rows:\n    print(row)\n```"
 
 
 def texts(text: str) -> list[str]:
-    return [sentence.text for sentence in read_sentences(text)]
+    return [sentence.text for sentence in extract_sentences(text)]
 
 
 def worth(sentence: str) -> float:
-    (found,) = read_sentences(sentence)
-    return found.worth
+    (found,) = extract_sentences(sentence)
+    return found.readability
 
 
 @pytest.mark.parametrize(
@@ -71,30 +71,30 @@ def test_what_cannot_stand_alone_is_worth_less(better: str, worse: str) -> None:
     "text", ["It fails.", "This is so.", "However, it works.", "Without it nothing runs.", "“They” do."]
 )
 def test_openers_that_lean_on_what_stood_before(text: str) -> None:
-    assert is_dangling(text)
+    assert is_context_dependent(text)
 
 
 @pytest.mark.parametrize("text", ["", "The queue fails.", "Italic text.", "Ensure that it runs.", "No deploys.", "…"])
 def test_openers_that_stand_alone(text: str) -> None:
-    assert not is_dangling(text)
+    assert not is_context_dependent(text)
 
 
 def test_long_sentences_end_with_a_clause_or_a_word() -> None:
-    (clauses,) = read_sentences("The pool holds ten; " + "and then a word follows the next word; " * 20)
+    (clauses,) = extract_sentences("The pool holds ten; " + "and then a word follows the next word; " * 20)
     assert clauses.text.endswith("the next word")
-    (words,) = read_sentences("word " * 600)
+    (words,) = extract_sentences("word " * 600)
     assert set(words.text.split()) == {"word"}
-    (blob,) = read_sentences("x" * 5000)
+    (blob,) = extract_sentences("x" * 5000)
     assert blob.text == "x" * MAX_SENTENCE_CHARS
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.text(st.one_of(st.sampled_from("ab AB.,:;!?…。()`\"'#-*>|~\n\r\t 1"), st.characters(codec="utf-8"))))
 def test_quotes_are_verbatim_and_something_is_read_of_every_text(text: str) -> None:
-    found = read_sentences(text)
+    found = extract_sentences(text)
     assert bool(found) == bool(text.strip())
     for sentence in found:
         assert sentence.quote in text
         assert sentence.text == " ".join(sentence.quote.split())
-        assert 0 < sentence.worth <= 1
+        assert 0 < sentence.readability <= 1
         assert 0 < len(sentence.text) <= MAX_SENTENCE_CHARS

@@ -8,10 +8,10 @@ from consolidation_pipeline.core.conflicts.literal_scanner import Literal
 from consolidation_pipeline.core.conflicts.literals import literals
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import (
-    Merged,
+    MergedText,
+    find_missing_literals,
     merge_capped,
     merge_texts,
-    missing_literals,
     split_sentences,
 )
 from consolidation_pipeline_tests.hypothesis_examples import examples
@@ -155,7 +155,7 @@ def test_a_whole_text_with_a_literal_of_its_own_is_not_taken_for_a_repeat() -> N
 
 def test_cap_does_not_count_a_whole_text_twice() -> None:
     texts = ["Open the file. Close the file.", "open the file. close the file", "Log."]
-    assert merge_capped(texts, max_chars=36) == Merged("Open the file. Close the file.\n\nLog.", ())
+    assert merge_capped(texts, max_chars=36) == MergedText("Open the file. Close the file.\n\nLog.", ())
 
 
 def test_a_question_is_not_the_statement() -> None:
@@ -182,7 +182,7 @@ def test_every_source_stands_in_the_union_sentence_by_sentence_or_as_a_whole(giv
 def test_every_literal_of_every_source_stands_in_the_union(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert frozenset().union(*map(literals, given_texts)) <= literals(merged)
-    assert missing_literals(given_texts, merged) == frozenset()
+    assert find_missing_literals(given_texts, merged) == frozenset()
 
 
 @settings(deadline=None, max_examples=examples(300))
@@ -205,30 +205,32 @@ def test_order_of_the_others_changes_order_only(given_texts: list[str], data: st
 @given(st.lists(st.text(max_size=120), max_size=4))
 def test_union_of_any_text_is_lossless(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
-    assert missing_literals(given_texts, merged) == frozenset()
+    assert find_missing_literals(given_texts, merged) == frozenset()
     assert merge_texts([merged, *given_texts]) == merged
 
 
 def test_cap_keeps_whole_sentences_and_lists_the_rest() -> None:
     texts = ["Alpha one. Beta two.", "Gamma three is long. Delta four.", "Eps."]
-    assert merge_capped(texts, max_chars=27) == Merged(
+    assert merge_capped(texts, max_chars=27) == MergedText(
         "Alpha one. Beta two.\n\nEps.", ("Gamma three is long.", "Delta four.")
     )
 
 
 def test_cap_cuts_the_first_text_between_sentences() -> None:
-    assert merge_capped(["Alpha one. Beta two.\nGamma."], max_chars=22) == Merged("Alpha one. Beta two.", ("Gamma.",))
+    assert merge_capped(["Alpha one. Beta two.\nGamma."], max_chars=22) == MergedText(
+        "Alpha one. Beta two.", ("Gamma.",)
+    )
 
 
 def test_cap_keeps_the_first_sentence_whole_even_if_it_is_too_long() -> None:
-    assert merge_capped(["Alpha beta gamma. Delta.", "E."], max_chars=5) == Merged(
+    assert merge_capped(["Alpha beta gamma. Delta.", "E."], max_chars=5) == MergedText(
         "Alpha beta gamma.", ("Delta.", "E.")
     )
 
 
 def test_cap_that_is_not_reached_changes_nothing() -> None:
-    assert merge_capped([" Use JWT ", "Use OAuth"], max_chars=100) == Merged(" Use JWT\n\nUse OAuth", ())
-    assert merge_capped([], max_chars=10) == Merged("", ())
+    assert merge_capped([" Use JWT ", "Use OAuth"], max_chars=100) == MergedText(" Use JWT\n\nUse OAuth", ())
+    assert merge_capped([], max_chars=10) == MergedText("", ())
 
 
 @settings(deadline=None, max_examples=examples(200))
@@ -243,8 +245,8 @@ def test_capped_text_and_dropped_sentences_are_the_whole_union(given_texts: list
 
 def test_missing_literals_names_what_a_rewrite_lost() -> None:
     sources = ["Timeout is 30 s in src/a.py.", "Do not use `sorted`."]
-    assert missing_literals(sources, "Never use sorted; src/a.py waits 30 seconds.") == frozenset()
-    assert missing_literals(sources, "Use sorted; a.py waits.") == {
+    assert find_missing_literals(sources, "Never use sorted; src/a.py waits 30 seconds.") == frozenset()
+    assert find_missing_literals(sources, "Use sorted; a.py waits.") == {
         Literal("number", "30 s"),
         Literal("path", "src/a.py"),
         Literal("negation", "not"),

@@ -51,7 +51,7 @@ def test_words_that_stand_in_no_source_are_new() -> None:
 
 
 def test_long_texts_are_compared_as_sets_of_words() -> None:
-    words = " ".join(f"w{n}" for n in range(word_diff.MOST_TOKENS))
+    words = " ".join(f"w{n}" for n in range(word_diff.MAX_TOKENS))
     one, other = compare_texts([f"{words} left", f"right {words}"])
     assert (differing(one), differing(other)) == (["left"], ["right"])
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.text import word_overlap
-from consolidation_pipeline.core.text.word_overlap import read_words
+from consolidation_pipeline.core.text.word_overlap import build_word_sets
 
 WORDS = "retry timeout cache token deploy 缓存 超时 the of and".split()
 TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min_size=1, max_size=8)
@@ -16,15 +16,15 @@ TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min
 
 def shared(one: str, other: str) -> float:
     """Share of content words of two texts."""
-    return float(read_words([one, other]).shared(np.array([0]), np.array([1]))[0])
+    return float(build_word_sets([one, other]).overlap(np.array([0]), np.array([1]))[0])
 
 
 @settings(deadline=None)
 @given(texts=TEXTS)
 def test_the_share_is_symmetric_and_a_share(texts: list[str]) -> None:
-    words = read_words(texts)
+    words = build_word_sets(texts)
     i, j = np.divmod(np.arange(len(texts) ** 2), len(texts))
-    there, back = words.shared(i, j), words.shared(j, i)
+    there, back = words.overlap(i, j), words.overlap(j, i)
     assert there.tolist() == back.tolist()
     assert ((there >= 0) & (there <= 1)).all()
     assert (there[i == j] == 1.0).all()
@@ -35,10 +35,10 @@ def test_the_share_is_symmetric_and_a_share(texts: list[str]) -> None:
 def test_the_order_of_texts_and_of_their_words_changes_nothing(texts: list[str], data: st.DataObject) -> None:
     order = np.array(data.draw(st.permutations(range(len(texts)))))
     turned = [" ".join(reversed(texts[at].split())) for at in order]
-    words, again = read_words(texts), read_words(turned)
+    words, again = build_word_sets(texts), build_word_sets(turned)
     assert again.distinct.tolist() == words.distinct[order].tolist()
     i, j = np.divmod(np.arange(len(texts) ** 2), len(texts))
-    assert again.shared(i, j).tolist() == words.shared(order[i], order[j]).tolist()
+    assert again.overlap(i, j).tolist() == words.overlap(order[i], order[j]).tolist()
 
 
 @pytest.mark.parametrize(
@@ -66,26 +66,26 @@ def test_the_share_is_that_of_the_content_words_of_the_text_with_fewer(one: str,
 
 
 def test_function_words_do_not_count_as_content_but_as_words() -> None:
-    words = read_words(["it is on the server", "it is on the client"])
+    words = build_word_sets(["it is on the server", "it is on the client"])
     assert words.distinct.tolist() == [5, 5]
-    assert words.shared(np.array([0]), np.array([1])).tolist() == [0.0]
+    assert words.overlap(np.array([0]), np.array([1])).tolist() == [0.0]
 
 
 def test_words_are_counted_once_and_in_lower_case() -> None:
-    assert read_words(["Use JWT, use jwt_2 or OAuth.", "", "…", "缓存 缓存 x"]).distinct.tolist() == [5, 0, 0, 3]
+    assert build_word_sets(["Use JWT, use jwt_2 or OAuth.", "", "…", "缓存 缓存 x"]).distinct.tolist() == [5, 0, 0, 3]
 
 
 def test_no_texts_and_no_pairs_have_no_words() -> None:
     none = np.empty(0, dtype=np.int64)
-    assert read_words([]).distinct.shape == (0,)
-    assert read_words([]).shared(none, none).shape == (0,)
-    assert read_words(["a b", ""]).shared(none, none).shape == (0,)
+    assert build_word_sets([]).distinct.shape == (0,)
+    assert build_word_sets([]).overlap(none, none).shape == (0,)
+    assert build_word_sets(["a b", ""]).overlap(none, none).shape == (0,)
 
 
 def test_pairs_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"cache {word} {other}" for word in WORDS for other in WORDS]
-    words = read_words(texts)
+    words = build_word_sets(texts)
     i, j = np.triu_indices(len(texts), 1)
-    whole = words.shared(i, j)
+    whole = words.overlap(i, j)
     monkeypatch.setattr(word_overlap, "_BLOCK", 7)
-    assert words.shared(i, j).tolist() == whole.tolist()
+    assert words.overlap(i, j).tolist() == whole.tolist()

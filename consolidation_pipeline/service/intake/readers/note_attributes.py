@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.core.memories.row_fields import READERS
+from consolidation_pipeline.core.memories.row_fields import FIELD_READERS
 from consolidation_pipeline.errors import InvalidMemoryError
 
 _LINE = re.compile(r"\s*(?:[-*+]\s+)?(\*\*|__)?([A-Za-z][\w -]{0,30}?)(\*\*|__)?\s*:\s*(\*\*|__)?\s*(\S.*?)[\s\\]*")
@@ -97,7 +97,7 @@ def _take(fields: dict[str, Any], key: str, value: str, *, all_of_them: bool) ->
 
 def _time(value: str) -> object:
     try:
-        READERS["learned_at"]("learned_at", value)
+        FIELD_READERS["learned_at"]("learned_at", value)
     except InvalidMemoryError:
         return None
     return value
