@@ -8,6 +8,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 from consolidation_pipeline.core.search.results import ContextEntry, SearchHit, SearchResults
+from consolidation_pipeline.service.undo.lineage import Lineage
 
 
 class Answer(BaseModel):
@@ -21,54 +22,20 @@ class SearchAnswer(RootModel[SearchResults]):
 
 
 class ContextAnswer(Answer):
-    """What to know before a task, within the token budget, each fact once."""
+    """Context of a task, within the token budget, each fact once."""
 
     project: str
     task: str
     playbook_entries: list[ContextEntry]
-    memories: list[SearchHit] = Field(description="Most general first, without what entries say already.")
-    abstraction_distribution: dict[str, int] = Field(description="How many memories of each level are in.")
-    recommendations: list[str] = Field(description="What the state of the project suggests to do.")
-    tokens: int = Field(description="About how many tokens all of it takes as text.")
+    memories: list[SearchHit] = Field(description="Most general first, without what the playbook entries say.")
+    abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
+    recommendations: list[str] = Field(description="Next steps, derived from what the project knows and lacks.")
+    tokens: int = Field(description="Estimated tokens of the context as text.")
     token_budget: int
 
 
-class Source(Answer):
-    """A memory that something was made from, and what it was made from in turn."""
-
-    id: UUID
-    kind: str
-    memory_type: str
-    similarity: float | None = Field(description="Cosine with what was made from it.")
-    content: str
-    sources: list[Source]
-
-
-class Derived(Answer):
-    """What was made from a memory."""
-
-    id: UUID
-    kind: str
-    memory_type: str
-    similarity: float | None
-    steps: int = Field(description="1: made from it directly.")
-    content: str
-    active: bool = Field(description="Whether it is in force.")
-
-
-class Lineage(Answer):
-    """A memory or playbook entry, down to the raw memories it rests on and up to what it became."""
-
-    id: UUID
-    project: str
-    kind: str
-    level: int = Field(description="0 to 3; 4 is a playbook entry.")
-    memory_type: str
-    status: str = Field(description="active, merged, archived, retired or superseded; of an entry also review.")
-    content: str
-    learned_at: datetime
-    sources: list[Source]
-    derived: list[Derived]
+class LineageAnswer(RootModel[Lineage]):
+    """Lineage of a memory or playbook entry: its sources down to raw memories, and what was derived from it."""
 
 
 class AddedMemory(Answer):

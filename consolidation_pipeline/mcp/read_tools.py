@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from consolidation_pipeline.mcp.output_schemas import ContextAnswer, Lineage, SearchAnswer
+from consolidation_pipeline.mcp.output_schemas import ContextAnswer, LineageAnswer, SearchAnswer
 from consolidation_pipeline.mcp.tool_arguments import Kinds, Levels, MemoryId, Project, Since, Tags, Types, Until
 from consolidation_pipeline.mcp.tool_context import ToolContext, get_caller
 
@@ -82,7 +82,7 @@ def trace_memory_lineage(
     ctx: ToolContext,
     memory_id: MemoryId,
     depth: Annotated[int, Field(description="Number of source levels to return.", ge=1, le=10)] = 3,
-) -> Lineage:
+) -> LineageAnswer:
     """Trace a memory or playbook entry: its sources down to raw memories, and what was made from it.
 
     Use it to check a claim before you rely on it, or to find the merged memory that replaced a raw one. Free; changes
@@ -92,4 +92,4 @@ def trace_memory_lineage(
 
     caller = get_caller(ctx)
     caller.check_owner(memory_id, "memory")
-    return Lineage.model_validate(trace_memory(caller.engine, str(memory_id), depth=depth))
+    return LineageAnswer(trace_memory(caller.engine, str(memory_id), depth=depth))

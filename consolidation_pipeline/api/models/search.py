@@ -1,4 +1,4 @@
-"""What agents look for, what they find, and where it comes from."""
+"""Models of search, lineage and the context of a task."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from consolidation_pipeline.core.search.results import ContextEntry
 from consolidation_pipeline.service.search.context import DEFAULT_BUDGET
 from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, MAX_QUERY_CHARS, SearchQuery
 from consolidation_pipeline.service.search.rank_fusion import FUSIONS
+from consolidation_pipeline.service.undo.lineage import LineageSource
 
 PatternType = Literal["success", "failure", "decision", "workflow", "gotcha"]
 
 
 class SearchRequest(Body):
-    """What is looked for."""
+    """Query of a search with its filters."""
 
     model_config = with_examples(
         {
@@ -32,7 +33,7 @@ class SearchRequest(Body):
     )
 
     project_id: ProjectReference = Field(validation_alias=AliasChoices("project_id", "project"))
-    query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="A question, or words.")
+    query: str = Field(min_length=3, max_length=MAX_QUERY_CHARS, description="Question or keywords.")
     limit: int = Field(10, ge=1, le=MAX_LIMIT)
     abstraction_levels: list[Literal["0", "1", "2", "3", 0, 1, 2, 3]] | None = Field(
         None,
@@ -50,17 +51,17 @@ class SearchRequest(Body):
     kinds: list[Literal["raw", "merged", "pattern", "summary", "principle", "procedural"]] | None = Field(
         None, max_length=20
     )
-    tags: list[str] | None = Field(None, max_length=100, description="Any of these.")
-    since: datetime | None = Field(None, description="Learned then or later; UTC where no zone is given.")
-    until: datetime | None = Field(None, description="Learned then or before.")
+    tags: list[str] | None = Field(None, max_length=100, description="At least one of these.")
+    since: datetime | None = Field(None, description="Learned at this time or later; UTC if without a zone.")
+    until: datetime | None = Field(None, description="Learned at this time or before.")
     include_archived: bool = False
     include_sources: bool = False
-    min_similarity: float = Field(0.30, ge=0, le=1, description="Below it nothing is found by meaning.")
+    min_similarity: float = Field(0.30, ge=0, le=1, description="Cosine similarity below which vectors find nothing.")
     fusion: str = Field("default", json_schema_extra=enum_schema(("default", *FUSIONS)))
-    explain: bool = Field(False, description="Say of each result why it was found.")
+    explain: bool = Field(False, description="Explain of each result why it was found.")
 
     def to_query(self) -> SearchQuery:
-        """The query as the service takes it."""
+        """Return the query for the service."""
         return SearchQuery(
             text=self.query,
             levels=[int(level) for level in self.abstraction_levels or ()],
@@ -120,7 +121,7 @@ class FoundMemory(Reply):
 
 
 class SearchReply(Reply):
-    """What was found, the best first."""
+    """Results of a search, best first."""
 
     model_config = with_examples(
         {
@@ -161,24 +162,13 @@ class SearchReply(Reply):
 
     project: str
     results: list[FoundMemory]
-    total_found: int = Field(description="Memories that either way of searching lists, of at most 200 each.")
+    total_found: int = Field(description="Number of memories that a retriever lists, at most 200 each.")
     search_time_ms: float
-    note: str | None = Field(description="What was missing, such as the embedding model.")
-
-
-class Source(Reply):
-    """What something was made from, and that from."""
-
-    id: UUID
-    kind: str
-    memory_type: str | None
-    similarity: float | None
-    content: str | None = Field(description="Null: it was deleted.")
-    sources: list[Source]
+    note: str | None = Field(description="What was not available, such as the embedding model.")
 
 
 class Derived(Reply):
-    """What was made of a memory."""
+    """Memory or playbook entry that was derived from a memory."""
 
     id: UUID
     kind: str
@@ -187,7 +177,7 @@ class Derived(Reply):
 
 
 class Lineage(Reply):
-    """A memory, the tree of what it was made from, and what was made of it."""
+    """Memory or playbook entry with the tree of its sources, and what was derived from it."""
 
     id: UUID
     project: str
@@ -197,12 +187,12 @@ class Lineage(Reply):
     status: str
     content: str
     learned_at: datetime
-    sources: list[Source]
+    sources: list[LineageSource]
     derived: list[Derived]
 
 
 class ContextRequest(Body):
-    """The task that an agent is about to begin."""
+    """Task that an agent is about to start."""
 
     model_config = with_examples(
         {
@@ -217,14 +207,14 @@ class ContextRequest(Body):
         validation_alias=AliasChoices("task_description", "task"),
         min_length=1,
         max_length=MAX_QUERY_CHARS,
-        description="What is to be done, in a sentence or more.",
+        description="Description of the task, in a sentence or more.",
     )
     token_budget: int = Field(
         DEFAULT_BUDGET,
         validation_alias=AliasChoices("token_budget", "tokens"),
         ge=1,
         le=100_000,
-        description="As much as the context may take; a token is estimated.",
+        description="Maximum number of tokens of the context (estimated).",
     )
 
 
@@ -243,7 +233,7 @@ class ContextMemory(Reply):
 
 
 class ContextReply(Reply):
-    """What to know before a task, each fact once, the most abstract first."""
+    """Context of a task, each fact once, the most general first."""
 
     model_config = with_examples(
         {
@@ -284,7 +274,7 @@ class ContextReply(Reply):
         validation_alias=AliasChoices("consolidated_memories", "memories")
     )
     playbook_entries: list[ContextEntry]
-    recommendations: list[str] = Field(description="What follows from what is there, and from what is not.")
-    abstraction_distribution: dict[str, int] = Field(description="How many of the memories are of each level.")
+    recommendations: list[str] = Field(description="Next steps, derived from what the project knows and lacks.")
+    abstraction_distribution: dict[str, int] = Field(description="Number of the memories by level.")
     tokens: int
     token_budget: int

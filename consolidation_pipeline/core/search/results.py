@@ -95,7 +95,7 @@ class ContextEntry:
 
 @dataclass(frozen=True)
 class TaskContext:
-    """What an agent should know before a task: each fact once, the most general first.
+    """Context of a task for an agent: each fact once, the most general first.
 
     A text leaves out the sentences that another memory or entry of the context says.
     """

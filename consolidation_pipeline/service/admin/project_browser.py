@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import UUID
 
@@ -59,7 +59,7 @@ def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
     known = {} if traced.kind == "playbook" else get_memory(engine, id_)
     details = known.get("details") or {}
     return {
-        **vars(traced),
+        **asdict(traced),
         "project_id": known.get("project_id"),
         "confidence": known.get("confidence_score"),
         "details": {name: details[name] for name in _DETAILS if details.get(name)},

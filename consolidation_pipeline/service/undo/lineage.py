@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,10 +15,56 @@ from consolidation_pipeline.store.ledger.lineage import TracedMemory, find_memor
 SHORTEST_PREFIX = 8
 
 _ID = re.compile(r"[0-9a-f]{8,32}")
+# The attribute docstrings are the descriptions in output schemas.
+_PYDANTIC_CONFIG = {"use_attribute_docstrings": True}
 
 
-def trace_memory(engine: Engine, reference: str, *, depth: int) -> dict[str, Any]:
-    """Return a memory with ``sources``, the tree that it was derived from, and ``derived``, what was derived from it.
+@dataclass(frozen=True)
+class LineageSource:
+    """Memory that another memory was derived from, with its own sources."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    kind: str
+    memory_type: str | None
+    similarity: float | None
+    """Cosine similarity to the memory that was derived from it."""
+    content: str | None
+    """Null if the source was deleted."""
+    sources: list[LineageSource]
+
+
+@dataclass(frozen=True)
+class DerivedKnowledge:
+    """Memory or playbook entry that was derived from a memory."""
+
+    __pydantic_config__ = _PYDANTIC_CONFIG
+
+    id: UUID
+    kind: str
+    memory_type: str
+    similarity: float | None
+    steps: int
+    """1 if it was derived directly."""
+    content: str
+    active: bool
+
+
+@dataclass(frozen=True)
+class Lineage(TracedMemory):
+    """Memory or playbook entry with the tree of its sources, and what was derived from it.
+
+    ``level``: 0 to 3; 4 for a playbook entry. ``status``: active, merged, archived, retired or superseded; of a
+    playbook entry active, review or retired.
+    """
+
+    sources: list[LineageSource]
+    derived: list[DerivedKnowledge]
+
+
+def trace_memory(engine: Engine, reference: str, *, depth: int) -> Lineage:
+    """Return the lineage of a memory or playbook entry.
 
     The ``memory_type`` of a playbook entry is its category. Its sources include evidence that was added later.
 
@@ -34,18 +81,11 @@ def trace_memory(engine: Engine, reference: str, *, depth: int) -> dict[str, Any
         found = _find_one(connection, reference)
         edges = load_lineage(connection, found.id, depth=depth)
         derived = load_derived(connection, found.id)
-    return {
-        "id": found.id,
-        "project": found.project,
-        "kind": found.kind,
-        "level": found.level,
-        "memory_type": found.memory_type,
-        "status": found.status,
-        "content": found.content,
-        "learned_at": found.learned_at,
-        "sources": _build_tree(found.id, _group_by_child(edges)),
-        "derived": [dict(row._mapping) for row in derived],
-    }
+    return Lineage(
+        **vars(found),
+        sources=_build_tree(found.id, _group_by_child(edges)),
+        derived=[DerivedKnowledge(*row) for row in derived],
+    )
 
 
 def _find_one(connection: Connection, reference: str) -> TracedMemory:
@@ -70,15 +110,15 @@ def _group_by_child(edges: Sequence[Any]) -> dict[UUID, list[Any]]:
     return {child: list(parents.values()) for child, parents in children.items()}
 
 
-def _build_tree(child: UUID, edges: Mapping[UUID, Sequence[Any]]) -> list[dict[str, Any]]:
+def _build_tree(child: UUID, edges: Mapping[UUID, Sequence[Any]]) -> list[LineageSource]:
     return [
-        {
-            "id": edge.parent_id,
-            "kind": edge.parent_kind,
-            "memory_type": edge.memory_type,
-            "similarity": edge.similarity,
-            "content": edge.content,
-            "sources": _build_tree(edge.parent_id, edges),
-        }
+        LineageSource(
+            id=edge.parent_id,
+            kind=edge.parent_kind,
+            memory_type=edge.memory_type,
+            similarity=edge.similarity,
+            content=edge.content,
+            sources=_build_tree(edge.parent_id, edges),
+        )
         for edge in edges.get(child, ())
     ]

@@ -386,11 +386,11 @@ def test_an_export_and_the_lineage_tell_what_a_summary_and_a_profile_rest_on(pip
     (summary,), (profile,) = rows(pipeline, "summary"), rows(pipeline, "procedural")
     assert len(exported["summary"]["sources"]) == 20
     assert [one["id"] for one in exported["procedural"]["sources"]] == [str(summary.id)]
-    (below,) = trace_memory(pipeline.engine, str(profile.id), depth=5)["sources"]
-    assert (below["id"], below["kind"]) == (summary.id, "summary")
-    assert sorted(leaf["id"] for leaf in below["sources"]) == ids(20)
-    above = trace_memory(pipeline.engine, str(ids(20)[0]), depth=5)["derived"]
-    assert [one["kind"] for one in above] == ["summary", "procedural"]
+    (below,) = trace_memory(pipeline.engine, str(profile.id), depth=5).sources
+    assert (below.id, below.kind) == (summary.id, "summary")
+    assert sorted(source.id for source in below.sources) == ids(20)
+    above = trace_memory(pipeline.engine, str(ids(20)[0]), depth=5).derived
+    assert [one.kind for one in above] == ["summary", "procedural"]
 
 
 # --- condensing ------------------------------------------------------------------------------------------------------

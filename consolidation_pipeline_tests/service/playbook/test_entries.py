@@ -11,7 +11,7 @@ import pytest
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_job
-from consolidation_pipeline.service.undo.lineage import trace_memory
+from consolidation_pipeline.service.undo.lineage import LineageSource, trace_memory
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
@@ -79,8 +79,8 @@ def by_hand(pipeline: Pipeline, row: Any, operation: str = "edit", **values: Any
     return change.group_id
 
 
-def leaves(sources: Sequence[Mapping[str, Any]]) -> set[UUID]:
-    below = [leaves(source["sources"]) or {source["id"]} for source in sources]
+def leaf_ids(sources: Sequence[LineageSource]) -> set[UUID]:
+    below = [leaf_ids(source.sources) or {source.id} for source in sources]
     return set().union(*below)
 
 
@@ -170,19 +170,19 @@ def test_lineage_leads_from_an_entry_to_all_of_its_evidence(topics: Pipeline, tw
     twins(SAME)
     hooks, _ = entries(topics)
     found = trace_memory(topics.engine, str(hooks.id)[:8], depth=5)
-    assert (found["kind"], found["memory_type"], found["status"]) == ("playbook", hooks.category, "active")
-    source, *others = found["sources"]
-    assert (source["id"], source["similarity"], len(source["sources"])) == (hooks.source_id, 1.0, 4)
-    assert leaves(found["sources"]) == set(hooks.supporting_memory_ids)
-    assert {other["kind"] for other in others} == {"raw"}
-    assert all(0 < other["similarity"] <= 1 for other in [*others, *source["sources"]])
-    assert {one["id"] for one in trace_memory(topics.engine, str(hooks.id), depth=1)["sources"]} == {
+    assert (found.kind, found.memory_type, found.status) == ("playbook", hooks.category, "active")
+    source, *others = found.sources
+    assert (source.id, source.similarity, len(source.sources)) == (hooks.source_id, 1.0, 4)
+    assert leaf_ids(found.sources) == set(hooks.supporting_memory_ids)
+    assert {other.kind for other in others} == {"raw"}
+    assert all(0 < other.similarity <= 1 for other in [*others, *source.sources])
+    assert {one.id for one in trace_memory(topics.engine, str(hooks.id), depth=1).sources} == {
         hooks.source_id,
-        *(other["id"] for other in others),
+        *(other.id for other in others),
     }
     for memory in hooks.supporting_memory_ids:
-        derived = trace_memory(topics.engine, str(memory), depth=1)["derived"]
-        assert (hooks.id, "playbook", True) in [(row["id"], row["kind"], row["active"]) for row in derived]
+        derived = trace_memory(topics.engine, str(memory), depth=1).derived
+        assert (hooks.id, "playbook", True) in [(row.id, row.kind, row.active) for row in derived]
 
 
 def test_bearing_out_that_a_person_undid_is_not_done_again(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
@@ -305,7 +305,7 @@ def test_an_entry_follows_the_pattern_that_superseded_its_own(topics: Pipeline, 
     (entry,) = entries(topics)
     assert (entry.source_id, entry.content, len(entry.supporting_memory_ids)) == (larger.id, larger.content, 7)
     found = trace_memory(topics.engine, str(entry.id), depth=5)
-    assert leaves(found["sources"]) == set(entry.supporting_memory_ids)
+    assert leaf_ids(found.sources) == set(entry.supporting_memory_ids)
 
 
 @pytest.mark.parametrize("options", [{"promote": False}, {"t_promote": 0.95}])

@@ -201,7 +201,7 @@ def test_an_index_is_built_where_there_is_little_shared_memory(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_indexes, "_BYTES_OF_LINKS", 2**30)
-    monkeypatch.setattr(vector_indexes, "_MOST_MEMORY", 2**40)
+    monkeypatch.setattr(vector_indexes, "_MAX_BUILD_MEMORY", 2**40)
     with engine.begin() as connection:
         connection.execute(text(f"ALTER TABLE {SCHEMA}.task_memories SET (parallel_workers = 2)"))
     assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
@@ -226,7 +226,7 @@ def test_a_connection_that_is_lost_while_building_is_told_as_that(
 def test_an_older_transaction_does_not_hold_up_whoever_builds(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(vector_indexes, "_PATIENCE", "50ms")
+    monkeypatch.setattr(vector_indexes, "_LOCK_TIMEOUT", "50ms")
     with engine.begin() as writer:
         writer.execute(text(f"UPDATE {SCHEMA}.task_memories SET reused_count = 1 WHERE external_id = '1'"))
         assert build_indexes(engine, planted.id, MODEL, DIMENSION) == []
