@@ -11,10 +11,10 @@ from uuid import UUID
 
 import dagster as dg
 
-from consolidation_pipeline.defs.job_batches import execute
+from consolidation_pipeline.defs.job_batches import execute_in_process
+from consolidation_pipeline.defs.job_runs import fail_dead_runs
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
-from consolidation_pipeline.defs.run_requests import end_dead_runs
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError, StoreError
 from consolidation_pipeline.service.admin.doctor import Automation
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob
@@ -91,9 +91,9 @@ def run_project(
     with _open_instance() as instance:
         instance.add_dynamic_partitions(PROJECTS, [slug])
         fail_dead_job(engine, project)
-        end_dead_runs(instance, engine)
+        fail_dead_runs(instance, engine)
         tags |= {} if job_id is None else {JOB_TAG: str(job_id)}
-        result = execute(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
+        result = execute_in_process(_definitions().resolve_job_def(job), instance, slug, phases=chosen, tags=tags)
     with engine.begin() as connection:
         row = find_job_by_run(connection, result.run_id)
         if row is None and plan is not None and job_id is not None:

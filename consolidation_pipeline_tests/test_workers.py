@@ -13,7 +13,7 @@ import dagster as dg
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.defs.llm_pool import LLM_POOL, TAKEN, place_in_pool
+from consolidation_pipeline.defs.llm_pool import LLM_POOL, SLOT_TAKEN, hold_pool_slot
 from consolidation_pipeline.options import parse_options
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
@@ -128,16 +128,16 @@ def test_what_workers_took_leaves_the_queue_a_day_later(launcher: Any, engine: E
 
 def test_a_phase_waits_for_a_place_only_where_there_is_a_limit(instance: dg.DagsterInstance) -> None:
     first, second = started(instance), started(instance)
-    with place_in_pool(instance, first, "patterns"), place_in_pool(instance, second, "patterns"):
+    with hold_pool_slot(instance, first, "patterns"), hold_pool_slot(instance, second, "patterns"):
         pass  # no limit: nobody waits
     instance.event_log_storage.set_concurrency_slots(LLM_POOL, 1)
     done: Queue[str] = Queue()
 
     def wait() -> None:
-        with place_in_pool(instance, second, "patterns"):
+        with hold_pool_slot(instance, second, "patterns"):
             done.put("second")
 
-    with place_in_pool(instance, first, "patterns"):
+    with hold_pool_slot(instance, first, "patterns"):
         waiting = threading.Thread(target=wait)
         waiting.start()
         while not instance.event_log_storage.get_concurrency_info(LLM_POOL).pending_steps:
@@ -145,7 +145,7 @@ def test_a_phase_waits_for_a_place_only_where_there_is_a_limit(instance: dg.Dags
         done.put("first")
     waiting.join()
     assert [done.get(), done.get()] == ["first", "second"]
-    assert sum(TAKEN in log.message for log in instance.all_logs(second.run_id)) == 1
+    assert sum(SLOT_TAKEN in log.message for log in instance.all_logs(second.run_id)) == 1
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from typing import Any
 
 import dagster as dg
 
-from consolidation_pipeline.defs.llm_pool import FREED, LLM_POOL, TAKEN
+from consolidation_pipeline.defs.llm_pool import LLM_POOL, SLOT_FREED, SLOT_TAKEN
 from consolidation_pipeline.service.admin.projects import create_project
 from consolidation_pipeline.service.intake.importer import import_memories
 from consolidation_pipeline.service.jobs.job_requests import request_job
@@ -205,8 +205,8 @@ class Records:
         held = []
         for record in self.runs():
             run_id = record.dagster_run.run_id
-            freed = [at for at, _ in self.events(run_id, FREED)] + [record.end_time or time.time()]
-            held += [(at, min(end for end in freed if end >= at), run_id) for at, _ in self.events(run_id, TAKEN)]
+            freed = [at for at, _ in self.events(run_id, SLOT_FREED)] + [record.end_time or time.time()]
+            held += [(at, min(end for end in freed if end >= at), run_id) for at, _ in self.events(run_id, SLOT_TAKEN)]
         return held
 
 
@@ -214,7 +214,7 @@ def holder(records: Records, projects: list[Project]) -> tuple[str, Any, str] | 
     """A project whose running job has a place in the pool, that job and its worker."""
     for slug, job in records.newest_jobs(projects).items():
         if job.status == "running" and job.phases_completed:
-            taken, freed = (len(records.events(job.dagster_run_id, part)) for part in (TAKEN, FREED))
+            taken, freed = (len(records.events(job.dagster_run_id, part)) for part in (SLOT_TAKEN, SLOT_FREED))
             if taken > freed:
                 return slug, job, str(records.worker_of(job.dagster_run_id))
     return None

@@ -1,4 +1,4 @@
-"""What nobody uses any more, out of sight and reversibly so."""
+"""Asset `archived_memories`: memories that a policy hides from search."""
 
 import dagster as dg
 
@@ -31,12 +31,12 @@ from consolidation_pipeline.store.admin.invariants import (
 def archived_memories(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Memories that went stale or, where forgetting is on, irrelevant: out of sight, and back with `restore`."""
+    """Archive memories that went stale or, if forgetting is on, irrelevant. The job `restore` brings them back."""
     run = project_runs.open(context.partition_key)
     with run.phase("archived_memories") as phase:
-        done = archive_memories(run)
-        phase.metrics = describe_archived(run.project.slug, done)
-        phase.counters = {"memories_archived": done.units}
+        result = archive_memories(run)
+        phase.metrics = describe_archived(run.project.slug, result)
+        phase.counters = {"memories_archived": result.units}
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
@@ -45,36 +45,36 @@ archived_memories_checks = project_checks(
     Check(
         "no_decision_is_forgotten",
         find_forgotten_types,
-        "Decisions and discoveries are never forgotten, whatever their relevance and age.",
+        "No decision or discovery was forgotten; they are exempt at any relevance and age.",
     ),
     Check(
         "nothing_young_is_forgotten",
         find_forgotten_young,
-        "No memory is forgotten before it is 90 days old.",
+        "No memory was forgotten before it was 90 days old.",
     ),
     Check(
         "nothing_important_is_forgotten",
         find_forgotten_important,
-        "No memory with an importance of 0.7 or more is forgotten.",
+        "No memory with an importance of 0.7 or more was forgotten.",
     ),
     Check(
         "nothing_relevant_is_forgotten",
         find_forgotten_relevant,
-        "What was forgotten had a relevance below the threshold in force.",
+        "Every forgotten memory had a relevance below the configured threshold.",
     ),
     Check(
         "nothing_pinned_is_archived",
         find_archived_pinned,
-        "No policy archives a pinned memory.",
+        "No policy archived a pinned memory.",
     ),
     Check(
         "every_archive_has_a_reason",
         find_unexplained_archives,
-        "Every archived memory says why it is, and no other one does.",
+        "Every archived memory has an archive reason, and no other memory has one.",
     ),
     Check(
         "no_memory_is_abandoned",
         find_abandoned,
-        "Every hidden memory is represented by a merged memory that is active or archived.",
+        "Every memory that was merged away is in a merged memory that is active or archived.",
     ),
 )

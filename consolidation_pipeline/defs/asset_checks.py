@@ -1,4 +1,4 @@
-"""The checks' common form: one step per asset and project, adapted from functions that list what is wrong."""
+"""Asset checks: built from functions that list violations, one step per asset and project."""
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -11,45 +11,47 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
 
-Finder = Callable[[Connection, Any], Sequence[str]]
+FindViolations = Callable[[Connection, Any], Sequence[str]]
 
-_SHOWN = 10
+_MAX_SHOWN = 10
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check that passes for a project when ``find(connection, project_id)`` lists nothing.
+    """Check that passes for a project if ``find(connection, project_id)`` returns no violations.
 
-    Blocking unless a wrong value cannot be merged onward.
+    ``blocking``: a failure stops the assets that depend on this one. Set to False if they cannot spread the error.
     """
 
     name: str
-    find: Finder
+    find: FindViolations
     description: str
     blocking: bool = True
 
 
 def project_checks(asset: dg.AssetsDefinition | dg.SourceAsset, *checks: Check) -> dg.AssetChecksDefinition:
-    """The checks of an asset, each one's result its own. Dagster's cost is that of a step, so they share one."""
+    """Return the checks of an asset. They share one step, since Dagster's cost is per step; each has its own result."""
     key = asset.key
-    by_name = {check.name: check for check in checks}
 
-    @dg.multi_asset_check(name=f"{key.to_python_identifier()}_checks", specs=_specs(asset, checks), can_subset=True)
+    @dg.multi_asset_check(
+        name=f"{key.to_python_identifier()}_checks", specs=_build_specs(asset, checks), can_subset=True
+    )
     def evaluate(
         context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Engine]
     ) -> Iterator[dg.AssetCheckResult]:
         with store.connect() as connection:
             project = get_project(connection, context.partition_key)
-            for chosen in sorted(context.selected_asset_check_keys, key=lambda one: list(by_name).index(one.name)):
-                check = by_name[chosen.name]
-                yield _result(key, check, check.find(connection, project.id))
+            selected = {check_key.name for check_key in context.selected_asset_check_keys}
+            for check in checks:
+                if check.name in selected:
+                    yield _build_result(key, check, check.find(connection, project.id))
 
     return evaluate
 
 
-def _specs(asset: dg.AssetsDefinition | dg.SourceAsset, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
+def _build_specs(asset: dg.AssetsDefinition | dg.SourceAsset, checks: Sequence[Check]) -> list[dg.AssetCheckSpec]:
     with warnings.catch_warnings():
-        # Partitioned checks are a preview; an unpartitioned one would show only the last project that was checked.
+        # Partitioned checks are a preview feature. Unpartitioned ones would show only the project checked last.
         warnings.simplefilter("ignore", dg.PreviewWarning)
         return [
             dg.AssetCheckSpec(
@@ -63,11 +65,11 @@ def _specs(asset: dg.AssetsDefinition | dg.SourceAsset, checks: Sequence[Check])
         ]
 
 
-def _result(key: dg.AssetKey, check: Check, wrong: Sequence[str]) -> dg.AssetCheckResult:
+def _build_result(key: dg.AssetKey, check: Check, violations: Sequence[str]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(
         asset_key=key,
         check_name=check.name,
-        passed=not wrong,
+        passed=not violations,
         severity=dg.AssetCheckSeverity.ERROR if check.blocking else dg.AssetCheckSeverity.WARN,
-        metadata={"found": len(wrong), "first": list(wrong[:_SHOWN])},
+        metadata={"found": len(violations), "first": list(violations[:_MAX_SHOWN])},
     )

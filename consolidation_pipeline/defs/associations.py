@@ -1,4 +1,4 @@
-"""What memories have to do with each other."""
+"""Asset `associations`: typed relations between memories."""
 
 import dagster as dg
 
@@ -23,17 +23,17 @@ from consolidation_pipeline.store.admin.invariants import find_dangling_relation
 def associations(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Typed, scored relations between memories, found by four rules; a person confirms where these are no proof."""
+    """Find typed, scored relations between memories by four rules. A person confirms uncertain ones."""
     run = project_runs.open(context.partition_key)
     with run.phase("associations") as phase:
-        done = associate_memories(run)
+        result = associate_memories(run)
         phase.metrics = {
-            "memories_in": done.memories,
-            "relations_found": sum(done.found.values()),
-            **done.found,
-            "relations_added": done.added,
-            "embeddings_failed": done.missing,
-            **({"skipped": done.skipped} if done.skipped else {}),
+            "memories_in": result.memories,
+            "relations_found": sum(result.found.values()),
+            **result.found,
+            "relations_added": result.added,
+            "embeddings_failed": result.missing,
+            **({"skipped": result.skipped} if result.skipped else {}),
         }
     return dg.MaterializeResult(metadata=phase.metrics)
 
@@ -49,6 +49,6 @@ associations_checks = project_checks(
     Check(
         "candidates_do_not_count",
         find_unreviewed_relations,
-        "No contradiction and no parallel context counts without a person's word.",
+        "No contradiction or parallel context counts before a person has confirmed it.",
     ),
 )

@@ -1,4 +1,4 @@
-"""Groups of memories: to merge, to ask about, on one topic."""
+"""Asset `clusters`: groups of similar memories."""
 
 from base64 import b64encode
 
@@ -25,31 +25,33 @@ from consolidation_pipeline.store.admin.invariants import find_chains, find_shar
 def clusters(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Groups of three tiers: near-duplicates to merge, cases a person decides, memories on one topic."""
+    """Group memories in three tiers: near-duplicates to merge, cases for a person, memories on one topic."""
     run = project_runs.open(context.partition_key)
     with run.phase("clusters") as phase:
-        found = form_clusters(run)
-        phase.metrics = _numbers(found)
-    return dg.MaterializeResult(metadata={**phase.metrics, "sizes": dg.MetadataValue.md(_sizes(found)), **_map(found)})
+        result = form_clusters(run)
+        phase.metrics = _describe(result)
+    return dg.MaterializeResult(
+        metadata={**phase.metrics, "sizes": dg.MetadataValue.md(_sizes_table(result)), **_map_image(result)}
+    )
 
 
-def _numbers(found: ClusterSummary) -> dict[str, float]:
-    counts = {f"{tier}_groups": number for tier, number in found.groups.items()}
-    members = {f"{tier}_members": number for tier, number in found.members.items()}
-    cohesion = {"cohesion_mean": found.cohesion_mean, "cohesion_min": found.cohesion_min}
+def _describe(result: ClusterSummary) -> dict[str, float]:
+    counts = {f"{tier}_groups": number for tier, number in result.groups.items()}
+    members = {f"{tier}_members": number for tier, number in result.members.items()}
+    cohesion = {"cohesion_mean": result.cohesion_mean, "cohesion_min": result.cohesion_min}
     known = {name: value for name, value in cohesion.items() if value is not None}
-    return {"contents": found.contents, **counts, **members, "pairs_vetoed": found.pairs_vetoed, **known}
+    return {"contents": result.contents, **counts, **members, "pairs_vetoed": result.pairs_vetoed, **known}
 
 
-def _sizes(found: ClusterSummary) -> str:
-    rows = [f"| {tier} | {size} | {count} |" for tier, sizes in found.sizes.items() for size, count in sizes.items()]
+def _sizes_table(result: ClusterSummary) -> str:
+    rows = [f"| {tier} | {size} | {count} |" for tier, sizes in result.sizes.items() for size, count in sizes.items()]
     return "\n".join(["| tier | members | groups |", "|---|---|---|", *rows])
 
 
-def _map(found: ClusterSummary) -> dict[str, dg.MarkdownMetadataValue]:
-    if found.map_svg is None:
+def _map_image(result: ClusterSummary) -> dict[str, dg.MarkdownMetadataValue]:
+    if result.map_svg is None:
         return {}
-    image = b64encode(found.map_svg.encode()).decode()
+    image = b64encode(result.map_svg.encode()).decode()
     return {"map": dg.MetadataValue.md(f"![map of the project](data:image/svg+xml;base64,{image})")}
 
 
@@ -58,7 +60,7 @@ clusters_checks = project_checks(
     Check(
         "merge_groups_do_not_chain",
         find_chains,
-        "Whatever joins a merge group reaches the threshold with every member of it.",
+        "Every memory that joined a merge group reaches the merge threshold with all its members.",
     ),
     Check(
         "one_merge_group_per_memory",

@@ -1,4 +1,4 @@
-"""What a run did and what the project holds now."""
+"""Asset `consolidation_report`: summary of a run and of the project."""
 
 import dagster as dg
 
@@ -23,7 +23,7 @@ from consolidation_pipeline.store.admin.invariants import find_miscounted
 def consolidation_report(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Counts, reduction, cost and what waits for a person, as Markdown here and as the job's metrics."""
+    """Report counts, reduction, cost and open reviews, as Markdown here and as metrics of the job."""
     run = project_runs.open(context.partition_key)
     with run.phase("consolidation_report") as phase:
         report = write_report(run)
@@ -37,7 +37,7 @@ consolidation_report_checks = project_checks(
     Check(
         "sources_add_up",
         find_miscounted,
-        "The source count of every merged memory is the number of memories hidden behind it.",
+        "The source count of every merged memory equals the number of memories merged into it.",
         blocking=False,
     ),
 )

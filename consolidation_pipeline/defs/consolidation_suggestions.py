@@ -1,4 +1,4 @@
-"""Merges that a person decides on."""
+"""Asset `consolidation_suggestions`: proposed merges that a person decides on."""
 
 from typing import Any
 
@@ -26,25 +26,25 @@ from consolidation_pipeline.store.admin.invariants import find_misheld_originals
 def consolidation_suggestions(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Proposed merges that wait for a person: one text for each group that is not merged without asking."""
+    """Propose merges to a person: one text for each group that must not be merged automatically."""
     run = project_runs.open(context.partition_key)
     with run.phase("consolidation_suggestions") as phase:
         phase.metrics = _describe(propose_merges(run))
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-def _describe(done: ProposalResult) -> dict[str, Any]:
+def _describe(result: ProposalResult) -> dict[str, Any]:
     return {
-        "groups_in": done.groups,
-        "groups_by_words": done.by_terms,
-        "suggestions_created": done.created,
-        "suggestions_superseded": done.superseded,
-        "suggestions_waiting": done.waiting,
-        "groups_asked_before": done.proposed_before,
-        "groups_skipped": done.skipped,
-        "groups_without_text": done.without_text,
-        "groups_failed": len(done.failures),
-        **describe_failures(done.failures, done.stopped),
+        "groups_in": result.groups,
+        "groups_by_words": result.by_terms,
+        "suggestions_created": result.created,
+        "suggestions_superseded": result.superseded,
+        "suggestions_waiting": result.waiting,
+        "groups_asked_before": result.proposed_before,
+        "groups_skipped": result.skipped,
+        "groups_without_text": result.without_text,
+        "groups_failed": len(result.failures),
+        **describe_failures(result.failures, result.stopped),
     }
 
 
@@ -53,11 +53,11 @@ consolidation_suggestions_checks = project_checks(
     Check(
         "one_pending_suggestion_per_memory",
         find_misheld_originals,
-        "A memory is an original of at most one suggestion that waits.",
+        "A memory is an original of at most one pending suggestion.",
     ),
     Check(
         "every_approval_made_a_memory",
         find_unfounded_approvals,
-        "An approved suggestion names the merged memory that it made, and that memory exists.",
+        "Every approved suggestion refers to the merged memory that it created, and that memory exists.",
     ),
 )

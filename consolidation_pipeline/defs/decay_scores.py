@@ -1,4 +1,4 @@
-"""How relevant each memory still is."""
+"""Asset `decay_scores`: current relevance of each memory."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.lifecycle.decay import BINS, Decay, score_relevance
 from consolidation_pipeline.store.admin.invariants import find_unscored
 
-_SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
+_QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 
 
 @dg.asset(
@@ -29,24 +29,24 @@ _SPREAD = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", 
 def decay_scores(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Relevance of every active memory as of the run: a pure function of age, access, importance and relations."""
+    """Score the relevance of every active memory from its age, access, importance and relations."""
     run = project_runs.open(context.partition_key)
     with run.phase("decay_scores") as phase:
-        done = score_relevance(run)
+        result = score_relevance(run)
         phase.metrics = {
-            "memories_in": done.scored,
-            "scores_written": done.written,
-            **dict(zip(_SPREAD, done.spread or (), strict=False)),
+            "memories_in": result.scored,
+            "scores_written": result.written,
+            **dict(zip(_QUARTILES, result.spread or (), strict=False)),
         }
-    histogram = dg.MetadataValue.md(_histogram(done))
+    histogram = dg.MetadataValue.md(_histogram_table(result))
     return dg.MaterializeResult(
-        metadata={**phase.metrics, "as_of": done.as_of.isoformat(), "relevance_histogram": histogram}
+        metadata={**phase.metrics, "as_of": result.as_of.isoformat(), "relevance_histogram": histogram}
     )
 
 
-def _histogram(done: Decay) -> str:
+def _histogram_table(result: Decay) -> str:
     ranges = [*(f"{low:g} to {high:g}" for low, high in pairwise(BINS)), f"{BINS[-1]:g} and more"]
-    lines = [f"| {name} | {count} |" for name, count in zip(ranges, done.histogram, strict=True)]
+    lines = [f"| {name} | {count} |" for name, count in zip(ranges, result.histogram, strict=True)]
     return "\n".join(["| relevance | memories |", "|---|---|", *lines])
 
 

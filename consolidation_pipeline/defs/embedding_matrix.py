@@ -1,4 +1,4 @@
-"""Vectors of all memories in the project's embedding model."""
+"""Asset `embedding_matrix`: vectors of all memories."""
 
 import dagster as dg
 
@@ -23,14 +23,14 @@ from consolidation_pipeline.store.admin.invariants import find_denormalized, fin
 def embedding_matrix(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """One vector per memory in the project's embedding model; nothing is embedded twice."""
+    """Compute one vector per memory with the project's embedding model. No text is embedded twice."""
     run = project_runs.open(context.partition_key)
     with run.phase("embedding_matrix") as phase:
-        done = embed_memories(run)
+        result = embed_memories(run)
         phase.metrics = {
-            "memories_in": done.memories,
-            "memories_embedded": done.computed,
-            "embeddings_reused": done.reused,
+            "memories_in": result.memories,
+            "memories_embedded": result.computed,
+            "embeddings_reused": result.reused,
         }
     return dg.MaterializeResult(metadata={**phase.metrics, "embedding_model": run.embedder.name})
 
@@ -45,7 +45,7 @@ embedding_matrix_checks = project_checks(
     Check(
         "vectors_are_normalized",
         find_denormalized,
-        "Every vector has length 1, so that a dot product is a cosine.",
+        "Every vector has length 1, so that the dot product of two is their cosine.",
     ),
     Check(
         "one_embedding_model",

@@ -1,4 +1,4 @@
-"""The jobs: what runs together for a project."""
+"""Asset jobs: the assets that run together for a project."""
 
 from typing import Any
 
@@ -7,14 +7,16 @@ import dagster as dg
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 
 
-def _job(name: str, description: str) -> Any:
+def _define_job(name: str, description: str) -> Any:
     selection = dg.AssetSelection.assets(*JOB_PHASES[name])
-    return dg.define_asset_job(name, selection=selection, description=f"{description}, for one project.")
+    return dg.define_asset_job(name, selection=selection, description=f"{description}. For one project.")
 
 
-consolidate = _job("consolidate", "Embed, compare, group, merge, learn, promote, summarize, score, archive and report")
-decay = _job("decay", "Score how relevant every active memory still is")
-associate = _job("associate", "Draw a sample of memories and note how they relate")
-forget = _job("forget", "Score, then archive what no longer matters and nothing protects")
-summarize = _job("summarize", "Summarize what no summary covers yet, and say how one works here")
-reembed = _job("reembed", "Embed what has no vector of the model in force, compare and group anew")
+consolidate = _define_job(
+    "consolidate", "Embed, compare, group, merge, derive, promote, summarize, score, archive and report"
+)
+decay = _define_job("decay", "Score the relevance of every active memory")
+associate = _define_job("associate", "Find relations in a sample of memories")
+forget = _define_job("forget", "Score relevance, then archive irrelevant memories that no rule protects")
+summarize = _define_job("summarize", "Summarize memories without a summary, and update the profiles of working habits")
+reembed = _define_job("reembed", "Embed memories without a vector of the current model, then compare and group again")

@@ -1,6 +1,6 @@
-"""The pool ``llm``: how many phases ask paid models at once, over all runs, workers and projects.
+"""Concurrency pool ``llm``: limits how many phases use paid models at once, over all runs, workers and projects.
 
-An operator sets its limit in the Dagster UI, or by ``dagster instance concurrency set llm 2``; it has none until then.
+The limit is set in the Dagster UI, or by ``dagster instance concurrency set llm 2``. By default there is none.
 """
 
 import time
@@ -10,26 +10,26 @@ from contextlib import contextmanager
 import dagster as dg
 
 LLM_POOL = "llm"
-TAKEN = f"takes a place in the pool {LLM_POOL}"
-FREED = f"gives back its place in the pool {LLM_POOL}"
-_ASK_SECONDS = 1.0
+SLOT_TAKEN = f"takes a slot of the pool {LLM_POOL}"
+SLOT_FREED = f"frees its slot of the pool {LLM_POOL}"
+_POLL_SECONDS = 1.0
 
 
-# `pool=` on the assets would do the same for every project; those without a model would wait for those with one.
+# `pool=` on the assets would limit every project, also those that use no paid model.
 @contextmanager
-def place_in_pool(instance: dg.DagsterInstance, run: dg.DagsterRun, phase: str) -> Iterator[None]:
-    """Wait for a place, where there is a limit, and hold it. Run monitoring frees the place of a killed run."""
+def hold_pool_slot(instance: dg.DagsterInstance, run: dg.DagsterRun, phase: str) -> Iterator[None]:
+    """Wait for a slot, if there is a limit, and hold it. Run monitoring frees the slot of a killed run."""
     storage = instance.event_log_storage
     if not _is_limited(instance):
         yield
         return
     try:
-        # A limit that is lifted meanwhile lets everybody go on.
+        # Without a limit any more, all go on.
         while _is_limited(instance) and not storage.claim_concurrency_slot(LLM_POOL, run.run_id, phase).is_claimed:
-            time.sleep(_ASK_SECONDS)
-        instance.report_engine_event(f"{phase} {TAKEN}", run)
+            time.sleep(_POLL_SECONDS)
+        instance.report_engine_event(f"{phase} {SLOT_TAKEN}", run)
         yield
-        instance.report_engine_event(f"{phase} {FREED}", run)
+        instance.report_engine_event(f"{phase} {SLOT_FREED}", run)
     finally:
         storage.free_concurrency_slot_for_step(run.run_id, phase)
 
@@ -38,5 +38,5 @@ def _is_limited(instance: dg.DagsterInstance) -> bool:
     storage = instance.event_log_storage
     if any(pool.name == LLM_POOL for pool in storage.get_pool_limits()):
         return True
-    by_default = instance.global_op_concurrency_default_limit is not None
-    return by_default and storage.initialize_concurrency_limit_to_default(LLM_POOL)
+    has_default = instance.global_op_concurrency_default_limit is not None
+    return has_default and storage.initialize_concurrency_limit_to_default(LLM_POOL)

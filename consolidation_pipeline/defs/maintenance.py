@@ -1,4 +1,4 @@
-"""Maintenance: undoing, restoring, and removing what is older than the ledger is kept. Not per partition."""
+"""Maintenance jobs: roll back, restore, and remove expired changes and events. They have no partitions."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,23 +21,23 @@ from consolidation_pipeline.store.database.engine import Engine
 
 
 class RollbackConfig(dg.Config):
-    """What to undo."""
+    """Changes to undo."""
 
-    target: str = Field(description="Id of a job, of a group of changes, or of a change; `history` lists them.")
-    cascade: bool = Field(default=False, description="Undo what was built on it too.")
-    reason: str | None = Field(default=None, description="Why; stands in the ledger.")
+    target: str = Field(description="Id of a job, a group of changes, or a change; see `consolidation history`.")
+    cascade: bool = Field(default=False, description="Also undo later changes that depend on these.")
+    reason: str | None = Field(default=None, description="Reason, recorded in the ledger.")
 
 
 class RestoreConfig(dg.Config):
-    """What to bring back."""
+    """Memories to restore."""
 
     memories: list[str] = Field(description="Ids of archived memories, raw or merged.")
-    reason: str | None = Field(default=None, description="Why; stands in the ledger.")
+    reason: str | None = Field(default=None, description="Reason, recorded in the ledger.")
 
 
 @contextmanager
-def _told_plainly() -> Iterator[None]:
-    """An error raised on purpose fails the step with its own words and what is in conflict, without a traceback."""
+def _fail_without_traceback() -> Iterator[None]:
+    """Turn an expected error into a failure of the step with its message and conflicts, without traceback."""
     try:
         yield
     except ConsolidationError as error:
@@ -46,81 +46,81 @@ def _told_plainly() -> Iterator[None]:
         raise dg.Failure(str(error), metadata=metadata, allow_retries=False) from None
 
 
-def _id(text: str) -> UUID:
+def _parse_id(text: str) -> UUID:
     try:
         return UUID(text)
     except ValueError:
-        raise UsageError(f"{text!r} is not an id: give the whole UUID") from None
+        raise UsageError(f"{text!r} is not an id: give a full UUID") from None
 
 
-def _who(context: dg.OpExecutionContext) -> str:
+def _get_user(context: dg.OpExecutionContext) -> str:
     return context.run.tags.get(TRIGGERED_BY_TAG, "dagster")
 
 
-def _readable(done: Rollback | Handled) -> dict[str, Any]:
-    """The fields of a result as metadata, ids as text."""
-    return {name: str(value) if isinstance(value, UUID) else value for name, value in vars(done).items()}
+def _describe(result: Rollback | Handled) -> dict[str, Any]:
+    """Return the fields of a result as metadata, with ids as text."""
+    return {name: str(value) if isinstance(value, UUID) else value for name, value in vars(result).items()}
 
 
 @dg.op
 def undo_changes(context: dg.OpExecutionContext, config: RollbackConfig, store: dg.ResourceParam[Engine]) -> None:
-    """Roll back a job or a group of changes: all of it or, where something stands in the way, nothing."""
-    with _told_plainly():
-        done = roll_back(
+    """Roll back a job, a group of changes or a change; on a conflict, nothing is changed."""
+    with _fail_without_traceback():
+        result = roll_back(
             store,
-            _id(config.target),
+            _parse_id(config.target),
             settings=Settings(),
-            changed_by=_who(context),
+            changed_by=_get_user(context),
             reason=config.reason,
             cascade=config.cascade,
         )
-    context.add_output_metadata(_readable(done))
+    context.add_output_metadata(_describe(result))
 
 
 @dg.op
 def restore_archived(context: dg.OpExecutionContext, config: RestoreConfig, store: dg.ResourceParam[Engine]) -> None:
     """Make archived memories active again."""
-    with _told_plainly():
-        ids = [_id(memory) for memory in config.memories]
-        done = restore_memories(store, ids, reason=config.reason, changed_by=_who(context))
-    context.add_output_metadata({"restored": len(done), "memories": [_readable(memory) for memory in done]})
+    with _fail_without_traceback():
+        ids = [_parse_id(memory) for memory in config.memories]
+        result = restore_memories(store, ids, reason=config.reason, changed_by=_get_user(context))
+    context.add_output_metadata({"restored": len(result), "memories": [_describe(memory) for memory in result]})
 
 
 @dg.op
 def remove_expired(context: dg.OpExecutionContext, store: dg.ResourceParam[Engine]) -> None:
-    """Remove changes older than each project's audit_days, and record what went; and events that are a month old."""
-    with _told_plainly():
+    """Remove changes older than `audit_days` of their project, recording the counts, and events older than a month."""
+    with _fail_without_traceback():
         now = datetime.now(UTC)
-        done = remove_expired_changes(store, settings=Settings(), now=now, changed_by=_who(context))
+        result = remove_expired_changes(store, settings=Settings(), now=now, changed_by=_get_user(context))
         events = remove_old_events(store, now=now)
     context.add_output_metadata(
         {
-            "changes_removed": done.changes,
+            "changes_removed": result.changes,
             "events_removed": events,
-            "projects": len(done.removals),
-            "projects_busy": len(done.busy),
-            "busy": list(done.busy),
-            "removals": {removal.project: dict(removal.summary) for removal in done.removals},
+            "projects": len(result.removals),
+            "projects_busy": len(result.busy),
+            "busy": list(result.busy),
+            "removals": {removal.project: dict(removal.summary) for removal in result.removals},
         }
     )
 
 
-@dg.job(description="Undo a job or a group of changes, exactly; config: target, cascade, reason.")
+@dg.job(description="Undo a job, a group of changes or a change exactly. Config: target, cascade, reason.")
 def rollback() -> None:
     undo_changes()
 
 
-@dg.job(description="Make archived memories active again; config: memories, reason.")
+@dg.job(description="Make archived memories active again. Config: memories, reason.")
 def restore() -> None:
     restore_archived()
 
 
-@dg.job(description="Remove changes from the ledger that are older than audit_days, and old events.")
+@dg.job(description="Remove ledger changes older than audit_days, and events older than a month.")
 def audit_retention() -> None:
     remove_expired()
 
 
 @dg.schedule(job=audit_retention, cron_schedule="0 5 * * 0", default_status=SCHEDULE_STATUS)
 def weekly_audit_retention() -> dg.RunRequest:
-    """Every Sunday: the ledger keeps what its projects want kept."""
+    """Remove expired ledger changes and events every Sunday."""
     return dg.RunRequest(tags={TRIGGERED_BY_TAG: "weekly_audit_retention"})

@@ -1,4 +1,4 @@
-"""One memory in place of several near-duplicates."""
+"""Asset `merged_memories`: one memory that replaces several near-duplicates."""
 
 import dagster as dg
 
@@ -30,22 +30,22 @@ from consolidation_pipeline.store.admin.invariants import (
 def merged_memories(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Level 1: one lossless memory in place of each group of near-duplicates; the sources are hidden, never deleted."""
+    """Level 1: merge each group of near-duplicates into one memory without loss. Sources are hidden, never deleted."""
     run = project_runs.open(context.partition_key)
     with run.phase("merged_memories") as phase:
         check_plan(run)
-        done = merge_clusters(run)
+        result = merge_clusters(run)
         phase.metrics = {
-            "memories_merged": done.absorbed,
-            "merged_created": done.created,
-            "merged_extended": done.extended,
-            "groups_skipped": done.skipped,
-            "merged_rewritten": done.rewritten,
-            "rewrites_refused": done.refused,
-            "rewrites_failed": done.failed,
-            **({"stopped": done.stopped} if done.stopped else {}),
+            "memories_merged": result.absorbed,
+            "merged_created": result.created,
+            "merged_extended": result.extended,
+            "groups_skipped": result.skipped,
+            "merged_rewritten": result.rewritten,
+            "rewrites_refused": result.refused,
+            "rewrites_failed": result.failed,
+            **({"stopped": result.stopped} if result.stopped else {}),
         }
-        phase.counters = {"memories_merged": done.absorbed, "clusters_merged": done.created + done.extended}
+        phase.counters = {"memories_merged": result.absorbed, "clusters_merged": result.created + result.extended}
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
@@ -54,26 +54,26 @@ merged_memories_checks = project_checks(
     Check(
         "no_literal_is_lost",
         find_lost_literals,
-        "Every number, version, path, identifier and quotation of a source stands in its merged memory.",
+        "Every number, version, path, identifier and quotation of a source is in its merged memory.",
     ),
     Check(
         "no_memory_is_abandoned",
         find_abandoned,
-        "Every hidden memory is represented by a merged memory that exists.",
+        "Every memory that was merged away is in a merged memory that exists.",
     ),
     Check(
         "lineage_is_whole",
         find_orphan_lineage,
-        "Every lineage edge leads from a row that exists to one that exists.",
+        "Both rows of every lineage edge exist.",
     ),
     Check(
         "no_fact_twice",
         find_repeated_facts,
-        "No two active merged memories say the same word for word.",
+        "No two active merged memories have the same text.",
     ),
     Check(
         "every_merge_is_in_the_ledger",
         find_unbalanced_ledger,
-        "The ledger holds the newest version of every merged memory, so that it can be undone.",
+        "The ledger has the newest version of every merged memory, so that the merge can be undone.",
     ),
 )

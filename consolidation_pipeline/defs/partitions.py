@@ -1,4 +1,4 @@
-"""The one partitions definition: a partition is a project, its key the project's slug."""
+"""Partitions: one per project; the partition key is the project's slug."""
 
 import dagster as dg
 

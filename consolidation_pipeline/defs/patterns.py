@@ -1,4 +1,4 @@
-"""What several memories have in common."""
+"""Asset `patterns`: what several memories have in common."""
 
 import dagster as dg
 
@@ -23,11 +23,11 @@ from consolidation_pipeline.store.admin.invariants import find_foreign_evidence,
 def patterns(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Level 2: what three or more distinct memories have in common, in their own sentences or in a model's words."""
+    """Level 2: derive what three or more distinct memories have in common, from their sentences or by an LLM."""
     run = project_runs.open(context.partition_key)
     with run.phase("patterns") as phase:
-        done = derive_patterns(run)
-        phase.metrics = describe_derived("patterns", done)
+        result = derive_patterns(run)
+        phase.metrics = describe_derived("patterns", result)
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
@@ -36,11 +36,11 @@ patterns_checks = project_checks(
     Check(
         "evidence_points_to_units",
         find_foreign_evidence,
-        "What a pattern or principle quotes, it quotes from something it was made from.",
+        "Every quotation of a pattern or principle is from one of its sources.",
     ),
     Check(
         "one_pattern_per_group",
         find_repeated_patterns,
-        "No two active patterns, and no two active principles, stand for one group.",
+        "No two active patterns, and no two active principles, belong to the same group.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What agents read before they start work."""
+"""Asset `playbook_entries`: instructions that agents read before they start work."""
 
 import dagster as dg
 
@@ -20,8 +20,8 @@ from consolidation_pipeline.store.admin.invariants import (
     find_unsupported_entries,
 )
 
-# Entries in the picture that the UI shows; the command line has all of them.
-_SHOWN = 50
+# The UI shows so many entries; `consolidation playbook` shows all.
+_MAX_SHOWN = 50
 
 
 @dg.asset(
@@ -36,13 +36,13 @@ _SHOWN = 50
 def playbook_entries(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Instructions for agents, from the surest patterns and principles; the less sure ones wait for a person."""
+    """Promote the most confident patterns and principles to instructions for agents. Others wait for a person."""
     run = project_runs.open(context.partition_key)
     with run.phase("playbook_entries") as phase:
-        done = update_playbook(run)
-        phase.metrics = describe_promotion(done)
-        phase.counters = {"memories_promoted": done.promoted}
-    playbook = to_markdown(read_playbook(run.engine, run.project.slug, limit=_SHOWN))
+        result = update_playbook(run)
+        phase.metrics = describe_promotion(result)
+        phase.counters = {"memories_promoted": result.promoted}
+    playbook = to_markdown(read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN))
     return dg.MaterializeResult(metadata={**phase.metrics, "playbook": dg.MetadataValue.md(playbook)})
 
 
@@ -51,21 +51,21 @@ playbook_entries_checks = project_checks(
     Check(
         "every_entry_has_evidence",
         find_unsupported_entries,
-        "At least three memories bear out every active entry.",
+        "Every active entry has at least three memories as evidence.",
     ),
     Check(
         "evidence_is_of_the_project",
         find_foreign_support,
-        "What bears out an entry are memories of its project.",
+        "The evidence of an entry is memories of its own project.",
     ),
     Check(
         "priority_follows_evidence",
         find_low_priorities,
-        "No entry is less urgent than its confidence and evidence make it.",
+        "No entry has a lower priority than its confidence and evidence give it.",
     ),
     Check(
         "one_entry_per_source",
         find_repeated_entries,
-        "No two active entries stand for one pattern or principle.",
+        "No two active entries come from the same pattern or principle.",
     ),
 )

@@ -1,4 +1,4 @@
-"""What several patterns have in common."""
+"""Asset `principles`: what several patterns have in common."""
 
 import dagster as dg
 
@@ -23,11 +23,11 @@ from consolidation_pipeline.store.admin.invariants import find_orphan_lineage
 def principles(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Level 3: what three or more patterns have in common; made without a model, it waits for a person."""
+    """Level 3: derive what three or more patterns have in common. Without an LLM, results wait for a person."""
     run = project_runs.open(context.partition_key)
     with run.phase("principles") as phase:
-        done = derive_principles(run)
-        phase.metrics = describe_derived("principles", done)
+        result = derive_principles(run)
+        phase.metrics = describe_derived("principles", result)
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
@@ -36,6 +36,6 @@ principles_checks = project_checks(
     Check(
         "lineage_is_whole",
         find_orphan_lineage,
-        "Every lineage edge leads from a row that exists to one that exists.",
+        "Both rows of every lineage edge exist.",
     ),
 )

@@ -1,4 +1,4 @@
-"""How a project, or a user of it, works."""
+"""Asset `procedural_profile`: how a project, or one of its users, works."""
 
 from typing import Any
 
@@ -26,22 +26,22 @@ from consolidation_pipeline.store.admin.invariants import find_unfounded_profile
 def procedural_profile(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Level 3: how one works here, from all summaries; one per user, replaced and not accumulated."""
+    """Level 3: derive working habits from all summaries. One profile per user; a new one replaces the old one."""
     run = project_runs.open(context.partition_key)
     with run.phase("procedural_profile") as phase:
-        done = update_profiles(run)
-        phase.metrics = _describe(done)
+        result = update_profiles(run)
+        phase.metrics = _describe(result)
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-def _describe(done: ProfileResult) -> dict[str, Any]:
+def _describe(result: ProfileResult) -> dict[str, Any]:
     return {
-        "summaries_in": done.summaries,
-        "profiles_created": done.created,
-        "profiles_updated": done.updated,
-        "profiles_unchanged": done.unchanged,
-        "profiles_failed": len(done.failures),
-        **describe_failures(done.failures, done.stopped),
+        "summaries_in": result.summaries,
+        "profiles_created": result.created,
+        "profiles_updated": result.updated,
+        "profiles_unchanged": result.unchanged,
+        "profiles_failed": len(result.failures),
+        **describe_failures(result.failures, result.stopped),
     }
 
 
@@ -50,6 +50,6 @@ procedural_profile_checks = project_checks(
     Check(
         "profiles_rest_on_summaries",
         find_unfounded_profiles,
-        "There is one active profile per user, made of summaries of that user that exist.",
+        "Each user has at most one active profile, made from existing summaries of that user.",
     ),
 )

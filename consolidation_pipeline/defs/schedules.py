@@ -4,7 +4,12 @@ import dagster as dg
 
 from consolidation_pipeline.defs.job_batches import job_batch
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.run_requests import SCHEDULE_STATUS, partition_requests, run_requests, say_why
+from consolidation_pipeline.defs.run_requests import (
+    SCHEDULE_STATUS,
+    build_batch_requests,
+    build_partition_requests,
+    explain_decision,
+)
 from consolidation_pipeline.service.jobs.triggers import (
     IsDue,
     can_associate,
@@ -17,7 +22,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 
 
-def _launch(
+def _request_batches(
     context: dg.ScheduleEvaluationContext,
     store: Engine,
     due: IsDue,
@@ -35,24 +40,26 @@ def _launch(
         by_cron=by_cron,
         settings=Settings() if by_cron else None,
     )
-    context.log.info(why := say_why(decision))
+    reasons = explain_decision(decision)
+    context.log.info(reasons)
     if not decision.requests:
-        return dg.SkipReason(why)
-    # A schedule cannot return partition requests, and a run for a partition that is not there would be refused.
-    for request in partition_requests(store, context.instance):
+        return dg.SkipReason(reasons)
+    # A schedule cannot return partition requests, and a run for a missing partition would be rejected.
+    for request in build_partition_requests(store, context.instance):
         context.instance.add_dynamic_partitions(projects.name or "", list(request.partition_keys))
-    # A schedule has one job only, so a large project is a batch of its own here.
-    return run_requests(decision, job=job, triggered_by=triggered_by)
+    # A schedule can launch only one job definition, so a large project is a batch of its own here.
+    return build_batch_requests(decision, job=job, triggered_by=triggered_by)
 
 
 @dg.schedule(job=job_batch, cron_schedule="*/15 * * * *", default_status=SCHEDULE_STATUS)
 def nightly_consolidation(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """When their option schedule comes, at 02:00 UTC unless set: projects with anything new, or with more active
-    memories than their threshold. What was missed while nothing ran is made up for.
+    """Request a job for each project with new memories, or with more active memories than its threshold.
+
+    A project is due at the time of its option `schedule`, by default 02:00 UTC. Missed times are caught up.
     """
-    return _launch(
+    return _request_batches(
         context, store, is_due_tonight, job="consolidate", triggered_by="nightly_consolidation", by_cron=True
     )
 
@@ -61,21 +68,21 @@ def nightly_consolidation(
 def daily_decay(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Every day: relevance fades, also where nothing else happens."""
-    return _launch(context, store, has_memories, job="decay", triggered_by="daily_decay")
+    """Score relevance every day, since it decays even if nothing else changes."""
+    return _request_batches(context, store, has_memories, job="decay", triggered_by="daily_decay")
 
 
 @dg.schedule(job=job_batch, cron_schedule="0 5 * * 0", default_status=SCHEDULE_STATUS)
 def weekly_associations(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Every Sunday: how memories relate, from a sample of the newest."""
-    return _launch(context, store, can_associate, job="associate", triggered_by="weekly_associations")
+    """Find relations in a sample of the newest memories, every Sunday."""
+    return _request_batches(context, store, can_associate, job="associate", triggered_by="weekly_associations")
 
 
 @dg.schedule(job=job_batch, cron_schedule="0 6 1 1,4,7,10 *", default_status=SCHEDULE_STATUS)
 def quarterly_forgetting(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Engine]
 ) -> list[dg.RunRequest] | dg.SkipReason:
-    """Every quarter, where forgetting is on: memories that no longer matter and that nothing protects are archived."""
-    return _launch(context, store, can_forget, job="forget", triggered_by="quarterly_forgetting")
+    """Archive irrelevant memories that no rule protects, every quarter, in projects where forgetting is on."""
+    return _request_batches(context, store, can_forget, job="forget", triggered_by="quarterly_forgetting")

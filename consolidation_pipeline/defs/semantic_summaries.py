@@ -1,4 +1,4 @@
-"""One text for the memories that no other summary covers."""
+"""Asset `semantic_summaries`: summaries of memories that no other summary covers."""
 
 from typing import Any
 
@@ -27,28 +27,28 @@ from consolidation_pipeline.store.admin.invariants import find_misplaced_episode
 def semantic_summaries(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Level 2: what lasts of a batch of memories, per user, in one text; episodic becomes semantic."""
+    """Level 2: summarize what lasts from a batch of a user's memories in one text (episodic to semantic)."""
     run = project_runs.open(context.partition_key)
     with run.phase("semantic_summaries") as phase:
-        done = summarize_memories(run)
-        phase.metrics = _describe(done)
-        phase.counters = {"summaries_created": done.created}
+        result = summarize_memories(run)
+        phase.metrics = _describe(result)
+        phase.counters = {"summaries_created": result.created}
     return dg.MaterializeResult(metadata=phase.metrics)
 
 
-def _describe(done: SummaryResult) -> dict[str, Any]:
+def _describe(result: SummaryResult) -> dict[str, Any]:
     return {
-        "memories_in": done.memories,
-        "due": done.is_due,
-        "reason": done.reason,
-        "summaries_created": done.created,
-        "memories_summarized": done.covered,
-        "chunks": done.chunks,
-        "chunks_failed": done.failed_chunks,
-        "waiting": done.waiting,
-        **({} if done.ratio is None else {"compression_ratio": round(done.ratio, 3)}),
+        "memories_in": result.memories,
+        "due": result.is_due,
+        "reason": result.reason,
+        "summaries_created": result.created,
+        "memories_summarized": result.covered,
+        "chunks": result.chunks,
+        "chunks_failed": result.failed_chunks,
+        "waiting": result.waiting,
+        **({} if result.ratio is None else {"compression_ratio": round(result.ratio, 3)}),
         "compression_target": TARGET_RATIO,
-        **describe_failures(done.failures, done.stopped),
+        **describe_failures(result.failures, result.stopped),
     }
 
 
@@ -57,6 +57,6 @@ semantic_summaries_checks = project_checks(
     Check(
         "every_episode_is_in_its_summary",
         find_misplaced_episodes,
-        "A memory says that it is in a summary just when the summary says so.",
+        "Each summarized memory refers to its summary, and the summary lists that memory.",
     ),
 )

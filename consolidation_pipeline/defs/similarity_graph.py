@@ -1,4 +1,4 @@
-"""Every pair of similar memories of a project."""
+"""Asset `similarity_graph`: all pairs of similar memories of a project."""
 
 import dagster as dg
 
@@ -23,7 +23,7 @@ from consolidation_pipeline.store.admin.invariants import find_bad_pairs
 def similarity_graph(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """All pairs of memories at or above the pattern threshold, exact; only what is new is compared."""
+    """Find all pairs of memories at or above the pattern threshold, exactly. Only new memories are compared."""
     run = project_runs.open(context.partition_key)
     with run.phase("similarity_graph") as phase:
         update = update_similarity_graph(run)
@@ -42,6 +42,6 @@ similarity_graph_checks = project_checks(
     Check(
         "pairs_are_cosines",
         find_bad_pairs,
-        "Every pair names two memories that exist, with a similarity between -1 and 1.",
+        "Both memories of every pair exist, and their similarity is between -1 and 1.",
     ),
 )

@@ -1,4 +1,4 @@
-"""The raw memories agents wrote: observed, never produced here."""
+"""Asset `task_memories`: raw memories that agents wrote. Observed, never produced here."""
 
 import dagster as dg
 
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.database.engine import Engine
     metadata=describe_table("task_memories"),
 )
 def task_memories(store: dg.ResourceParam[Engine]) -> dg.DataVersionsByPartition:
-    """One data version per project: it changes when a memory comes, is archived or is restored."""
+    """Return a data version per project, which changes when a memory is added, archived or restored."""
     with store.connect() as connection:
         return dg.DataVersionsByPartition(raw_versions(connection))
 
@@ -28,7 +28,7 @@ task_memories_checks = project_checks(
     Check(
         "no_memory_is_from_the_future",
         find_future_memories,
-        "No memory was learned after now: its age would count as zero and it would never fade.",
+        "No memory has a date in the future: its age would count as zero and its relevance would not decay.",
         blocking=False,
     ),
 )

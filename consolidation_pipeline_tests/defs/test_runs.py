@@ -177,7 +177,7 @@ def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
     asset: str,
     status: str,
 ) -> None:
-    judge = asset_checks._result
+    judge = asset_checks._build_result
 
     def cut_off(key: dg.AssetKey, *judged: Any) -> dg.AssetCheckResult:
         if key.to_user_string() != asset:
@@ -186,7 +186,7 @@ def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
         instance.report_run_canceling(run)
         raise dg.DagsterExecutionInterruptedError
 
-    monkeypatch.setattr(asset_checks, "_result", cut_off)
+    monkeypatch.setattr(asset_checks, "_build_result", cut_off)
     sample("alpha", 5)
     assert not materialize(instance, "alpha", "decay" if asset == "decay_scores" else "consolidate").success
     assert [row[0] for row in job_rows(engine)] == [status]
@@ -403,7 +403,7 @@ def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
     left = {slug: instance.get_run_by_id(runs[slug].run_id) for slug in ("waits", "void", "killed")}
     assert [run.status for run in left.values()] == [status.STARTING, status.CANCELED, status.FAILURE]
     assert [request.partition_key for request in requested_jobs_sensor(context).run_requests] == ["deleted"]
-    assert job_status_sensor(context).skip_message == "every job row is true"
+    assert job_status_sensor(context).skip_message == "all statuses are right"
 
 
 def test_a_run_that_is_executed_again_or_launched_twice_does_not_do_a_job_twice(

@@ -31,5 +31,5 @@ def test_events_go_out_where_a_webhook_is_configured(engine: Engine, monkeypatch
         with pytest.raises(InvalidWebhookError):
             tick(engine)
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "true")
-        assert tick(engine) == "1 events delivered, 0 tries failed, 0 wait"
+        assert tick(engine) == "1 events delivered, 0 attempts failed, 0 events waiting"
         assert len(receiver.messages) == 1
