@@ -1,12 +1,13 @@
-"""Import, embed and consolidate N memories on a fresh embedded server, and show where the time goes.
+"""Time of each step of importing and consolidating N memories.
 
     python benchmarks/pipeline.py [N ...]        default: 1000 10000
 
-Then a night comes: 1,000 memories (a tenth of N where that is less), half of them new wordings of old lessons, are
-imported and consolidated among the N. Everything is set against the first run, which built all of it.
+A second run follows, like that of a night: 1,000 more memories (at most a tenth of N) are imported and consolidated,
+half of them old lessons in new words. Its times are compared with those of the first run.
 
-The corpus is made here: lessons assembled from parts, noted one to five times in changed wordings, so that more than
-half of the memories are near-duplicates. Phases run as Dagster assets in this process, as with `consolidation run`.
+The corpus is synthetic: lessons assembled from parts, each noted one to five times in different words. More than half
+of the memories are near-duplicates. Phases run as Dagster assets in this process, as with `consolidation run`, on a
+temporary embedded server.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fresh import start_fresh
+from temporary_server import use_temporary_server
 
 SUBJECTS = (
     "the payment worker|the order importer|the session cache|the invoice renderer|the search indexer|"
@@ -67,11 +68,10 @@ CLOSINGS = (
 )
 TYPES = ("error_fix", "discovery", "learning", "warning", "bugfix")
 
+MAX_NIGHT = 1000
 
-NIGHT = 1000
-
-# Step, in the order of the table, and the functions whose time is its own. Indented: a part of the step above.
-PARTS: dict[str, dict[str, str]] = {
+# Step, in the order of the table -> module -> prefix of the timed functions. "-": a part of the step above.
+STEPS: dict[str, dict[str, str]] = {
     "import": {},
     "embedding_matrix": {},
     "- save vectors": {"consolidation_pipeline.service.similarity.embedding": "save_embeddings"},
@@ -104,7 +104,7 @@ PARTS: dict[str, dict[str, str]] = {
 
 
 class Lesson(NamedTuple):
-    """What is learned once and noted several times."""
+    """A lesson, which is noted several times in different words."""
 
     parts: list[str]
     detail: str
@@ -113,7 +113,7 @@ class Lesson(NamedTuple):
 
 
 def draw_lessons(draw: random.Random) -> Iterator[Lesson]:
-    """Lessons without end."""
+    """Yield random lessons without end."""
     while True:
         parts = [draw.choice(SUBJECTS), draw.choice(FAULTS), draw.choice(FIXES)]
         ticket, module = draw.randrange(100_000), f"app/{draw.choice('abcdefgh')}{draw.randrange(400)}.py"
@@ -122,14 +122,14 @@ def draw_lessons(draw: random.Random) -> Iterator[Lesson]:
 
 
 def draw_notes(draw: random.Random) -> Iterator[tuple[Lesson, str]]:
-    """Lessons, each noted one to five times in changed wordings."""
+    """Yield random lessons without end, each one to five times, with a text of it."""
     for lesson in draw_lessons(draw):
         for _ in range(draw.choice((1, 1, 1, 1, 2, 2, 3, 5))):
-            yield lesson, word(lesson, draw)
+            yield lesson, phrase(lesson, draw)
 
 
-def word(lesson: Lesson, draw: random.Random) -> str:
-    """A lesson in one of its wordings."""
+def phrase(lesson: Lesson, draw: random.Random) -> str:
+    """Return a random wording of a lesson."""
     subject, fault, fix = lesson.parts
     return draw.choice(OPENINGS).format(subject, fault) + draw.choice(CLOSINGS).format(fix) + lesson.detail
 
@@ -140,16 +140,16 @@ def write_corpus(path: Path, count: int, *, seed: int = 7) -> None:
 
 
 def write_night(path: Path, count: int, new: int, *, seed: int = 7) -> None:
-    """Write ``new`` memories that come after the ``count`` of ``write_corpus``: old lessons and new ones by turns."""
+    """Write ``new`` memories for a second run: half are new lessons, half repeat those of ``write_corpus``."""
     old = [lesson for lesson, _ in islice(draw_notes(random.Random(seed)), count)]
     draw = random.Random(seed + 1)
     fresh = islice(draw_notes(draw), new - new // 2)
-    again = ((lesson, word(lesson, draw)) for lesson in draw.choices(old, k=new // 2))
+    again = ((lesson, phrase(lesson, draw)) for lesson in draw.choices(old, k=new // 2))
     write_notes(path, iter([*fresh, *again]), first=count)
 
 
 def write_notes(path: Path, notes: Iterator[tuple[Lesson, str]], *, first: int) -> None:
-    """Write notes as JSON lines with the ids ``first``, ``first + 1``, .."""
+    """Write notes as JSON lines with the ids ``first``, ``first + 1``, ..."""
     rows = (
         {"id": id_, "memory_type": lesson.kind, "content": text, "tags": [lesson.module[4]], "files": [lesson.module]}
         for id_, (lesson, text) in enumerate(notes, first)
@@ -157,18 +157,21 @@ def write_notes(path: Path, notes: Iterator[tuple[Lesson, str]], *, first: int) 
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def watch(spent: defaultdict[str, float]) -> None:
-    """Have the functions of ``PARTS`` add their seconds to ``spent``. Before the definitions are loaded."""
-    for step, functions in PARTS.items():
+def instrument(spent: defaultdict[str, float]) -> None:
+    """Replace the functions of ``STEPS`` by timed ones. Call this before the Dagster definitions are loaded."""
+    for step, functions in STEPS.items():
         for module_name, prefix in functions.items():
             module = import_module(module_name)
-            for name, function in inspect.getmembers(module, inspect.isfunction):
-                if name.startswith(prefix):
-                    setattr(module, name, timed(function, step, spent))
+            members = inspect.getmembers(module, inspect.isfunction)
+            functions_of_step = [(name, function) for name, function in members if name.startswith(prefix)]
+            if not functions_of_step:
+                raise SystemExit(f"{module_name} has no function {prefix}*, which STEPS names for {step!r}")
+            for name, function in functions_of_step:
+                setattr(module, name, time_calls(function, step, spent))
 
 
-def timed(function: Callable[..., Any], step: str, spent: defaultdict[str, float]) -> Callable[..., Any]:
-    """``function``, adding its seconds to ``spent[step]``."""
+def time_calls(function: Callable[..., Any], step: str, spent: defaultdict[str, float]) -> Callable[..., Any]:
+    """Return ``function`` wrapped so that it adds its seconds to ``spent[step]``."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -177,13 +180,13 @@ def timed(function: Callable[..., Any], step: str, spent: defaultdict[str, float
             result = function(*args, **kwargs)
         finally:
             spent[step] += time.perf_counter() - began
-        return timed_items(result, step, spent) if isinstance(result, Iterator) else result
+        return time_items(result, step, spent) if isinstance(result, Iterator) else result
 
     return call
 
 
-def timed_items(items: Iterator[Any], step: str, spent: defaultdict[str, float]) -> Iterator[Any]:
-    """``items``, adding the seconds it takes to make them to ``spent[step]``."""
+def time_items(items: Iterator[Any], step: str, spent: defaultdict[str, float]) -> Iterator[Any]:
+    """Yield ``items``, and add the seconds that it takes to produce them to ``spent[step]``."""
     while True:
         began = time.perf_counter()
         item = next(items, None)
@@ -194,7 +197,7 @@ def timed_items(items: Iterator[Any], step: str, spent: defaultdict[str, float])
 
 
 def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple[dict[str, float], int]:
-    """Import and run; returns seconds per step and how many memories were merged."""
+    """Import and run; return the seconds by step and the number of memories merged."""
     from consolidation_pipeline.launch import run_project
     from consolidation_pipeline.service.intake.importer import import_memories
     from consolidation_pipeline.service.runs.phases import PHASES
@@ -208,7 +211,7 @@ def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple
     seconds = {"import": time.perf_counter() - began}
     outcome = run_project(project, triggered_by="benchmark")
     if outcome.status != "completed":
-        raise SystemExit(f"{project} is {outcome.status}: {outcome.error}")
+        raise SystemExit(f"{project}: run {outcome.status}: {outcome.error}")
     total = time.perf_counter() - began
     seconds |= {name: float(outcome.metrics[name]["seconds"]) for name in PHASES}
     rest = total - sum(seconds.values()) - spent["checks"]
@@ -216,31 +219,31 @@ def measure(project: str, corpus: Path, spent: defaultdict[str, float]) -> tuple
     return seconds, int(outcome.metrics["merged_memories"]["memories_merged"])
 
 
-def show(count: int, new: int, first: dict[str, float], night: dict[str, float]) -> None:
-    """Print the table of one size."""
+def print_times(count: int, new: int, first: dict[str, float], night: dict[str, float]) -> None:
+    """Print a table of the two runs."""
     print(f"\n| step | {count:,} memories | share | {new:,} more | of the first run |")
     print("|---|---:|---:|---:|---:|")
-    for step in PARTS:
+    for step in STEPS:
         built, added = first.get(step, 0.0), night.get(step, 0.0)
         ratio = f"{added / built:.1%}" if built else ""
         print(f"| {step} | {built:.2f} s | {built / first['all']:.0%} | {added:.2f} s | {ratio} |", flush=True)
 
 
 def main() -> None:
-    """Measure each size given on the command line and print a table for each."""
+    """Measure each size given on the command line; print a table for each."""
     counts = [int(argument) for argument in sys.argv[1:]] or [1000, 10_000]
-    folder = start_fresh()
+    folder = use_temporary_server()
     os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     spent: defaultdict[str, float] = defaultdict(float)
-    watch(spent)
+    instrument(spent)
     for count in counts:
-        project, new = f"benchmark-{count}", min(NIGHT, count // 10)
+        project, new = f"benchmark-{count}", min(MAX_NIGHT, count // 10)
         corpus, evening = folder / f"{count}.jsonl", folder / f"{count}-night.jsonl"
         write_corpus(corpus, count)
         write_night(evening, count, new)
         first, merged = measure(project, corpus, spent)
         night, joined = measure(project, evening, spent)
-        show(count, new, first, night)
+        print_times(count, new, first, night)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(f"\n{merged:,} memories merged, {joined:,} in the night; peak memory of this process {peak:.0f} MB")
 

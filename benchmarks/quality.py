@@ -1,11 +1,12 @@
-"""How good are the groups? Measured on labelled memories, for simple methods and for the whole pipeline.
+"""Quality of groups and of search on labelled memories, for simple methods and for the whole pipeline.
 
     python benchmarks/quality.py DIR [SET ...]        default: every labelled set in DIR
 
-DIR holds one JSON object a line in ``SET.jsonl``: ``content``, ``memory_type`` and, as truth, ``label`` or
-``dup_group`` (null = unknown). ``NAME_queries.jsonl`` beside ``NAME_*.jsonl`` asks for memories by ``query`` and
-``evidence_ids``.
-Rows "consolidation" are the real thing: imported, run as assets on an embedded server, and read back.
+Each line of ``DIR/SET.jsonl`` is a JSON object with ``content``, ``memory_type`` and the true group: ``label`` or
+``dup_group`` (null = unknown). ``NAME_queries.jsonl`` has queries for the sets ``NAME_*.jsonl``: ``query``, and the
+relevant memories in ``evidence_ids``.
+The rows "consolidation" measure the pipeline: memories are imported, run as assets on a temporary server
+and read back.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from fresh import start_fresh
 from numpy.typing import NDArray
+from temporary_server import use_temporary_server
 
 if TYPE_CHECKING:
     from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 
 SEED = 7
 CONTEXT_CHARS = 1_000
-MERGERS = 10_000
-GROWTH = (500, 1_000, 2_000, 4_000, 7_400)
+MERGES = 10_000
+POOL_SIZES = (500, 1_000, 2_000, 4_000, 7_400)
 SEARCHES: dict[str, dict[str, Any]] = {
     "words": {"min_similarity": 1.0},
     "rrf": {"fusion": "rrf"},
@@ -42,7 +43,7 @@ Labels = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Corpus:
-    """A labelled set: its rows, and the truth of each (None = unknown)."""
+    """A labelled set: its rows, and the true group of each (None = unknown)."""
 
     name: str
     rows: list[dict[str, Any]]
@@ -55,7 +56,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the pipeline made of a corpus: unit and pattern group of each row (-1 = alone), and the units' texts."""
+    """Result of the pipeline for a corpus: merge and pattern group of each row (-1 = alone), and its unit's text."""
 
     unit: Labels
     pattern: Labels
@@ -63,8 +64,10 @@ class Outcome:
 
 
 def load_corpus(path: Path) -> Corpus:
-    """The rows of a file and their truth: dup_group where the set has such groups, else label, else the exact text if
-    most rows repeat one, else unknown.
+    """Load the rows of a file with their true groups.
+
+    The true group is ``dup_group`` if any row has one, else ``label``. Without both it is the exact text if most rows
+    are repeats, else unknown.
     """
     from consolidation_pipeline.core.memories.memories import normalized_hash
 
@@ -81,7 +84,11 @@ def load_corpus(path: Path) -> Corpus:
 
 @dataclass(frozen=True)
 class Score:
-    """Pairwise precision, recall and F1 over the pairs whose truth is known (NaN: of none), and sizes, as shares."""
+    """Pairwise precision, recall and F1 over pairs with known truth (NaN: there are none).
+
+    ``wrong``: number of wrong pairs. Shares of the rows: ``grouped`` in groups, ``left`` units left after grouping,
+    ``largest`` in the largest group.
+    """
 
     precision: float
     recall: float
@@ -93,12 +100,12 @@ class Score:
 
 
 def score(labels: Labels, truth: Sequence[Hashable | None]) -> Score:
-    """Compare groups (n,), -1 = alone, with the truth; counted by group, so large groups cost nothing."""
+    """Compare the groups (n,), -1 = alone, with the truth. Pairs are counted by group, so large groups are cheap."""
     groups = Counter(labels[labels >= 0].tolist())
     known = [(label, true) for label, true in zip(labels.tolist(), truth, strict=True) if true is not None]
-    found = sum(map(_pairs, Counter(label for label, _ in known if label >= 0).values()))
-    right = sum(map(_pairs, Counter(pair for pair in known if pair[0] >= 0).values()))
-    wanted = sum(map(_pairs, Counter(true for _, true in known).values()))
+    found = sum(map(_count_pairs, Counter(label for label, _ in known if label >= 0).values()))
+    right = sum(map(_count_pairs, Counter(pair for pair in known if pair[0] >= 0).values()))
+    wanted = sum(map(_count_pairs, Counter(true for _, true in known).values()))
     if not known:
         precision = recall = float("nan")
     else:
@@ -115,7 +122,7 @@ def score(labels: Labels, truth: Sequence[Hashable | None]) -> Score:
     )
 
 
-def _pairs(count: int) -> int:
+def _count_pairs(count: int) -> int:
     return count * (count - 1) // 2
 
 
@@ -123,8 +130,8 @@ def _pairs(count: int) -> int:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A corpus with its vectors, plain and with the mean taken off, and its exact repeats."""
+class EmbeddedCorpus:
+    """A corpus with its vectors (n, d), plain and centered, and the group of exact repeats of each row (n,)."""
 
     corpus: Corpus
     plain: NDArray[np.float32]
@@ -132,7 +139,7 @@ class Prepared:
     repeat: Labels
 
 
-def prepare(corpus: Corpus) -> Prepared:
+def embed_corpus(corpus: Corpus) -> EmbeddedCorpus:
     """Embed a corpus with the local model."""
     from consolidation_pipeline.core.memories.memories import normalized_hash
     from consolidation_pipeline.core.vectors import center
@@ -140,11 +147,11 @@ def prepare(corpus: Corpus) -> Prepared:
 
     x = np.asarray(load_embedder("local").embed(corpus.texts), dtype=np.float32)
     repeat = np.unique([normalized_hash(text) for text in corpus.texts], return_inverse=True)[1].reshape(-1)
-    return Prepared(corpus, x, center(x, x.mean(axis=0, dtype=np.float64)), repeat.astype(np.int64))
+    return EmbeddedCorpus(corpus, x, center(x, x.mean(axis=0, dtype=np.float64)), repeat.astype(np.int64))
 
 
-def merge_methods(prepared: Prepared) -> dict[str, Labels]:
-    """Groups of near-duplicates by the simple methods, and by the project's rules without its vetoes."""
+def run_merge_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
+    """Return near-duplicate groups by simple methods, and by the calibrated rules without vetoes."""
     from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
     from consolidation_pipeline.core.grouping.labels import renumber_labels
     from consolidation_pipeline.core.grouping.linkage import complete_linkage
@@ -159,12 +166,12 @@ def merge_methods(prepared: Prepared) -> dict[str, Labels]:
         "complete linkage, plain, 0.95": complete_linkage(n, similarity_join(prepared.plain, 0.95), 0.95),
         "complete linkage, centred, 0.82": complete_linkage(n, close, 0.82),
         "the same with vetoes": complete_linkage(n, agreeing, 0.82),
-        "calibrated, without vetoes": complete_linkage(n, calibrated_pairs(prepared), 0.5),
+        "calibrated, without vetoes": complete_linkage(n, find_calibrated_pairs(prepared), 0.5),
     }
 
 
-def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
-    """Pairs that the local model's profile lets merge if no veto is found: cosine by length, words in common."""
+def find_calibrated_pairs(prepared: EmbeddedCorpus) -> SimilarPairs:
+    """Return pairs that may be merged by the local model's thresholds, if no veto is found."""
     from consolidation_pipeline.core.calibration.model_thresholds import WORDLLAMA, are_near_duplicates
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
     from consolidation_pipeline.core.text.word_overlap import build_word_sets
@@ -181,8 +188,8 @@ def calibrated_pairs(prepared: Prepared) -> SimilarPairs:
     return pairs.select(near)
 
 
-def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
-    """Groups on one topic by the simple methods, one threshold for all sets, and with the project's own."""
+def run_pattern_methods(prepared: EmbeddedCorpus) -> dict[str, Labels]:
+    """Return topic groups by simple methods with the same threshold for all sets, and with the corpus' own one."""
     from consolidation_pipeline.core.calibration.threshold_estimates import measure_spread, recommend_pattern_threshold
     from consolidation_pipeline.core.grouping.clustering import cluster_rows
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
@@ -200,7 +207,7 @@ def pattern_methods(prepared: Prepared) -> dict[str, Labels]:
 
 
 def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
-    """Each row joins the first leader that is similar enough, or leads: the usual loop, kept for comparison."""
+    """Group rows in one loop: each row joins the first leader that is similar enough, or becomes a leader."""
     from consolidation_pipeline.core.grouping.labels import renumber_labels
 
     leaders: list[int] = []
@@ -217,35 +224,35 @@ def greedy_leader(x: NDArray[np.float32], threshold: float) -> Labels:
 
 
 def consolidate(name: str, rows: Iterable[dict[str, Any]], engine: Any) -> Outcome:
-    """Import the rows as a project of their own, run it, and read back what became of each row."""
+    """Import the rows as a new project, run it, and read back the groups of each row."""
     from consolidation_pipeline.launch import run_project
 
-    project = slug_of(name)
-    count = load(project, rows, engine)
+    project = build_slug(name)
+    count = import_rows(project, rows, engine)
     outcome = run_project(project, triggered_by="benchmark")
     if outcome.status != "completed":
         raise SystemExit(f"{project}: run {outcome.status}: {outcome.error}")
     return _read_back(engine, project, count)
 
 
-def embed_alone(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> None:
-    """Import the rows as a project of their own, and give them vectors: what search has before consolidation."""
+def embed_only(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> None:
+    """Import the rows as a new project and embed them, as the state before consolidation."""
     from consolidation_pipeline.service.runs.run_lifecycle import open_run
     from consolidation_pipeline.service.similarity.embedding import embed_memories
     from consolidation_pipeline.settings import Settings
 
-    load(project, rows, engine)
+    import_rows(project, rows, engine)
     with open_run(engine, project, settings=Settings(), planned=()) as run:
         embed_memories(run)
 
 
-def slug_of(name: str) -> str:
-    """The project of a corpus."""
+def build_slug(name: str) -> str:
+    """Return the project slug of a corpus."""
     return name.replace("_", "-").lower()
 
 
-def load(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> int:
-    """Import the rows into a project, by their numbers; returns how many there are."""
+def import_rows(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> int:
+    """Import the rows into a project with their position as id; return their number."""
     from consolidation_pipeline.service.intake.importer import import_memories
 
     listed = [
@@ -256,7 +263,7 @@ def load(project: str, rows: Iterable[dict[str, Any]], engine: Any) -> int:
     file.write_text("".join(json.dumps({key: row[key] for key in kept if row.get(key)}) + "\n" for row in listed))
     imported = import_memories(engine, project, str(file), format="jsonl")
     if imported.bad:
-        raise SystemExit(f"{project}: {len(imported.bad)} rows refused")
+        raise SystemExit(f"{project}: {len(imported.bad)} rows rejected")
     return len(listed)
 
 
@@ -273,15 +280,15 @@ def _read_back(engine: Any, project: str, count: int) -> Outcome:
     with engine.connect() as connection:
         read = connection.execute(text(query), {"project": project}).all()
     if len(read) != count:
-        raise SystemExit(f"{project}: {len(read)} rows came back of {count}")
+        raise SystemExit(f"{project}: {len(read)} rows read back of {count}")
     unit = np.unique([str(row[1]) for row in read], return_inverse=True)[1].reshape(-1).astype(np.int64)
     keys = [row[3] or f"alone {number}" for row, number in zip(read, unit.tolist(), strict=True)]
     pattern = np.unique(keys, return_inverse=True)[1].reshape(-1).astype(np.int64)
-    return Outcome(_together(unit), _together(pattern), [row[2] for row in read])
+    return Outcome(_drop_singles(unit), _drop_singles(pattern), [row[2] for row in read])
 
 
-def _together(of_row: Labels) -> Labels:
-    """-1 for rows that are alone."""
+def _drop_singles(of_row: Labels) -> Labels:
+    """Return the labels with -1 for rows that are alone in their group."""
     return np.where(np.bincount(of_row)[of_row] > 1, of_row, -1)
 
 
@@ -289,40 +296,42 @@ def _together(of_row: Labels) -> Labels:
 
 
 @dataclass(frozen=True)
-class Retrieved:
-    """Means over the queries: share of the relevant memories whose unit is among the first ten hits, and share seen."""
+class RetrievalScore:
+    """Means over queries: share of relevant memories whose unit is among the first ten hits, and share seen."""
 
     recall: float
     seen: float
 
 
-def retrieve(corpus: Corpus, queries: Sequence[dict[str, Any]], engine: Any, project: str, **how: Any) -> Retrieved:
-    """Ask a project that holds the corpus by the search itself.
+def retrieve(
+    corpus: Corpus, queries: Sequence[dict[str, Any]], engine: Any, project: str, **options: Any
+) -> RetrievalScore:
+    """Search a project that holds the corpus.
 
-    Hits stand one after the other, cut after ``CONTEXT_CHARS``. A memory is seen when every sentence of it stands
-    before the cut. ``how``: as ``SearchQuery`` takes it.
+    Hits are joined and cut after ``CONTEXT_CHARS``. A memory is seen if all its sentences are before the cut.
+    ``options``: further fields of ``SearchQuery``.
     """
     from consolidation_pipeline.service.search.hybrid_search import MAX_LIMIT, SearchQuery, search
     from consolidation_pipeline.settings import Settings
 
-    ids, texts = _units(engine, project)
+    ids, texts = _load_units(engine, project)
     _, first, of_row = np.unique(ids, return_index=True, return_inverse=True)
-    needed = _needed(corpus.texts, [texts[row] for row in first.tolist()], of_row.reshape(-1))
+    needed = _count_needed_chars(corpus.texts, [texts[row] for row in first.tolist()], of_row.reshape(-1))
     row_of = {row["id"]: at for at, row in enumerate(corpus.rows)}
     recalls, shares = [], []
     for query in queries:
-        asked = SearchQuery(query["query"], limit=MAX_LIMIT, **how)
-        hits = search(engine, project, asked, settings=Settings(), count_use=False).results
+        search_query = SearchQuery(query["query"], limit=MAX_LIMIT, **options)
+        hits = search(engine, project, search_query, settings=Settings(), count_use=False).results
         places = {str(hit.id): place for place, hit in enumerate(hits)}
         starts = np.cumsum([0, *(len(hit.content) + 2 for hit in hits)]).tolist()
         relevant = [(places.get(ids[row], len(hits)), row) for row in (row_of[name] for name in query["evidence_ids"])]
         recalls.append(np.mean([place < 10 for place, _ in relevant]))
         shares.append(np.mean([p < len(hits) and starts[p] + needed[row] <= CONTEXT_CHARS for p, row in relevant]))
-    return Retrieved(float(np.mean(recalls)), float(np.mean(shares)))
+    return RetrievalScore(float(np.mean(recalls)), float(np.mean(shares)))
 
 
-def _units(engine: Any, project: str) -> tuple[list[str], list[str]]:
-    """Id and text of what stands for each row of the corpus, in its order."""
+def _load_units(engine: Any, project: str) -> tuple[list[str], list[str]]:
+    """Return the ids and texts of the unit of each row of the corpus, in its order."""
     from sqlalchemy import text
 
     query = """
@@ -336,8 +345,8 @@ def _units(engine: Any, project: str) -> tuple[list[str], list[str]]:
     return [row[0] for row in rows], [row[1] for row in rows]
 
 
-def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
-    """Characters of its unit's text that a reader needs for every sentence of each memory; infinite if one is gone."""
+def _count_needed_chars(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[float]:
+    """Return the characters of its unit's text that contain all sentences of each memory; inf if one is missing."""
     from consolidation_pipeline.core.memories.memories import normalize_text
     from consolidation_pipeline.core.text.text_merge import split_sentences
 
@@ -357,21 +366,25 @@ def _needed(texts: Sequence[str], shown: Sequence[str], of_row: Labels) -> list[
 # --- literals, growth ----------------------------------------------------------------------------------------------
 
 
-def count_lost_literals(corpora: Sequence[Corpus], mergers: int = MERGERS) -> int:
-    """Literals of the sources that do not stand in the merged text, over random groups of two to six memories."""
+def count_lost_literals(corpora: Sequence[Corpus], merges: int = MERGES) -> int:
+    """Count literals of sources that are missing in their merged text, over random groups of two to six memories."""
     from consolidation_pipeline.core.text.text_merge import find_missing_literals, merge_texts
 
     draw = random.Random(SEED)
     lost = 0
-    for number in range(mergers):
+    for number in range(merges):
         texts = corpora[number % len(corpora)].texts
         sources = draw.sample(texts, min(len(texts), draw.randint(2, 6)))
         lost += len(find_missing_literals(sources, merge_texts(sources)))
     return lost
 
 
-def grow(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
-    """One pool of all sets, as it grows: pattern groups of the pipeline, beside connected components at 0.60."""
+def measure_pools(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score]]:
+    """Score pools of all sets of growing size: pattern groups of the pipeline, and connected components at 0.60.
+
+    Returns:
+        Size of the pool, score of the pipeline, score of the components.
+    """
     from consolidation_pipeline.core.grouping.linkage import connected_components
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
@@ -379,9 +392,9 @@ def grow(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score
             zip(corpus.rows, corpus.truth, strict=True)]  # fmt: skip
     random.Random(SEED).shuffle(pool)
     found = []
-    for size in (size for size in GROWTH if size <= len(pool)):
+    for size in (size for size in POOL_SIZES if size <= len(pool)):
         rows, truth = [row for row, _ in pool[:size]], [true for _, true in pool[:size]]
-        x = prepare(Corpus("pool", rows, truth)).centered
+        x = embed_corpus(Corpus("pool", rows, truth)).centered
         chained = connected_components(size, similarity_join(x, 0.60), 0.60)
         found.append((size, score(consolidate(f"pool-{size}", rows, engine).pattern, truth), score(chained, truth)))
     return found
@@ -391,7 +404,7 @@ def grow(corpora: Sequence[Corpus], engine: Any) -> list[tuple[int, Score, Score
 
 
 def print_table(title: str, scores: Iterable[tuple[str, str, Score]]) -> None:
-    """One row per set and method, and the means of each method."""
+    """Print a row for each set and method, and the means of each method."""
     print(f"\n{title}\n")
     print("| set | method | precision | recall | F1 | wrong pairs | in groups | units left | largest group |")
     print("|---|---|---:|---:|---:|---:|---:|---:|---:|")
@@ -412,30 +425,32 @@ def _print_row(name: str, method: str, found: Score) -> None:
 
 
 def main() -> None:
-    """Measure every set given on the command line."""
+    """Measure each set given on the command line."""
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
         raise SystemExit(f"usage: python {sys.argv[0]} DIR [SET ...]: DIR is the folder with the labelled .jsonl files")
-    source, wanted = Path(sys.argv[1]), sys.argv[2:]
-    files = sorted(path for path in source.glob("*.jsonl") if not path.stem.endswith("_queries"))
-    corpora = [load_corpus(path) for path in files if not wanted or path.stem in wanted]
-    start_fresh()
+    folder, selected = Path(sys.argv[1]), sys.argv[2:]
+    files = sorted(path for path in folder.glob("*.jsonl") if not path.stem.endswith("_queries"))
+    corpora = [load_corpus(path) for path in files if not selected or path.stem in selected]
+    use_temporary_server()
     os.environ.update(DAGSTER_HOME=str(Path(__file__).resolve().parent.parent))
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
-    prepared = {corpus.name: prepare(corpus) for corpus in corpora}
+    prepared = {corpus.name: embed_corpus(corpus) for corpus in corpora}
     outcomes = {corpus.name: consolidate(corpus.name, corpus.rows, engine) for corpus in corpora}
-    print_table("Merging", _scores(prepared, merge_methods, {name: done.unit for name, done in outcomes.items()}))
+    print_table(
+        "Merging", _scores(prepared, run_merge_methods, {name: outcome.unit for name, outcome in outcomes.items()})
+    )
     labelled = {name: ready for name, ready in prepared.items() if _has_topics(ready.corpus)}
-    print_table("Patterns", _scores(labelled, pattern_methods, {name: outcomes[name].pattern for name in labelled}))
-    _print_retrieval(source, corpora, engine)
-    _print_growth([ready.corpus for ready in labelled.values()], engine)
-    print(f"\nliterals lost in {MERGERS:,} random mergers: {count_lost_literals(corpora)}")
+    print_table("Patterns", _scores(labelled, run_pattern_methods, {name: outcomes[name].pattern for name in labelled}))
+    _print_retrieval(folder, corpora, engine)
+    _print_pools([ready.corpus for ready in labelled.values()], engine)
+    print(f"\nliterals lost in {MERGES:,} random merges: {count_lost_literals(corpora)}")
 
 
 def _scores(
-    prepared: dict[str, Prepared], methods: Callable[[Prepared], dict[str, Labels]], ours: dict[str, Labels]
+    prepared: dict[str, EmbeddedCorpus], methods: Callable[[EmbeddedCorpus], dict[str, Labels]], ours: dict[str, Labels]
 ) -> Iterable[tuple[str, str, Score]]:
     for name, ready in prepared.items():
         for method, labels in {**methods(ready), "consolidation": ours[name]}.items():
@@ -443,29 +458,31 @@ def _scores(
 
 
 def _has_topics(corpus: Corpus) -> bool:
-    """Whether the truth of most rows is known and more than exact repetition."""
+    """Return True if the truth of most rows is known and is not just exact repetition."""
     known = [true for true in corpus.truth if true is not None]
     return len(known) > len(corpus.rows) / 2 and any(row.get("label") or row.get("dup_group") for row in corpus.rows)
 
 
-def _print_retrieval(source: Path, corpora: Sequence[Corpus], engine: Any) -> None:
-    for path in sorted(source.glob("*_queries.jsonl")):
+def _print_retrieval(folder: Path, corpora: Sequence[Corpus], engine: Any) -> None:
+    for path in sorted(folder.glob("*_queries.jsonl")):
         queries = [json.loads(line) for line in path.read_text().splitlines()]
-        asked = {name for query in queries for name in query["evidence_ids"]}
-        for corpus in (corpus for corpus in corpora if asked & {row.get("id") for row in corpus.rows}):
-            before = f"{slug_of(corpus.name)}-before"
-            embed_alone(before, corpus.rows, engine)
+        relevant = {name for query in queries for name in query["evidence_ids"]}
+        for corpus in (corpus for corpus in corpora if relevant & {row.get("id") for row in corpus.rows}):
+            before = f"{build_slug(corpus.name)}-before"
+            embed_only(before, corpus.rows, engine)
             print(f"\n{len(queries)} queries to {corpus.name}; seen: within {CONTEXT_CHARS:,} characters")
             print("\n| search | recall@10 before | after | seen before | after |\n|---|---:|---:|---:|---:|")
-            for name, how in SEARCHES.items():
-                was, now = (retrieve(corpus, queries, engine, slug, **how) for slug in (before, slug_of(corpus.name)))
+            for name, options in SEARCHES.items():
+                was, now = (
+                    retrieve(corpus, queries, engine, slug, **options) for slug in (before, build_slug(corpus.name))
+                )
                 print(f"| {name} | {was.recall:.3f} | {now.recall:.3f} | {was.seen:.3f} | {now.seen:.3f} |")
 
 
-def _print_growth(corpora: Sequence[Corpus], engine: Any) -> None:
+def _print_pools(corpora: Sequence[Corpus], engine: Any) -> None:
     print("\n| memories in one pool | precision | largest group | components at 0.60: precision | largest group |")
     print("|---:|---:|---:|---:|---:|")
-    for size, ours, chained in grow(corpora, engine):
+    for size, ours, chained in measure_pools(corpora, engine):
         shown = (f"{found.precision:.3f} | {found.largest:.1%}" for found in (ours, chained))
         print(f"| {size:,} | {' | '.join(shown)} |")
 

@@ -1,9 +1,9 @@
-"""How long does a search take, and what does the vector index cost in recall?
+"""Latency of searches, and recall of the vector index.
 
     python benchmarks/search.py [ROWS ...]        default: 1000 10000
 
-ROWS memories lie in 50 projects, of which the largest holds half, the next a quarter of the rest, and so on. Texts are
-random words of a skewed vocabulary; all is stored on an embedded server of its own, and searched as agents do it.
+ROWS memories are in 50 projects: the largest holds half, each next one a quarter of the rest. Texts are random words of
+a skewed vocabulary. They are stored on a temporary embedded server and searched as agents do it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
-from fresh import start_fresh
+from temporary_server import use_temporary_server
 
 PROJECTS = 50
 SEARCHES = 200
@@ -25,8 +25,8 @@ WORDS = 20_000
 SEED = 7
 
 
-def sizes_of(rows: int) -> list[int]:
-    """Rows of each project: the largest holds half, every further one a quarter of what is left, at least one."""
+def list_sizes(rows: int) -> list[int]:
+    """Return the rows of each project: the largest holds half, each next one a quarter of the rest, at least one."""
     sizes, left = [rows // 2], rows - rows // 2
     for number in range(1, PROJECTS):
         size = left if number == PROJECTS - 1 else max(1, left // 4)
@@ -35,43 +35,43 @@ def sizes_of(rows: int) -> list[int]:
     return [size for size in sizes if size]
 
 
-def sentence(source: random.Random, words: int) -> str:
-    """Random words, few of them frequent, most rare."""
+def draw_text(source: random.Random, words: int) -> str:
+    """Return random words: a few of them frequent, most rare."""
     return " ".join(f"w{int(WORDS ** source.random())}" for _ in range(words))
 
 
-def plant(engine: Any, rows: int) -> list[str]:
-    """Projects with memories and their vectors; the slugs, largest project first."""
+def create_projects(engine: Any, rows: int) -> list[str]:
+    """Create projects with embedded memories; return their slugs, largest project first."""
     from consolidation_pipeline.core.memories.memories import NewMemory
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.store.memories.memories import append_memories
     from consolidation_pipeline.store.projects import create_project
 
     source, embedder, slugs = random.Random(SEED), load_embedder("local"), []
-    for number, size in enumerate(sizes_of(rows)):
+    for number, size in enumerate(list_sizes(rows)):
         slugs.append(f"p{rows}-{number}")
-        texts = [sentence(source, 60) for _ in range(size)]
-        given = [
+        texts = [draw_text(source, 60) for _ in range(size)]
+        memories = [
             NewMemory(
                 source="benchmark",
-                external_id=str(at),
+                external_id=str(row),
                 memory_type="learning",
                 execution_summary=text,
                 embedding=tuple(vector.tolist()),
                 embedding_model=embedder.name,
             )
-            for at, (text, vector) in enumerate(zip(texts, embedder.embed(texts), strict=True))
+            for row, (text, vector) in enumerate(zip(texts, embedder.embed(texts), strict=True))
         ]
         with engine.begin() as connection:
             project = create_project(connection, slugs[-1])
-            append_memories(connection, project.id, project.slug, enumerate(given, 1))
+            append_memories(connection, project.id, project.slug, enumerate(memories, 1))
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         connection.exec_driver_sql("VACUUM ANALYZE")  # as autovacuum does within minutes
     return slugs
 
 
-def ask(engine: Any, settings: Any, slug: str, query: str) -> float:
-    """Milliseconds of one search, counting of reuse included."""
+def time_search(engine: Any, settings: Any, slug: str, query: str) -> float:
+    """Return the milliseconds of one search, including its update of the use counts."""
     from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 
     began = time.perf_counter()
@@ -79,16 +79,16 @@ def ask(engine: Any, settings: Any, slug: str, query: str) -> float:
     return (time.perf_counter() - began) * 1000
 
 
-def measure(engine: Any, settings: Any, slugs: Sequence[str], clients: int) -> list[float]:
-    """Milliseconds of each of ``SEARCHES`` searches; each client asks one after the other."""
+def measure_searches(engine: Any, settings: Any, slugs: Sequence[str], clients: int) -> list[float]:
+    """Return the milliseconds of each of ``SEARCHES`` searches. Each client sends one at a time."""
     source = random.Random(SEED + clients)
-    asked = [(source.choice(slugs), sentence(source, 12)) for _ in range(SEARCHES)]
+    queries = [(source.choice(slugs), draw_text(source, 12)) for _ in range(SEARCHES)]
     with ThreadPoolExecutor(clients) as pool:
-        return list(pool.map(lambda pair: ask(engine, settings, *pair), asked))
+        return list(pool.map(lambda pair: time_search(engine, settings, *pair), queries))
 
 
-def index(engine: Any, slug: str) -> None:
-    """Build the project's index on vectors, where it is large enough for one, as the end of a run does."""
+def build_index(engine: Any, slug: str) -> None:
+    """Build the vector index of a project as the end of a run does, if the project is large enough."""
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.embed.local import LOCAL_MODEL
     from consolidation_pipeline.store.projects import get_project
@@ -99,8 +99,8 @@ def index(engine: Any, slug: str) -> None:
     build_indexes(engine, project.id, LOCAL_MODEL, load_embedder("local").embed(["length"]).shape[1])
 
 
-def index_recall(engine: Any, slug: str) -> float | None:
-    """Share of the ten nearest that the index finds, mean over queries; None where the project is not indexed."""
+def measure_recall(engine: Any, slug: str) -> float | None:
+    """Return the mean share of the ten nearest that the index finds; None if the project has no index."""
     from consolidation_pipeline.core.memories.memories import LEVELS
     from consolidation_pipeline.embed import load_embedder
     from consolidation_pipeline.store.projects import get_project
@@ -110,7 +110,7 @@ def index_recall(engine: Any, slug: str) -> float | None:
     embedder, source, shares = load_embedder("local"), random.Random(SEED), []
     with engine.connect() as connection:
         project = get_project(connection, slug)
-    vectors = embedder.embed([sentence(source, 12) for _ in range(50)])
+    vectors = embedder.embed([draw_text(source, 12) for _ in range(50)])
     for vector in vectors:
         with open_snapshot(engine) as connection:
             indexed = find_indexes(connection, project.id, embedder.name, len(vector))
@@ -129,8 +129,8 @@ def index_recall(engine: Any, slug: str) -> float | None:
 
 
 def main() -> None:
-    """Measure every size given on the command line."""
-    start_fresh()
+    """Measure each size given on the command line."""
+    use_temporary_server()
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import open_engine
 
@@ -141,15 +141,16 @@ def main() -> None:
         "\n|---:|---|---:|---:|---:|---:|---:|"
     )
     for rows in [int(argument) for argument in sys.argv[1:]] or [1_000, 10_000]:
-        slugs = plant(engine, rows)
-        index(engine, slugs[0])
-        recall = index_recall(engine, slugs[0])
-        for asked, chosen in (("the largest project", slugs[:1]), ("any project", slugs)):
+        slugs = create_projects(engine, rows)
+        build_index(engine, slugs[0])
+        recall = measure_recall(engine, slugs[0])
+        for label, chosen in (("the largest project", slugs[:1]), ("any project", slugs)):
             for clients in CLIENTS:
-                times = np.percentile(measure(engine, settings, chosen, clients), [50, 95, 99])
-                told = "not indexed" if recall is None else f"{recall:.3f}"
+                times = np.percentile(measure_searches(engine, settings, chosen, clients), [50, 95, 99])
+                shown_recall = "not indexed" if recall is None else f"{recall:.3f}"
                 print(
-                    f"| {rows:,} | {asked} | {clients} | {' | '.join(f'{t:.1f}' for t in times)} | {told} |", flush=True
+                    f"| {rows:,} | {label} | {clients} | {' | '.join(f'{t:.1f}' for t in times)} | {shown_recall} |",
+                    flush=True,
                 )
 
 

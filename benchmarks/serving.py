@@ -1,11 +1,11 @@
-"""How many searches a second does the HTTP API answer?
+"""Searches a second that the HTTP API answers, and their latencies.
 
     python benchmarks/serving.py [RATE ...]        default: 50 100 200
 
-10,000 memories lie in 50 projects of very different sizes, the largest has its index (as in search.py). Requests are
-sent at a fixed rate for 20 seconds, whether the ones before were answered or not; a latency counts from the moment the
-request was due. They are mixed: any project, 3 to 10 words, plain, by level, by type, with sources, with explanations.
-Server, database and clients share this machine.
+10,000 memories are in 50 projects of very different sizes, the largest with an index (as in search.py). Requests are
+sent at a fixed rate for 20 seconds, even if earlier ones are not answered yet. A latency counts from the time when
+its request was due. Requests are mixed: any project, 3 to 10 words, plain, by level, by type, with sources, with
+explanations. Server, database and clients share this machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from threading import local
 from typing import Any
 
 import numpy as np
-from fresh import start_fresh
-from search import SEED, index, plant, sentence
+from search import SEED, build_index, create_projects, draw_text
+from temporary_server import use_temporary_server
 
 ROWS = 10_000
 SECONDS = 20
 CLIENTS = 16
-WAYS: tuple[dict[str, Any], ...] = (
+SEARCH_OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"limit": 20},
     {"abstraction_levels": ["0", "1"]},
@@ -49,8 +49,8 @@ _HEAD = (
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[int]:
-    """A server in a process of its own; its port."""
+def serve(*arguments: str) -> Iterator[int]:
+    """Run `consolidation serve` in a process of its own; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     command = [str(Path(sys.executable).parent / "consolidation"), "serve", "--port", str(port), *arguments]
@@ -68,32 +68,32 @@ def serving(*arguments: str) -> Iterator[int]:
         process.wait()
 
 
-def ask(port: int, key: str, held: local, due: float, body: bytes) -> tuple[float, int]:
-    """Milliseconds from when a request was due until its reply was read, and the reply's status.
+def send_one(port: int, key: str, connection: local, due: float, body: bytes) -> tuple[float, int]:
+    """Send a request when it is due; return the milliseconds until its reply was read, and the reply's status.
 
-    Over a plain socket: the client's work is not what is measured, and it is done on the same cores.
+    A plain socket keeps the client's work small, since it runs on the same cores as the server.
     """
     time.sleep(max(0.0, due - time.perf_counter()))
-    if not hasattr(held, "socket"):
-        held.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
-        held.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    held.socket.sendall(_HEAD % (key.encode(), len(body)) + body)
-    head, _, rest = held.socket.recv(1 << 16).partition(b"\r\n\r\n")
+    if not hasattr(connection, "socket"):
+        connection.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        connection.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.socket.sendall(_HEAD % (key.encode(), len(body)) + body)
+    head, _, rest = connection.socket.recv(1 << 16).partition(b"\r\n\r\n")
     left = int(re.search(rb"content-length: (\d+)", head, re.IGNORECASE)[1]) - len(rest)
     while left > 0:
-        left -= len(held.socket.recv(1 << 16))
+        left -= len(connection.socket.recv(1 << 16))
     return (time.perf_counter() - due) * 1000, int(head.split(b" ", 2)[1])
 
 
-def draw_bodies(slugs: Sequence[str], rate: int, seconds: int) -> list[bytes]:
-    """As many searches as are sent."""
+def draw_requests(slugs: Sequence[str], rate: int, seconds: int) -> list[bytes]:
+    """Return the request bodies of ``seconds`` at ``rate``."""
     source = random.Random(SEED + rate)
     return [
         json.dumps(
             {
                 "project_id": source.choice(slugs),
-                "query": sentence(source, source.randint(3, 10)),
-                **source.choice(WAYS),
+                "query": draw_text(source, source.randint(3, 10)),
+                **source.choice(SEARCH_OPTIONS),
             }
         ).encode()
         for _ in range(rate * seconds)
@@ -101,34 +101,40 @@ def draw_bodies(slugs: Sequence[str], rate: int, seconds: int) -> list[bytes]:
 
 
 def send(port: int, key: str, bodies: Sequence[bytes], rate: int) -> tuple[float, Counter[int], list[float]]:
-    """Send ``rate`` a second: replies a second, how many of each status, and the latencies in milliseconds."""
-    held = local()
+    """Send ``rate`` requests a second.
+
+    Returns:
+        Replies a second, the number of replies by status, and the latencies in milliseconds.
+    """
+    connection = local()
     began = time.perf_counter() + 0.2
     with ThreadPoolExecutor(CLIENTS) as pool:
-        answers = list(pool.map(lambda at: ask(port, key, held, began + at / rate, bodies[at]), range(len(bodies))))
+        answers = list(
+            pool.map(lambda at: send_one(port, key, connection, began + at / rate, bodies[at]), range(len(bodies)))
+        )
     took = time.perf_counter() - began
     return len(bodies) / took, Counter(status for _, status in answers), [ms for ms, _ in answers]
 
 
 def main() -> None:
-    """Measure every rate given on the command line."""
-    start_fresh()
+    """Measure each rate given on the command line."""
+    use_temporary_server()
     from consolidation_pipeline.service.admin.api_keys import create_key
     from consolidation_pipeline.settings import Settings
     from consolidation_pipeline.store.database.engine import open_engine
 
     engine = open_engine(Settings())
-    slugs = plant(engine, ROWS)
-    index(engine, slugs[0])
+    slugs = create_projects(engine, ROWS)
+    build_index(engine, slugs[0])
     _, key = create_key(engine, role="reader")
     print("| requests a second | answered a second | statuses | p50 ms | p95 | p99 |\n|---:|---:|---|---:|---:|---:|")
-    with serving() as port:
-        send(port, key, draw_bodies(slugs, 20, 3), 20)
+    with serve() as port:
+        send(port, key, draw_requests(slugs, 20, 3), 20)
         for rate in [int(argument) for argument in sys.argv[1:]] or [50, 100, 200]:
-            answered, statuses, latencies = send(port, key, draw_bodies(slugs, rate, SECONDS), rate)
-            told = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
-            columns = " | ".join(f"{one:.1f}" for one in np.percentile(latencies, [50, 95, 99]))
-            print(f"| {rate} | {answered:.0f} | {told} | {columns} |", flush=True)
+            answered, statuses, latencies = send(port, key, draw_requests(slugs, rate, SECONDS), rate)
+            counts = ", ".join(f"{status}: {count:,}" for status, count in sorted(statuses.items()))
+            columns = " | ".join(f"{latency:.1f}" for latency in np.percentile(latencies, [50, 95, 99]))
+            print(f"| {rate} | {answered:.0f} | {counts} | {columns} |", flush=True)
 
 
 if __name__ == "__main__":

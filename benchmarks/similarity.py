@@ -1,12 +1,12 @@
-"""All pairs of similar vectors: this project's join beside blocked BLAS, scikit-learn, faiss and a double loop.
+"""Time and memory of the similarity join, compared with blocked BLAS, scikit-learn, faiss and a double loop.
 
-    python benchmarks/similarity.py                     the full set: minutes to hours, most of them the rivals'
+    python benchmarks/similarity.py                     all sizes: minutes to hours, mostly for the other methods
     python benchmarks/similarity.py --sizes 10000 --dims 256 --thresholds 0.9 --repeats 5
-    python benchmarks/similarity.py --million           1,000,000 x 256, the join alone
+    python benchmarks/similarity.py --million           1,000,000 x 256, only the join
 
-Needs the dependency group ``bench``. Every method runs in a process of its own on the same file of vectors, with the
-same number of threads; memory is the growth of that process's peak while it works. The vectors are made here: a common
-direction, a decaying spectrum and topics, as sentence embeddings have them, and 40 % of the rows in groups of
+Needs the dependency group ``bench``. Each method runs in a process of its own, on the same file of vectors and with the
+same number of threads. Memory is the peak growth of that process while it works. The vectors are synthetic: like
+sentence embeddings they have a common direction, a decaying spectrum and topics. 40 % of the rows are in groups of
 near-duplicates.
 """
 
@@ -39,13 +39,13 @@ METHODS = {
     "faiss": "faiss flat range search",
     "loop": "double loop, one cosine at a time",
 }
-RIVALS = ("sklearn", "faiss", "loop")
+OTHER_METHODS = ("sklearn", "faiss", "loop")
 BLOCK = 8192
 LOOP_ROWS = 200
 
 
-def sentence_vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
-    """float32 (n, d) unit rows: mean 0.5 long, eigenvalues (r + 8)^-1.2, 100 topics, 40 % near-duplicates."""
+def draw_vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
+    """Return float32 (n, d) unit rows: mean length 0.5, eigenvalues (r + 8)^-1.2, 100 topics, 40 % near-duplicates."""
     draw = np.random.default_rng(seed)
     scale = (np.arange(d) + 8.0) ** -0.6
     scale = (scale / np.linalg.norm(scale)).astype(np.float32)
@@ -55,10 +55,10 @@ def sentence_vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
     topic = np.minimum(draw.geometric(0.03, n) - 1, 99)
     owner = np.where(draw.random(n) < 0.4, draw.integers(0, n, n) // 5 * 5, np.arange(n))
     x = np.empty((n, d), dtype=np.float32)
-    for rows in blocks(n):
+    for rows in iter_blocks(n):
         x[rows] = topics[topic[rows]] + 0.7 * scale * draw.standard_normal((len(x[rows]), d), dtype=np.float32)
     originals, spread = x.copy() if n * d < 1e8 else x, draw.random(n, dtype=np.float32)[:, None]
-    for rows in blocks(n):
+    for rows in iter_blocks(n):
         copies = np.flatnonzero(owner[rows] != np.arange(n)[rows]) + rows.start
         noise = scale * draw.standard_normal((len(copies), d), dtype=np.float32)
         x[copies] = originals[owner[copies]] + 0.6 * spread[copies] * noise
@@ -66,11 +66,13 @@ def sentence_vectors(n: int, d: int, seed: int = 0) -> np.ndarray:
     return x
 
 
-def blocks(n: int) -> Iterator[slice]:
+def iter_blocks(n: int) -> Iterator[slice]:
+    """Yield slices of at most ``BLOCK`` rows."""
     return (slice(at, min(n, at + BLOCK)) for at in range(0, n, BLOCK))
 
 
-def join_by(*forms: str) -> Callable[[np.ndarray, float], int]:
+def build_join(*forms: str) -> Callable[[np.ndarray, float], int]:
+    """Return a function that counts pairs by the join, restricted to the given forms."""
     from consolidation_pipeline.core.similarity import join_planner
     from consolidation_pipeline.core.similarity.matrix_products import Join
     from consolidation_pipeline.core.similarity.similarity_join import SLACK, _checked
@@ -86,44 +88,51 @@ def join_by(*forms: str) -> Callable[[np.ndarray, float], int]:
     return join
 
 
-def chosen(x: np.ndarray, threshold: float) -> int:
+def join_chosen(x: np.ndarray, threshold: float) -> int:
+    """Count pairs by the join in the form that it chooses."""
     from consolidation_pipeline.core.similarity.similarity_join import similarity_join
 
     return len(similarity_join(x, threshold))
 
 
-def scikit_learn(x: np.ndarray, threshold: float) -> int:
+def search_sklearn(x: np.ndarray, threshold: float) -> int:
+    """Count pairs by scikit-learn's brute-force radius search."""
     from sklearn.neighbors import NearestNeighbors
 
     search = NearestNeighbors(radius=float(np.sqrt(2.0 - 2.0 * threshold)), algorithm="brute").fit(x)
-    found = sum(len(row) for rows in blocks(len(x)) for row in search.radius_neighbors(x[rows], return_distance=False))
+    found = 0
+    for rows in iter_blocks(len(x)):
+        found += sum(len(row) for row in search.radius_neighbors(x[rows], return_distance=False))
     return (found - len(x)) // 2
 
 
-def flat_range_search(x: np.ndarray, threshold: float) -> int:
+def search_faiss(x: np.ndarray, threshold: float) -> int:
+    """Count pairs by faiss' flat range search."""
     import faiss
 
     index = faiss.IndexFlatIP(x.shape[1])
     index.add(x)
-    return (sum(int(index.range_search(x[rows], threshold)[0][-1]) for rows in blocks(len(x))) - len(x)) // 2
+    return (sum(int(index.range_search(x[rows], threshold)[0][-1]) for rows in iter_blocks(len(x))) - len(x)) // 2
 
 
-def double_loop(x: np.ndarray, threshold: float) -> int:
+def loop_pairs(x: np.ndarray, threshold: float) -> int:
+    """Count pairs of the first ``LOOP_ROWS`` rows in a double loop."""
     from consolidation_pipeline.core.vectors import cosine
 
-    some = x[:LOOP_ROWS]
-    return sum(cosine(some[i], some[j]) >= threshold for i in range(len(some)) for j in range(i))
+    rows = x[:LOOP_ROWS]
+    return sum(cosine(rows[i], rows[j]) >= threshold for i in range(len(rows)) for j in range(i))
 
 
-def runner(method: str) -> Callable[[np.ndarray, float], int]:
+def get_method(method: str) -> Callable[[np.ndarray, float], int]:
+    """Return the function that counts pairs by a method."""
     if method in ("kernel", "numpy", "blas"):
-        return join_by({"kernel": "compiled", "numpy": "pruned", "blas": "plain"}[method])
-    return {"chosen": chosen, "sklearn": scikit_learn, "faiss": flat_range_search, "loop": double_loop}[method]
+        return build_join({"kernel": "compiled", "numpy": "pruned", "blas": "plain"}[method])
+    return {"chosen": join_chosen, "sklearn": search_sklearn, "faiss": search_faiss, "loop": loop_pairs}[method]
 
 
 @contextmanager
 def peak_memory() -> Iterator[list[float]]:
-    """MB by which this process grows at most, sampled 200 times a second, as the one item of the list."""
+    """Yield a list with one item: the peak growth of this process in MB, sampled 200 times a second."""
     process, done, peak = psutil.Process(), threading.Event(), [0.0]
     before = process.memory_info().rss
 
@@ -141,24 +150,24 @@ def peak_memory() -> Iterator[list[float]]:
 
 
 def measure(method: str, file: str, thresholds: list[float], repeats: int) -> list[dict[str, float]]:
-    """One result per threshold; runs in the child."""
+    """Return a result for each threshold. Runs in the child process."""
     x, results = np.load(file), []
-    run = runner(method)
+    count_pairs = get_method(method)
     if method != "chosen":
-        run(x[:300], 0.9)  # imports, and the kernel's compilation
+        count_pairs(x[:300], 0.9)  # imports, and the kernel's compilation
     for threshold in thresholds:
         seconds = []
         with peak_memory() as peak:
             for _ in range(repeats):
                 start = time.perf_counter()
-                pairs = run(x, threshold)
+                pairs = count_pairs(x, threshold)
                 seconds.append(time.perf_counter() - start)
         results.append({"seconds": statistics.median(seconds), "pairs": pairs, "mb": peak[0]})
     return results
 
 
-def sgemm_peak(threads: int) -> float:
-    """Floating-point operations per second of float32 products, ``threads`` at a time."""
+def measure_peak_flops(threads: int) -> float:
+    """Return the floating-point operations a second of float32 matrix products on ``threads`` threads."""
     a = np.ones((1536, 1536), dtype=np.float32)
     with threadpool_limits(1), ThreadPoolExecutor(threads) as pool:
         times = []
@@ -169,27 +178,31 @@ def sgemm_peak(threads: int) -> float:
     return 2 * threads * 2.0 * 1536**3 / min(times)
 
 
-def in_child(method: str, file: str, arguments: argparse.Namespace, thresholds: list[float]) -> list[dict[str, float]]:
+def measure_in_child(
+    method: str, file: str, arguments: argparse.Namespace, thresholds: list[float]
+) -> list[dict[str, float]]:
+    """Return the results of ``measure`` in a new process with a fixed number of threads."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), str(arguments.threads))
-    repeats = 1 if method in ("chosen", *RIVALS) else arguments.repeats
+    repeats = 1 if method in ("chosen", *OTHER_METHODS) else arguments.repeats
     command = [sys.executable, __file__, "--child", json.dumps([method, file, thresholds, repeats])]
     output = subprocess.run(command, env=os.environ | threads, check=True, capture_output=True, text=True).stdout
     results: list[dict[str, float]] = json.loads(output)
     return results
 
 
-def compare(n: int, d: int, file: str, arguments: argparse.Namespace, peak: float) -> None:
+def print_comparison(n: int, d: int, file: str, arguments: argparse.Namespace, peak: float) -> None:
+    """Run all methods on a file of vectors and print a line for each threshold and method."""
     rows: dict[str, list[dict[str, float]]] = {}
     for method in arguments.methods:
-        too_slow = n > arguments.rivals_up_to and method in RIVALS and method != "loop"
-        rows[method] = [] if too_slow else in_child(method, file, arguments, arguments.thresholds)
+        too_slow = n > arguments.rivals_up_to and method in OTHER_METHODS and method != "loop"
+        rows[method] = [] if too_slow else measure_in_child(method, file, arguments, arguments.thresholds)
     for at, threshold in enumerate(arguments.thresholds):
         blas = rows["blas"][at]["seconds"] if rows.get("blas") else None
         for method, results in rows.items():
-            print(line(method, n, d, threshold, results=results[at : at + 1], blas=blas, peak=peak), flush=True)
+            print(format_line(method, n, d, threshold, results=results[at : at + 1], blas=blas, peak=peak), flush=True)
 
 
-def line(
+def format_line(
     method: str,
     n: int,
     d: int,
@@ -199,6 +212,7 @@ def line(
     blas: float | None,
     peak: float,
 ) -> str:
+    """Return a line of the table."""
     head = f"{n:>9,} {d:>5} {threshold:>5.2f}  {METHODS[method]:<38}"
     if not results:
         return f"{head} skipped (--rivals-up-to)"
@@ -210,7 +224,8 @@ def line(
     return f"{head}{mark}{seconds:>10.3f} {ratio} {results[0]['mb']:>8.0f} {n * n * d / seconds / peak:>8.2g} {pairs}"
 
 
-def parsed() -> argparse.Namespace:
+def parse_arguments() -> argparse.Namespace:
+    """Return the command line's arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[1000, 10_000, 50_000, 100_000])
     parser.add_argument("--dims", type=int, nargs="+", default=[256, 1536])
@@ -228,11 +243,12 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> None:
-    arguments = parsed()
+    """Print the table of all sizes, dimensions, thresholds and methods."""
+    arguments = parse_arguments()
     if arguments.child:
         print(json.dumps(measure(*json.loads(arguments.child))))
         return
-    peak = sgemm_peak(arguments.threads)
+    peak = measure_peak_flops(arguments.threads)
     print(
         f"{arguments.threads} threads, float32 products {peak / 1e9:.0f} GFlop/s; ~ extrapolated from {LOOP_ROWS} rows"
     )
@@ -245,8 +261,8 @@ def main() -> None:
         for n in arguments.sizes:
             for d in arguments.dims:
                 file = str(Path(folder) / "vectors.npy")
-                np.save(file, sentence_vectors(n, d))
-                compare(n, d, file, arguments, peak)
+                np.save(file, draw_vectors(n, d))
+                print_comparison(n, d, file, arguments, peak)
 
 
 if __name__ == "__main__":
