@@ -20,9 +20,8 @@ from consolidation_pipeline.service.similarity.embedding import embed_raw_memori
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.ledger.ledger_writer import Author
-from consolidation_pipeline.store.memories.archive import Mark, weigh_rows
-from consolidation_pipeline.store.memories.memories import append_memories
-from consolidation_pipeline.store.memories.memory_details import FEEDBACK, list_feedback, load_memory
+from consolidation_pipeline.store.memories.archive import MemoryUpdate, set_importance
+from consolidation_pipeline.store.memories.memories import FEEDBACK_PREFIX, append_memories, list_feedback, load_memory
 from consolidation_pipeline.store.projects import Project, get_project
 
 MAX_NOTE_CHARS = 2000
@@ -155,8 +154,8 @@ def give_feedback(
     with engine.begin() as connection:
         memory = lock_fit(connection, [id], unfit_to_weigh)[0]
         importance = weigh_feedback(memory.importance, helpful=helpful)
-        author, mark = Author(memory.project_id, None, changed_by), Mark(id, memory.version, group, words)
-        weigh_rows(connection, author, memory.table, [mark], importance=importance)
+        author, mark = Author(memory.project_id, None, changed_by), MemoryUpdate(id, memory.version, group, words)
+        set_importance(connection, author, memory.table, [mark], importance=importance)
     return {
         "id": id,
         "project": memory.project,
@@ -178,4 +177,4 @@ def _check_note(helpful: bool | None, note: str | None) -> str:
         raise UsageError(f"the note has {len(said):,} characters; {MAX_NOTE_CHARS:,} are allowed")
     check_characters("note", said)
     verdict = {True: "helpful", False: "not helpful", None: "note"}[helpful]
-    return FEEDBACK + verdict + (f": {said}" if said else "")
+    return FEEDBACK_PREFIX + verdict + (f": {said}" if said else "")

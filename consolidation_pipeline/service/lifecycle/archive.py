@@ -27,7 +27,12 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, to_ids, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
-from consolidation_pipeline.store.memories.archive import Judged, Mark, archive_rows, load_judged
+from consolidation_pipeline.store.memories.archive import (
+    ArchiveCandidates,
+    MemoryUpdate,
+    archive_rows,
+    load_archive_candidates,
+)
 from consolidation_pipeline.store.memories.memories import lock_rows
 
 # Memories per transaction: a run that is killed has archived whole batches, and the next one does the rest.
@@ -133,9 +138,11 @@ def load_units(connection: Connection, run: ProjectRun) -> tuple[Ids, npt.NDArra
     return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
 
 
-def _load(connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None) -> Judged:
-    kept_since = run.as_of - timedelta(days=run.options.archive_stale_days)
-    return load_judged(connection, run.project.id, table, as_of=run.as_of, kept_since=kept_since, ids=ids)
+def _load(connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None) -> ArchiveCandidates:
+    restored_since = run.as_of - timedelta(days=run.options.archive_stale_days)
+    return load_archive_candidates(
+        connection, run.project.id, table, as_of=run.as_of, restored_since=restored_since, ids=ids
+    )
 
 
 def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: Policies) -> dict[str, int]:
@@ -154,11 +161,11 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: Policies) ->
     return {**Counter(plan.reasons.tolist()), "merged": merged, "sources": sources}
 
 
-def _marks(judged: Judged, plan: ArchivePlan) -> list[Mark]:
+def _marks(judged: ArchiveCandidates, plan: ArchivePlan) -> list[MemoryUpdate]:
     written = (
         to_uuids(judged.ids[plan.rows]),
         judged.versions[plan.rows].tolist(),
         explain_archives(judged.units, plan),
         plan.reasons.tolist(),
     )
-    return [Mark(id_, version, uuid4(), words, why) for id_, version, words, why in zip(*written, strict=True)]
+    return [MemoryUpdate(id_, version, uuid4(), words, why) for id_, version, words, why in zip(*written, strict=True)]

@@ -18,7 +18,7 @@ from consolidation_pipeline.store.knowledge.relations import (
     load_association_inputs,
     load_association_vectors,
 )
-from consolidation_pipeline.store.memories.memories import load_unembedded
+from consolidation_pipeline.store.memories.embeddings import load_unembedded
 
 logger = logging.getLogger(__name__)
 

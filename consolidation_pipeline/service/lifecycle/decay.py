@@ -11,7 +11,7 @@ import numpy.typing as npt
 from consolidation_pipeline.core.lifecycle.relevance import Rates, relevance
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.runs.project_run import ProjectRun
-from consolidation_pipeline.store.memories.memories import Decaying, load_decaying, save_relevance
+from consolidation_pipeline.store.memories.relevance import DecayInputs, load_decay_inputs, save_relevance
 
 _TABLES = ("task_memories", "consolidated_memories")
 # Days that a score holds for in a run over everything: memories fade daily, by the job `decay` or else by the night's
@@ -50,7 +50,7 @@ def score_relevance(run: ProjectRun) -> Decay:
     scores, written = [], 0
     with run.transaction() as connection:
         for table in _TABLES:
-            rows = load_decaying(connection, run.project.id, table, run.now)
+            rows = load_decay_inputs(connection, run.project.id, table, run.now)
             score = _relevance(rows, rates)
             due = ~_holds(rows, rates) if keeps else np.ones(len(score), dtype=bool)
             if due.any():
@@ -63,14 +63,14 @@ def score_relevance(run: ProjectRun) -> Decay:
     return Decay(len(every), written, run.now, spread, tuple(bins))
 
 
-def _holds(rows: Decaying, rates: Rates) -> npt.NDArray[np.bool_]:
+def _holds(rows: DecayInputs, rates: Rates) -> npt.NDArray[np.bool_]:
     """Which stored scores (n,) are fresh enough, and what the inputs of today give for their instant."""
     fresh = (rows.score_days >= 0.0) & (rows.score_days < GOOD_FOR)
     ago = np.where(fresh, rows.score_days, 0.0)
     return fresh & np.isclose(_relevance(rows, rates, ago), rows.score, rtol=_SAME, atol=0.0)
 
 
-def _relevance(rows: Decaying, rates: Rates, ago: npt.NDArray[np.float64] | float = 0.0) -> npt.NDArray[np.float64]:
+def _relevance(rows: DecayInputs, rates: Rates, ago: npt.NDArray[np.float64] | float = 0.0) -> npt.NDArray[np.float64]:
     """Relevance (n,) as it was ``ago`` days before the rows' instant, with the links of that instant."""
     ages, idle = rows.age_days - ago, rows.access_days - ago
     return np.asarray(relevance(ages, idle, rows.relations, rows.importance, rows.confidence, rates=rates)).reshape(-1)

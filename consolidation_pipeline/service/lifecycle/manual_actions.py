@@ -11,15 +11,15 @@ from uuid import UUID, uuid4
 from consolidation_pipeline.core.lifecycle.archive_policies import FORGOTTEN, STALENESS
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.store.database.engine import Connection, Engine
-from consolidation_pipeline.store.ledger.active_keys import hold_places_of
+from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.memories.archive import (
     ARCHIVED_AT,
-    Held,
-    Mark,
-    Twin,
+    Duplicate,
+    LockedMemory,
+    MemoryUpdate,
     archive_rows,
-    find_twins,
+    find_duplicates,
     lock_memories,
     pin_rows,
     restore_rows,
@@ -39,8 +39,8 @@ class Handled:
     group_id: UUID
 
 
-Objection = Callable[[Held], str | None]
-Write = Callable[[Connection, Author, str, list[Mark]], None]
+Objection = Callable[[LockedMemory], str | None]
+Write = Callable[[Connection, Author, str, list[MemoryUpdate]], None]
 
 
 def archive_by_hand(
@@ -95,18 +95,18 @@ def _by_hand(
     """Write the memories in one transaction, under lock, each as a group of its own, by project and table."""
     chosen = list(dict.fromkeys(ids))
     with engine.begin() as connection:
-        hold_places_of(connection, chosen)
+        lock_active_keys_of(connection, chosen)
         held = lock_fit(connection, chosen, objection)
         groups = {memory.id: uuid4() for memory in held}
         for table in ARCHIVED_AT:
             for project_id in sorted({memory.project_id for memory in held if memory.table == table}):
                 own = [memory for memory in held if (memory.project_id, memory.table) == (project_id, table)]
-                marks = [Mark(m.id, m.version, groups[m.id], reason, reason) for m in own]
+                marks = [MemoryUpdate(m.id, m.version, groups[m.id], reason, reason) for m in own]
                 write(connection, Author(project_id, None, changed_by), table, marks)
     return [Handled(memory.id, memory.project, memory.kind, groups[memory.id]) for memory in held]
 
 
-def lock_fit(connection: Connection, ids: Sequence[UUID], objection: Objection) -> list[Held]:
+def lock_fit(connection: Connection, ids: Sequence[UUID], objection: Objection) -> list[LockedMemory]:
     """The memories in the order of ``ids``, locked, none of which there is an objection to.
 
     Raises:
@@ -126,48 +126,48 @@ def _refuse(objections: Mapping[UUID, str]) -> None:
         raise ConflictError(first, tuple(str(id_) for id_ in objections))
 
 
-def _unfit_to_archive(memory: Held) -> str | None:
+def _unfit_to_archive(memory: LockedMemory) -> str | None:
     if memory.archived:
         return f"memory {memory.id} is archived already"
-    if memory.pinned and memory.carrier is None:
+    if memory.pinned and memory.successor is None:
         return f"memory {memory.id} is pinned: unpin it first"
     return _replaced(memory, "archive that")
 
 
-def _unfit_to_restore(memory: Held) -> str | None:
+def _unfit_to_restore(memory: LockedMemory) -> str | None:
     if memory.archived:
         return None
     return _replaced(memory, "restore that if it is archived") or f"memory {memory.id} is not archived"
 
 
-def unfit_to_weigh(memory: Held) -> str | None:
+def unfit_to_weigh(memory: LockedMemory) -> str | None:
     """Why nobody can say how helpful a memory is: it is archived, or another one stands in its place."""
     if memory.archived:
         return f"memory {memory.id} is archived: restore it first"
     return _replaced(memory, "say it of that")
 
 
-def _unfit_to_pin(memory: Held, *, pinned: bool) -> str | None:
+def _unfit_to_pin(memory: LockedMemory, *, pinned: bool) -> str | None:
     if memory.archived:
         return f"memory {memory.id} is archived: restore it first"
-    if memory.pinned == pinned and memory.carrier is None:
+    if memory.pinned == pinned and memory.successor is None:
         return f"memory {memory.id} is {'pinned already' if pinned else 'not pinned'}"
     return _replaced(memory, "pin that" if pinned else "unpin that")
 
 
-def _replaced(memory: Held, advice: str) -> str | None:
-    if memory.carrier is None:
+def _replaced(memory: LockedMemory, advice: str) -> str | None:
+    if memory.successor is None:
         return None
     what = "hidden in merged" if memory.kind == "raw" else f"superseded by {memory.kind}"
-    return f"memory {memory.id} is {what} memory {memory.carrier}: {advice}"
+    return f"memory {memory.id} is {what} memory {memory.successor}: {advice}"
 
 
-def _restore(connection: Connection, author: Author, table: str, marks: list[Mark]) -> None:
-    twins = find_twins(connection, [mark.id for mark in marks]) if table == "consolidated_memories" else {}
+def _restore(connection: Connection, author: Author, table: str, marks: list[MemoryUpdate]) -> None:
+    twins = find_duplicates(connection, [mark.id for mark in marks]) if table == "consolidated_memories" else {}
     _refuse({id_: f"memory {id_} {_as_twin(twin)}: only one of them can be active" for id_, twin in twins.items()})
     restore_rows(connection, author, table, marks)
 
 
-def _as_twin(twin: Twin) -> str:
+def _as_twin(twin: Duplicate) -> str:
     what = "says the same word for word" if twin.kind == "merged" else "stands for the same"
     return f"{what} as {twin.kind} memory {twin.id}"

@@ -20,7 +20,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.knowledge.merged_memories import load_consolidated, load_unmerged_groups
 from consolidation_pipeline.store.knowledge.playbook import load_entries
-from consolidation_pipeline.store.memories.archive import load_archived
+from consolidation_pipeline.store.memories.archive import find_archived
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, load_clusters
 
@@ -84,7 +84,7 @@ def check_plan(run: ProjectRun) -> None:
         groups = load_unmerged_groups(connection, run.project.id)
         clusters = load_clusters(connection, run.project.id, "pattern")
         rows = load_consolidated(connection, map(UUID, run.plan.merges))
-        archived = load_archived(connection, list(map(UUID, run.plan.archives)))
+        archived = find_archived(connection, list(map(UUID, run.plan.archives)))
     merges = [merge for merge in plan_all_merges(run, groups) if str(merge.id) in run.plan.merges]
     merge_hashes = {
         str(row.id): _hash_decision(row.id, row.source_memory_ids, row.content)

@@ -24,7 +24,8 @@ from consolidation_pipeline.service.similarity.similarity_graph import compare_n
 from consolidation_pipeline.store.database.engine import Connection
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, to_uuids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
-from consolidation_pipeline.store.memories.memories import load_reusable, load_texts
+from consolidation_pipeline.store.memories.embeddings import load_reusable_vectors
+from consolidation_pipeline.store.memories.memories import load_texts
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.calibrations import Calibration
 from consolidation_pipeline.store.similarity.grouping_vectors import load_text_hashes
@@ -77,7 +78,7 @@ def _load_or_embed(connection: Connection, run: ProjectRun) -> tuple[Nodes, Vect
     if texts and is_free(run.embedder):
         parts.append((missing, run.embedder.embed(list(texts.values()))))
     elif texts and dimension:
-        parts.append(load_reusable(connection, project, model, dimension))
+        parts.append(load_reusable_vectors(connection, project, model, dimension))
     left_out = {id_: loaded[id_] for id_ in to_uuids(_find_missing(nodes.ids, parts))}
     ids = np.concatenate([np.empty(0, dtype="S16"), *(known for known, _ in parts)])
     vectors = np.concatenate([part for _, part in parts]) if parts else np.empty((0, 0), np.float32)

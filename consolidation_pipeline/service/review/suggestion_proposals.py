@@ -34,7 +34,8 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Connection, Row
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.jobs.event_outbox import append_event
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, list_unembedded
+from consolidation_pipeline.store.memories.embeddings import list_unembedded
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
 from consolidation_pipeline.store.review import suggestions as store
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, count_groups, load_clusters
 

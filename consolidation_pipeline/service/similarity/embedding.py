@@ -15,9 +15,9 @@ from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
-from consolidation_pipeline.store.memories.memories import (
+from consolidation_pipeline.store.memories.embeddings import (
     EMBEDDED_TABLES,
-    Unembedded,
+    UnembeddedTexts,
     count_embedded,
     list_unembedded,
     load_unembedded,
@@ -84,7 +84,7 @@ def _embed_table(run: ProjectRun, table: str) -> int:
     return done
 
 
-def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[Unembedded, Vectors]]:
+def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
     model = run.embedder.name
     with run.engine.connect() as connection:
         ids = list_unembedded(connection, run.project.id, table, model)
@@ -99,7 +99,7 @@ def _embedded_batches(run: ProjectRun, table: str) -> Iterator[tuple[Unembedded,
                 yield part, vectors
 
 
-def _embed(batch: Unembedded, embedder: Embedder) -> Iterator[tuple[Unembedded, Vectors]]:
+def _embed(batch: UnembeddedTexts, embedder: Embedder) -> Iterator[tuple[UnembeddedTexts, Vectors]]:
     """Yield parts of the batch with their vectors float32 (n, d); equal texts are embedded once."""
     first = {content: at for at, content in reversed(list(enumerate(batch.hashes)))}
     rows = sorted(first.values())
@@ -116,7 +116,7 @@ def _embed(batch: Unembedded, embedder: Embedder) -> Iterator[tuple[Unembedded, 
         raise EmbeddingError(" ".join([str(error), *(f"({_name(batch, row)})" for row in named)])) from error
 
 
-def _check(batch: Unembedded, vectors: Vectors, model: str, dimension: int) -> None:
+def _check(batch: UnembeddedTexts, vectors: Vectors, model: str, dimension: int) -> None:
     unusable = find_unusable(vectors)
     if unusable.size:
         raise EmbeddingError(f"{model} gave {_name(batch, int(unusable[0]))} a vector that is zero or not finite")
@@ -126,5 +126,5 @@ def _check(batch: Unembedded, vectors: Vectors, model: str, dimension: int) -> N
         )
 
 
-def _name(batch: Unembedded, row: int) -> str:
+def _name(batch: UnembeddedTexts, row: int) -> str:
     return f"memory {to_uuids(batch.ids[[row]])[0]}"

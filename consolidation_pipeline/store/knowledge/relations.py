@@ -18,7 +18,7 @@ from consolidation_pipeline.store.database.schema import memory_relations
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, Vectors, load_columns, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
-from consolidation_pipeline.store.memories.linked_units import carriers
+from consolidation_pipeline.store.memories.linked_units import active_units
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ class RelatedPairs:
 
 _LOAD_RELATED_PAIRS = compose(
     """
-    WITH RECURSIVE /* carriers */
+    WITH RECURSIVE /* active_units */
     SELECT a.id, b.id, array_position(%(relation_types)s::text[], r.relation_type) - 1
-    FROM chosen r JOIN carriers a ON a.origin = r.a_id JOIN carriers b ON b.origin = r.b_id
+    FROM chosen r JOIN active_units a ON a.origin = r.a_id JOIN active_units b ON b.origin = r.b_id
     """,
-    carriers=carriers("r.project_id = %(project)s"),
+    active_units=active_units("r.project_id = %(project)s"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Rows of a project for export, streamed: the server keeps the cursor, so memory does not grow with the project."""
+"""Rows of a project for export, streamed by a server-side cursor, so memory does not grow with the project."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ _DERIVED = """
 
 @contextmanager
 def open_snapshot(engine: Engine) -> Iterator[Connection]:
-    """A connection that sees the database as it is now, whatever others write meanwhile."""
+    """Open a connection with one snapshot of the database, unaffected by writes of others."""
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
         yield connection
 
 
 def stream_memories(connection: Connection, project_id: UUID) -> Iterator[dict[str, Any]]:
-    """All raw memories, oldest first, under the names that an import reads."""
+    """Yield all raw memories, oldest first, under the names that an import reads."""
     return _stream(connection, _RAW, project_id)
 
 
 def stream_derived(connection: Connection, project_id: UUID) -> Iterator[dict[str, Any]]:
-    """All active consolidated memories with their sources, lowest level first."""
+    """Yield all active consolidated memories with their sources, lowest level first."""
     return _stream(connection, _DERIVED, project_id)
 
 

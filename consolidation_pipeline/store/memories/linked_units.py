@@ -1,49 +1,40 @@
-"""Which units relations link now: SQL that decay and associations share."""
+"""SQL of the active units that relations link now, for decay and associations."""
 
 from __future__ import annotations
 
-# Rows ``t`` that stand for themselves.
-ACTIVE = {
+from consolidation_pipeline.store.database.sql import compose
+
+# Table -> SQL that is true if the row `t` is an active unit.
+IS_ACTIVE = {
     "task_memories": "NOT t.is_archived AND NOT t.is_consolidated",
     "consolidated_memories": "t.retired_at IS NULL",
 }
 
+_ACTIVE_UNITS = """
+    chosen AS MATERIALIZED (SELECT r.* FROM consolidation.memory_relations r WHERE /* condition */),
+    successors AS (
+        SELECT e.id AS origin, coalesce(m.consolidated_into_id, e.id) AS id
+        FROM (SELECT a_id AS id FROM chosen UNION SELECT b_id FROM chosen) e
+            LEFT JOIN consolidation.task_memories m ON m.id = e.id
+        UNION
+        SELECT s.origin, c.superseded_by_id
+        FROM successors s JOIN consolidation.consolidated_memories c ON c.id = s.id
+        WHERE c.superseded_by_id IS NOT NULL),
+    active_units AS MATERIALIZED (
+        SELECT s.origin, s.id FROM successors s
+        WHERE EXISTS (
+            SELECT 1 FROM consolidation.task_memories t
+            WHERE t.id = s.id AND NOT t.is_archived AND NOT t.is_consolidated
+            UNION ALL
+            SELECT 1 FROM consolidation.consolidated_memories t WHERE t.id = s.id AND t.retired_at IS NULL))
+"""
 
-def carriers(condition: str) -> str:
-    """SQL of two recursive CTEs. ``chosen``: the relations ``r`` that meet ``condition``. ``carriers``: (origin, id).
 
-    For each end of those the unit that stands for it: a memory that was merged is stood for by its merged memory, a
-    superseded one by its successor. An end whose unit is archived, retired or gone has no carrier.
+def active_units(condition: str) -> str:
+    """Return SQL of the CTEs ``chosen`` and ``active_units``, to follow ``WITH RECURSIVE``.
+
+    ``chosen``: the relations ``r`` that meet ``condition``. ``active_units``: (origin, id), for each end of a chosen
+    relation the unit that represents it now. A memory that was merged is represented by its merged memory, a
+    superseded one by its successor. An end whose unit is archived, retired or deleted has none.
     """
-    active = " UNION ALL ".join(
-        f"SELECT 1 FROM consolidation.{name} t WHERE t.id = s.id AND {ACTIVE[name]}" for name in ACTIVE
-    )
-    return f"""
-        chosen AS MATERIALIZED (SELECT r.* FROM consolidation.memory_relations r WHERE {condition}),
-        standing AS (
-            SELECT e.id AS origin, coalesce(m.consolidated_into_id, e.id) AS id
-            FROM (SELECT a_id AS id FROM chosen UNION SELECT b_id FROM chosen) e
-                LEFT JOIN consolidation.task_memories m ON m.id = e.id
-            UNION
-            SELECT s.origin, c.superseded_by_id FROM standing s JOIN consolidation.consolidated_memories c ON c.id = s.id
-            WHERE c.superseded_by_id IS NOT NULL),
-        carriers AS MATERIALIZED (SELECT s.origin, s.id FROM standing s WHERE EXISTS ({active}))
-    """
-
-
-def links(condition: str) -> str:
-    """SQL of the CTEs of ``carriers`` and ``links``: (id, relations, confidence) of each unit with relations.
-
-    A link leads to another unit, and there is one per relation type and other unit, whatever the number of relations
-    that make it; of these the highest confidence counts. ``confidence`` is the mean over the links, taken in one order,
-    so that it is the same to the last bit every time.
-    """
-    return f"""{carriers(condition)},
-        links AS (
-            SELECT id, count(*) AS relations, avg(confidence ORDER BY confidence) AS confidence FROM (
-                SELECT side.id, max(r.confidence) AS confidence
-                FROM chosen r JOIN carriers a ON a.origin = r.a_id JOIN carriers b ON b.origin = r.b_id,
-                    LATERAL (VALUES (a.id, b.id), (b.id, a.id)) AS side(id, other)
-                WHERE a.id <> b.id GROUP BY side.id, side.other, r.relation_type) single
-            GROUP BY id)
-    """
+    return compose(_ACTIVE_UNITS, condition=condition)

@@ -15,7 +15,7 @@ from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.service.lifecycle.decay import BINS, score_relevance
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.store.database.vector_copy import to_uuids
-from consolidation_pipeline.store.memories.memories import load_decaying
+from consolidation_pipeline.store.memories.relevance import load_decay_inputs
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump
@@ -151,7 +151,7 @@ def links(pipeline: Pipeline, table: str = "task_memories") -> dict[str, tuple[i
     name = "external_id" if table == "task_memories" else "content"
     names = dict(pipeline.rows(f"SELECT id, {name} FROM {{s}}.{table}"))
     with pipeline.engine.connect() as connection:
-        rows = load_decaying(connection, pipeline.project().id, table, NOW)
+        rows = load_decay_inputs(connection, pipeline.project().id, table, NOW)
     pairs = zip(rows.relations.tolist(), rows.confidence.tolist(), strict=True)
     return {names[id_]: pair for id_, pair in zip(to_uuids(rows.ids), pairs, strict=True)}
 

@@ -16,7 +16,8 @@ from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_me
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.jobs import append_job
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
-from consolidation_pipeline.store.memories.memories import save_embeddings, save_relevance
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
+from consolidation_pipeline.store.memories.relevance import save_relevance
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration
 from consolidation_pipeline.store.similarity.clusters import ClusterMember, replace_clusters

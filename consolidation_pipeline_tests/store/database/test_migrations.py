@@ -28,7 +28,7 @@ from consolidation_pipeline.store.database.engine import (
 )
 from consolidation_pipeline.store.database.schema import SCHEMA, metadata
 from consolidation_pipeline.store.database.vector_copy import to_ids
-from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity.calibrations import Calibration, append_calibration, load_calibration
 from consolidation_pipeline.store.similarity.similarity_graph import load_neighbors, load_nodes

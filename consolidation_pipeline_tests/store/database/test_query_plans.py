@@ -23,7 +23,7 @@ from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.jobs import costs, event_outbox, jobs, llm_calls
 from consolidation_pipeline.store.knowledge import abstractions, playbook, relations, summaries
 from consolidation_pipeline.store.ledger import ledger_reader, lineage
-from consolidation_pipeline.store.memories import memories
+from consolidation_pipeline.store.memories import embeddings, memories
 from consolidation_pipeline.store.review import suggestions
 from consolidation_pipeline.store.search import retrievers, search_hits
 from consolidation_pipeline.store.similarity import clusters, similarity_graph
@@ -54,7 +54,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
     ),
     (
         "to embed",
-        lambda c, p: memories.reuse_embeddings(c, p, "task_memories", MODEL),
+        lambda c, p: embeddings.reuse_embeddings(c, p, "task_memories", MODEL),
         "playbook_entries_embedded_content_idx",
     ),
     ("unsummarized", lambda c, p: summaries.count_unsummarized(c, p, NOW), "task_memories_language_idx"),

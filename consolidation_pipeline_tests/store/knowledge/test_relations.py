@@ -26,7 +26,7 @@ from consolidation_pipeline.store.knowledge.relations import (
     load_relations,
 )
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
-from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,

@@ -56,8 +56,8 @@ from consolidation_pipeline.store.knowledge.merged_memories import (
 from consolidation_pipeline.store.knowledge.playbook import EntryChange
 from consolidation_pipeline.store.knowledge.relations import NewRelation, append_relations, load_relations
 from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED, Change, update_rows
-from consolidation_pipeline.store.memories.archive import Mark
-from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.memories.archive import MemoryUpdate
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.review.review_queue import lock_review_items
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions, lock_suggestion
 from consolidation_pipeline.store.search.retrievers import SearchFilters
@@ -243,7 +243,7 @@ class World:
         pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
         self.by_function: dict[str, dict[str, Any]] = {
-            "archive_rows": {"marks": [Mark(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
+            "archive_rows": {"updates": [MemoryUpdate(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
             "append_cached_calls": {"prompt_hashes": ["hash"]},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "hold_lock": {"name": "a lock"},
@@ -308,11 +308,11 @@ class World:
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
             "list_ended_runs": {"runs": ["run"], "died": "died"},
             "list_cancelled_before_start": {"since": NOW},
-            "load_judged": {"kept_since": NOW},
+            "load_archive_candidates": {"restored_since": NOW},
             "load_replies": {"prompt_hashes": ["hash"]},
             "mark_compared": {"ids": to_ids(self.raw)},
-            "pin_rows": {"marks": [Mark(self.raw[7], 1, uuid4(), "test")], "pinned": True},
-            "restore_rows": {"marks": [Mark(self.raw[6], 2, uuid4(), "test")]},
+            "pin_rows": {"updates": [MemoryUpdate(self.raw[7], 1, uuid4(), "test")], "pinned": True},
+            "restore_rows": {"updates": [MemoryUpdate(self.raw[6], 2, uuid4(), "test")]},
             "lock_rows": {"condition": "true"},
             "update_summary_links": {"summary_ids": [uuid4()]},
             "record_attempt": {"event_id": uuid4()},
@@ -333,7 +333,7 @@ class World:
             "supersede_rows": {"superseded": [(held[outgrown], successor)]},
             "touch_key": {"key_id": uuid4()},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
-            "weigh_rows": {"marks": [Mark(self.raw[7], 2, uuid4(), "test")], "importance": 0.7},
+            "set_importance": {"updates": [MemoryUpdate(self.raw[7], 2, uuid4(), "test")], "importance": 0.7},
             "write_derived": {"rows": [self.pattern(self.raw[3:6])]},
             "write_entries": {"changes": [EntryChange(uuid4(), None, uuid4(), instruction, "test", None)]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},

@@ -16,10 +16,10 @@ from consolidation_pipeline.store.database.schema import SCHEMA, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.memories.archive import (
-    Judged,
-    Mark,
+    ArchiveCandidates,
+    MemoryUpdate,
     archive_rows,
-    load_judged,
+    load_archive_candidates,
     pin_rows,
     restore_rows,
 )
@@ -42,12 +42,12 @@ def ago(days: float) -> datetime:
     return NOW - timedelta(days=days)
 
 
-def load(connection: Connection, project: Project, table: str = "task_memories", **how: Any) -> Judged:
-    return load_judged(connection, project.id, table, **{"as_of": NOW, "kept_since": LONG_AGO} | how)
+def load(connection: Connection, project: Project, table: str = "task_memories", **how: Any) -> ArchiveCandidates:
+    return load_archive_candidates(connection, project.id, table, **{"as_of": NOW, "restored_since": LONG_AGO} | how)
 
 
-def mark(id_: UUID, version: int = 1) -> Mark:
-    return Mark(id_, version, uuid4(), "in words", "staleness")
+def mark(id_: UUID, version: int = 1) -> MemoryUpdate:
+    return MemoryUpdate(id_, version, uuid4(), "in words", "staleness")
 
 
 @pytest.fixture
@@ -121,8 +121,8 @@ def test_what_was_brought_back_since_counts_as_pinned(
     restore_rows(connection, author(project), "task_memories", [mark(raw[1], 2)])
     assert pinned() == {raw[0]: True, raw[1]: True}
     back = connection.execute(text("SELECT now()")).scalar_one()
-    assert pinned(kept_since=back)[raw[1]] is False
-    assert pinned(kept_since=back - timedelta(microseconds=1))[raw[1]] is True
+    assert pinned(restored_since=back)[raw[1]] is False
+    assert pinned(restored_since=back - timedelta(microseconds=1))[raw[1]] is True
 
 
 @pytest.mark.parametrize("table", ["task_memories", "consolidated_memories"])

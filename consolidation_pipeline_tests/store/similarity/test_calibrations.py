@@ -10,7 +10,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.database.vector_copy import Vectors, to_ids, to_uuids
-from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity.calibrations import (
     Calibration,

@@ -15,7 +15,7 @@ from consolidation_pipeline.store.database.schema import task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
 from consolidation_pipeline.store.ledger.revert import revert_changes
-from consolidation_pipeline.store.memories.memories import save_embeddings
+from consolidation_pipeline.store.memories.embeddings import save_embeddings
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.similarity import similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import (

@@ -1,0 +1,96 @@
+"""Relevance: inputs of the decay of memories, and saved scores."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.database.vector_copy import Ids, copy_columns, load_columns
+from consolidation_pipeline.store.memories.linked_units import IS_ACTIVE, active_units
+from consolidation_pipeline.store.memories.memories import lock_rows
+
+
+@dataclass(frozen=True)
+class DecayInputs:
+    """Inputs of decay: ids ``S16`` (n,), and arrays of shape (n,) with ages in days as of an instant.
+
+    ``relations``: number of links; ``confidence``: their mean confidence. ``score``: stored relevance, and
+    ``score_days`` its age; NaN = none. ``access_days``: NaN = never accessed.
+    """
+
+    ids: Ids
+    age_days: npt.NDArray[np.float64]
+    access_days: npt.NDArray[np.float64]
+    importance: npt.NDArray[np.float64]
+    relations: npt.NDArray[np.int64]
+    confidence: npt.NDArray[np.float64]
+    score: npt.NDArray[np.float64]
+    score_days: npt.NDArray[np.float64]
+
+
+# `links`: one per relation type and pair of units, however many relations make it; the highest confidence counts. The
+# mean is taken in one order, so that it is the same to the last bit every time.
+_LOAD_DECAY_INPUTS = compose(
+    """
+    WITH RECURSIVE /* active_units */,
+    links AS (
+        SELECT id, count(*) AS relations, avg(confidence ORDER BY confidence) AS confidence
+        FROM (
+            SELECT side.id, max(r.confidence) AS confidence
+            FROM chosen r JOIN active_units a ON a.origin = r.a_id JOIN active_units b ON b.origin = r.b_id,
+                LATERAL (VALUES (a.id, b.id), (b.id, a.id)) AS side(id, other)
+            WHERE a.id <> b.id GROUP BY side.id, side.other, r.relation_type) single
+        GROUP BY id)
+    SELECT t.id, extract(epoch FROM %(as_of)s - t.learned_at)::float8 / 86400,
+        coalesce(extract(epoch FROM %(as_of)s - t.last_accessed_at)::float8 / 86400, 'NaN'), t.importance,
+        coalesce(l.relations, 0), coalesce(l.confidence, 0.5), coalesce(t.relevance_score, 'NaN'),
+        coalesce(extract(epoch FROM %(as_of)s - t.relevance_at)::float8 / 86400, 'NaN')
+    FROM /* table */ t LEFT JOIN links l ON l.id = t.id
+    WHERE t.project_id = %(project)s/* is_active */ ORDER BY t.id
+    """,
+    active_units=active_units("r.project_id = %(project)s AND r.status = 'confirmed' AND r.created_at <= %(as_of)s"),
+)
+_DECAY_COLUMNS = {
+    "id": "S16",
+    "age": ">f8",
+    "access": ">f8",
+    "importance": ">f8",
+    "relations": ">i8",
+    "confidence": ">f8",
+    "score": ">f8",
+    "score_age": ">f8",
+}
+
+
+def load_decay_inputs(connection: Connection, project_id: UUID, table: str, as_of: datetime) -> DecayInputs:
+    """Return the active rows of ``table`` with their ages and links as of an instant, by id.
+
+    A link is a confirmed relation that existed at the instant, between two units that are active now. Relations of a
+    memory that was merged count for its merged memory; relations between two sources of one merged memory do not
+    count. Several relations to one other unit count once per type, with the highest confidence.
+    """
+    statement = compose(_LOAD_DECAY_INPUTS, table=f"consolidation.{table}", is_active=conditions(IS_ACTIVE[table]))
+    parameters = {"project": project_id, "as_of": as_of}
+    return DecayInputs(*load_columns(connection, statement, parameters, _DECAY_COLUMNS))
+
+
+_SAVE_RELEVANCE = """
+    UPDATE /* table */ t SET relevance_score = s.relevance, relevance_at = :as_of FROM scores s WHERE t.id = s.id
+"""
+
+
+def save_relevance(
+    connection: Connection, table: str, ids: Ids, relevance: npt.NDArray[np.float64], as_of: datetime
+) -> None:
+    """Write relevance (n,) and its instant to the rows with ``ids``: one COPY, one statement."""
+    connection.execute(text("CREATE TEMP TABLE scores (id uuid, relevance double precision) ON COMMIT DROP"))
+    copy_columns(connection, "scores (id, relevance)", {"id": ids, "relevance": relevance})
+    lock_rows(connection, table, "id IN (SELECT id FROM scores)")
+    connection.execute(text(compose(_SAVE_RELEVANCE, table=f"consolidation.{table}")), {"as_of": as_of})
+    connection.execute(text("DROP TABLE scores"))

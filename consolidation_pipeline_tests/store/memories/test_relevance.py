@@ -1,0 +1,76 @@
+"""Relevance: inputs of decay as of an instant, and saved scores."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import numpy as np
+from sqlalchemy import Connection, text
+
+from consolidation_pipeline.store.database.schema import memory_relations, task_memories
+from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
+from consolidation_pipeline.store.ledger.ledger_writer import Change, insert_rows, update_rows
+from consolidation_pipeline.store.memories.relevance import load_decay_inputs, save_relevance
+from consolidation_pipeline.store.projects import Project
+from consolidation_pipeline_tests.store.sample_rows import (
+    author,
+    new_memory,
+    plant_memories,
+    plant_merged,
+    plant_project,
+)
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def _relate(connection: Connection, project: Project, a: UUID, b: UUID, status: str, confidence: float) -> None:
+    values = {"a_id": a, "b_id": b, "relation_type": "explains", "confidence": confidence, "status": status}
+    change = Change(uuid4(), uuid4(), values | {"created_at": NOW - timedelta(days=1)})
+    insert_rows(connection, author(project), memory_relations, [change], operation="associate")
+
+
+def test_decay_reads_ages_and_confirmed_relations_as_of_an_instant(connection: Connection, project: Project) -> None:
+    times = {"learned_at": NOW - timedelta(days=10), "last_accessed_at": NOW - timedelta(hours=12)}
+    memories = [new_memory("a", importance=0.9, **times), new_memory("b", learned_at=NOW + timedelta(days=1))]
+    a, b, archived = plant_memories(connection, project, [*memories, new_memory("c")])
+    update = [Change(archived, uuid4(), {"archived_at": NOW}, 1)]
+    update_rows(connection, author(project), task_memories, update, operation="archive")
+    _relate(connection, project, a, b, "confirmed", 0.4)
+    _relate(connection, project, archived, a, "confirmed", 0.8)
+    _relate(connection, project, b, a, "candidate", 1.0)
+
+    rows = load_decay_inputs(connection, project.id, "task_memories", NOW)
+    at = {id_: n for n, id_ in enumerate(to_uuids(rows.ids))}
+    assert at.keys() == {a, b}
+    assert (rows.age_days[at[a]], rows.access_days[at[a]], rows.importance[at[a]]) == (10, 0.5, 0.9)
+    assert rows.age_days[at[b]] == -1
+    assert np.isnan(rows.access_days[at[b]])
+    assert (rows.relations[at[a]], rows.relations[at[b]]) == (1, 1)
+    assert (rows.confidence[at[a]], rows.confidence[at[b]]) == (0.4, 0.4)
+
+    earlier = load_decay_inputs(connection, project.id, "task_memories", NOW - timedelta(days=2))
+    assert earlier.relations.tolist() == [0, 0]
+    assert earlier.confidence.tolist() == [0.5, 0.5]
+    assert earlier.age_days[at[a]] == 8
+
+
+def test_decay_leaves_out_what_does_not_count(connection: Connection, project: Project) -> None:
+    ids = plant_memories(connection, project, [new_memory(key) for key in "ab"])
+    active = plant_merged(connection, project, "active", ids)
+    plant_merged(connection, project, "retired", [], retired_at=NOW)
+    update = [Change(ids[0], uuid4(), {"consolidated_into_id": active}, 1)]
+    update_rows(connection, author(project), task_memories, update, operation="merge")
+    assert to_uuids(load_decay_inputs(connection, project.id, "task_memories", NOW).ids) == [ids[1]]
+    assert to_uuids(load_decay_inputs(connection, project.id, "consolidated_memories", NOW).ids) == [active]
+    nothing = load_decay_inputs(connection, plant_project(connection, "empty").id, "task_memories", NOW)
+    assert {len(getattr(nothing, name)) for name in nothing.__dataclass_fields__} == {0}
+
+
+def test_relevance_is_written_with_its_instant_and_nothing_else_is(connection: Connection, project: Project) -> None:
+    ids = plant_memories(connection, project, [new_memory(key) for key in "ab"])
+    save_relevance(connection, "task_memories", to_ids(ids[:1]), np.array([0.1 + 0.2]), NOW)
+    rows = {row.id: row for row in connection.execute(text(f"SELECT * FROM {task_memories}"))}
+    assert (rows[ids[0]].relevance_score, rows[ids[0]].relevance_at) == (0.1 + 0.2, NOW)
+    assert (rows[ids[0]].importance, rows[ids[0]].version) == (0.5, 1)
+    assert rows[ids[1]].relevance_score is None
