@@ -26,7 +26,7 @@ from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.api.request_log import log_fields
 from consolidation_pipeline.errors import NotFoundError, UsageError
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Authenticate, Principal
-from consolidation_pipeline.service.admin.ownership import find_owners, find_project
+from consolidation_pipeline.service.admin.projects import find_owners, find_project
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project

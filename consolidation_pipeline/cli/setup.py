@@ -36,8 +36,7 @@ def doctor(as_json: JsonFlag = False) -> None:
 
     Exit code 1 if there is a problem.
     """
-    from consolidation_pipeline.service.admin.doctor import Automation, diagnose
-    from consolidation_pipeline.service.admin.findings import Finding
+    from consolidation_pipeline.service.admin.doctor import Automation, Finding, diagnose
 
     def ask_dagster() -> Automation:
         from consolidation_pipeline.launch import find_automation  # Dagster takes a second to import

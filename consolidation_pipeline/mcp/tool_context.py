@@ -97,7 +97,7 @@ class Caller:
 
         A row that does not exist passes: the service reports it.
         """
-        from consolidation_pipeline.service.admin.ownership import find_owners, find_project
+        from consolidation_pipeline.service.admin.projects import find_owners, find_project
 
         own = self.principal.project
         if own is None:

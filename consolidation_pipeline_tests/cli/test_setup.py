@@ -17,9 +17,8 @@ from dagster._daemon.types import DaemonHeartbeat
 from sqlalchemy import text
 
 from consolidation_pipeline.launch import find_automation
-from consolidation_pipeline.service.admin import database_checks
-from consolidation_pipeline.service.admin.database_checks import _check_room, check_store
-from consolidation_pipeline.service.admin.doctor import _check_automation
+from consolidation_pipeline.service.admin import doctor
+from consolidation_pipeline.service.admin.doctor import _check_automation, _check_load, check_store
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -135,7 +134,7 @@ def test_doctor_finds_what_was_broken_on_purpose(
 ) -> None:
     del consolidated
     cli("projects", "configure", "notes", "embedding_model=openai/text-embedding-3-small")
-    monkeypatch.setattr(database_checks, "INDEXED_FROM", 1)
+    monkeypatch.setattr(doctor, "MIN_INDEXED_ROWS", 1)
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     with engine.begin() as connection:
         project = get_project(connection, "notes")
@@ -174,7 +173,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(engine: Engine, settings: Set
 
 def test_doctor_tells_that_the_server_is_full() -> None:
     load = ServerLoad(datetime.now(UTC), 90, 97, 5_000_000_000, {"task_memories": (90_000, 10)}, 200_000)
-    found = {finding.check: finding for finding in _check_room(load)}
+    found = {finding.check: finding for finding in _check_load(load)}
     assert {name for name, finding in found.items() if finding.status == "warning"} == {
         "connections",
         "bloat",

@@ -1,9 +1,10 @@
-"""Projects as people manage them: list, create, configure, delete."""
+"""Management of projects: list, find, create, configure, delete."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+from uuid import UUID
 
 from consolidation_pipeline.core.calibration.model_thresholds import resolve_thresholds
 from consolidation_pipeline.embed import load_embedder
@@ -14,25 +15,42 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store import projects as store
 from consolidation_pipeline.store.admin.project_counts import Backlog, ProjectCounts, count_project, list_backlogs
 from consolidation_pipeline.store.database.engine import Engine
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.projects import Project
 from consolidation_pipeline.store.search.vector_indexes import drop_indexes
 
 
 def list_projects(engine: Engine) -> list[Backlog]:
-    """All projects by slug, with their active and new memories."""
+    """Return all projects by slug, with their active and new memories."""
     with engine.connect() as connection:
         return list_backlogs(connection)
 
 
+def find_project(engine: Engine, reference: str) -> Project:
+    """Return the project with this slug or, if none has it, with this id. Raise NotFoundError if there is none."""
+    with autocommit_connection(engine) as connection:
+        return store.find_project(connection, reference)
+
+
+def find_owners(engine: Engine, ids: Sequence[UUID]) -> Mapping[UUID, UUID]:
+    """Return row id -> project id for memories, playbook entries, suggestions, jobs, changes and change groups.
+
+    Unknown ids are left out.
+    """
+    with autocommit_connection(engine) as connection:
+        return store.load_project_ids(connection, ids)
+
+
 def create_project(engine: Engine, slug: str, config: Mapping[str, Any], *, settings: Settings) -> Project:
-    """A new project with the options of ``config``.
+    """Create a project with the options of ``config``.
 
     Raises:
-        UsageError: slug or an option is not allowed. ConflictError: the slug is taken.
+        UsageError: The slug or an option is not allowed.
+        ConflictError: The slug is taken.
     """
-    chosen = _canonical(config)
-    _check(parse_options(chosen), settings)
+    chosen = _rename_aliases(config)
+    _check_thresholds(parse_options(chosen), settings)
     with engine.begin() as connection:
         return store.create_project(connection, slug, chosen)
 
@@ -46,35 +64,46 @@ def configure_project(
     resets: Collection[str] = (),
     enabled: bool | None = None,
 ) -> Project:
-    """Set the options of ``config``, take those in ``resets`` back to their defaults, keep the others.
+    """Set the options of ``config``, reset those in ``resets`` to their defaults, keep the others.
+
+    Args:
+        engine: Engine of the store.
+        slug: Slug of the project.
+        settings: Settings of this process.
+        config: Values of the options to set, by name or alias.
+        resets: Names of the options to reset.
+        enabled: Switch consolidation on or off; None keeps it.
 
     Raises:
-        NotFoundError; InvalidOptionError: a key is unknown or a value out of range. Nothing is changed then.
+        NotFoundError: There is no such project.
+        InvalidOptionError: An option is unknown or out of range. Nothing is changed.
     """
-    given, dropped = _canonical(config), set(_canonical(dict.fromkeys(resets)))
+    given, dropped = _rename_aliases(config), set(_rename_aliases(dict.fromkeys(resets)))
     if both := sorted(dropped & set(given)):
-        raise InvalidOptionError(f"{', '.join(both)} is both set and reset: do one of them")
+        raise InvalidOptionError(f"{', '.join(both)} is both set and reset: set it or reset it")
     with engine.begin() as connection:
         project = store.get_project(connection, slug)
-        kept = {name: value for name, value in _canonical(project.config).items() if name not in dropped}
+        kept = {name: value for name, value in _rename_aliases(project.config).items() if name not in dropped}
         chosen = kept | given
-        _check(parse_options(chosen), settings)
+        _check_thresholds(parse_options(chosen), settings)
         on = project.consolidation_enabled if enabled is None else enabled
         return store.configure_project(connection, slug, config=chosen, consolidation_enabled=on)
 
 
 def get_configuration(engine: Engine, slug: str, *, settings: Settings) -> tuple[Project, ConsolidationOptions]:
-    """The project and the options in force for it. Raises NotFoundError."""
+    """Return a project and its effective options. Raise NotFoundError if there is none."""
     with engine.connect() as connection:
         project = store.get_project(connection, slug)
     return project, effective_options(project, settings)
 
 
 def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Project, ProjectCounts]:
-    """Delete a project with everything in it but the ledger; returns what it held.
+    """Delete a project with everything in it but the ledger, and return what it held.
 
     Raises:
-        UsageError: not ``confirmed``; the message says what would go. ProjectBusyError: a run holds it.
+        NotFoundError: There is no such project.
+        UsageError: ``confirmed`` is False; the message says what would be deleted.
+        ProjectBusyError: A run holds the project.
     """
     with engine.connect() as connection:
         project = store.get_project(connection, slug)
@@ -83,15 +112,15 @@ def delete_project(engine: Engine, slug: str, *, confirmed: bool) -> tuple[Proje
         if not confirmed:
             raise UsageError(
                 f"this would delete project {slug} for good: {counts.memories} raw memories, {counts.merged} merged "
-                "memories, its jobs and its configuration (the ledger stays); say --yes to do it"
+                "memories, its jobs and its configuration (the ledger stays); confirm with --yes"
             )
         store.delete_project(connection, project)
     drop_indexes(engine, project.id)
     return project, counts
 
 
-def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The same options under their own names. Raises InvalidOptionError: a name is unknown or an option given twice."""
+def _rename_aliases(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options under their own names. Raise InvalidOptionError for unknown and repeated ones."""
     named: dict[str, Any] = {}
     for key, value in config.items():
         if key not in OPTION_NAMES:
@@ -103,7 +132,7 @@ def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _check(options: ConsolidationOptions, settings: Settings) -> None:
-    """Raises InvalidOptionError where the thresholds do not fit the embedding model's."""
+def _check_thresholds(options: ConsolidationOptions, settings: Settings) -> None:
+    """Raise InvalidOptionError if the thresholds do not fit those of the embedding model."""
     model = options.embedding_model if "embedding_model" in options.model_fields_set else settings.embedding_model
     resolve_thresholds(load_embedder(model or "local").name, options.model_dump())

@@ -11,7 +11,7 @@ import pytest
 
 from consolidation_pipeline.core.jobs.spending import NOTHING, Bill, Call
 from consolidation_pipeline.errors import BudgetExhaustedError, NotFoundError
-from consolidation_pipeline.service.admin.costs import SHOWN_JOBS, describe_costs
+from consolidation_pipeline.service.admin.costs import MAX_JOBS, describe_costs
 from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.similarity.calibration import calibrate_project
 from consolidation_pipeline.service.similarity.embedding import embed_memories
@@ -172,9 +172,9 @@ def test_costs_are_listed_by_day_model_purpose_and_job(pipeline: Pipeline) -> No
 
 def test_only_the_newest_jobs_are_listed(pipeline: Pipeline) -> None:
     pipeline.configure_new()
-    for _ in range(SHOWN_JOBS + 2):
+    for _ in range(MAX_JOBS + 2):
         spend(pipeline, "pattern", "0.01")
-    assert len(describe_costs(pipeline.engine, "notes", settings=pipeline.settings)["jobs"]) == SHOWN_JOBS
+    assert len(describe_costs(pipeline.engine, "notes", settings=pipeline.settings)["jobs"]) == MAX_JOBS
 
 
 def test_a_project_that_is_not_there_has_no_costs(pipeline: Pipeline) -> None:

@@ -10,8 +10,7 @@ import pytest
 from sqlalchemy import event
 
 from consolidation_pipeline.core.jobs.triggers import Due
-from consolidation_pipeline.service.admin.doctor import _check_waiting
-from consolidation_pipeline.service.admin.findings import Finding
+from consolidation_pipeline.service.admin.doctor import Finding, _check_jobs
 from consolidation_pipeline.service.admin.health import Watch
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job
 from consolidation_pipeline.service.jobs.job_status import describe_job, describe_project, list_jobs
@@ -217,7 +216,7 @@ def test_a_night_leaves_out_a_large_project_in_which_a_run_would_find_nothing(pi
 
 
 def look(pipeline: Pipeline) -> dict[str, Finding]:
-    return {finding.check: finding for finding in _check_waiting(pipeline.engine)}
+    return {finding.check: finding for finding in _check_jobs(pipeline.engine)}
 
 
 def test_the_doctor_sees_requests_and_nights_that_nobody_takes(project: Pipeline) -> None:
