@@ -18,7 +18,10 @@ Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of me
 
 
 def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Archive memories. They are hidden, and `restore` brings them back. All or, with exit code 3, none."""
+    """Archive memories. They are hidden, and `restore` brings them back.
+
+    All are archived or, with exit code 3, none.
+    """
     from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
 
     engine, _ = open_store()
@@ -26,7 +29,10 @@ def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> 
 
 
 def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
-    """Restore archived memories as they were. All or, with exit code 3, none."""
+    """Restore archived memories as they were.
+
+    All are restored or, with exit code 3, none.
+    """
     from consolidation_pipeline.service.lifecycle.manual_actions import restore_memories
 
     engine, _ = open_store()
@@ -39,7 +45,10 @@ def pin(
     reason: Reason = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Pin memories, so that no policy archives them. All or, with exit code 3, none."""
+    """Pin memories, so that no policy archives them.
+
+    All are pinned or, with exit code 3, none.
+    """
     from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 
     engine, _ = open_store()

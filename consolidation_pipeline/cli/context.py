@@ -16,9 +16,10 @@ def context(
     tokens: Annotated[int, typer.Option(help="Maximum tokens, estimated at three bytes each.")] = 2000,
     as_json: JsonFlag = False,
 ) -> None:
-    """Print what an agent should know before a task: playbook, principles, patterns, memories, each fact once.
+    """Print what an agent should know before a task.
 
-    Printed memories count as used, which slows their decay.
+    Playbook entries, principles, patterns and memories, each fact once. Printed memories count as
+    used, which slows their decay.
     """
     from consolidation_pipeline.service.search.context import build_context, to_document
 

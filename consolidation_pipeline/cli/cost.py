@@ -23,7 +23,7 @@ def cost(
     ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show what a project spent on models, and what is left of today's budget."""
+    """Show spending on models and the rest of today's budget."""
     from consolidation_pipeline.service.admin.costs import describe_costs
 
     engine, settings = open_store()

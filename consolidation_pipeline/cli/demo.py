@@ -10,7 +10,7 @@ import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.error_report import FAILED
-from consolidation_pipeline.cli.import_memories import summarize
+from consolidation_pipeline.cli.import_memories import summarize_import
 from consolidation_pipeline.cli.output import (
     JsonFlag,
     format_percent,
@@ -45,9 +45,9 @@ def demo(
     repo: Annotated[Path | None, typer.Option(help="Git repository to import; default: this project's own.")] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Import sample memories and a git history, consolidate both and show the results.
+    """Consolidate sample data and show the results.
 
-    Running it again changes nothing.
+    Imports sample memories and a git history and runs the whole pipeline on both. Running it again changes nothing.
     """
     from consolidation_pipeline.service.admin.demo_report import find_obstacle
     from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR
@@ -84,7 +84,7 @@ def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bo
         make_console().print(_table(found, run), "")
     return {
         "project": slug,
-        "imported": summarize(imported),
+        "imported": summarize_import(imported),
         "run": run,
         "counts": found.counts,
         "merged": found.merged,

@@ -48,8 +48,8 @@ def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
     for group in groups:
         undone = "rolled back; " if group["rolled_back"] else ""
         why = f"{undone}{group['reason'] or 'no reason given'} (by {group['changed_by']})"
-        what = (f"{group['changed_at']:%Y-%m-%d %H:%M}", group["operation"], str(group["changes"]))
-        table.add_row(f"{group['group_id']}\n  {why}", *what, style="dim" if undone else None)
+        columns = (f"{group['changed_at']:%Y-%m-%d %H:%M}", group["operation"], str(group["changes"]))
+        table.add_row(f"{group['group_id']}\n  {why}", *columns, style="dim" if undone else None)
     return table
 
 
@@ -59,8 +59,8 @@ def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
         error = shorten(job["error_message"] or "", _TEXT_WIDTH)
         details = f"by {job['triggered_by']}" + (f": {error}" if error else "")
         status = "dead" if job["dead"] else job["status"]
-        what = (f"{job['created_at']:%Y-%m-%d %H:%M}", status, str(job["memories_merged"]))
-        table.add_row(f"{job['id']}\n  {details}", *what)
+        columns = (f"{job['created_at']:%Y-%m-%d %H:%M}", status, str(job["memories_merged"]))
+        table.add_row(f"{job['id']}\n  {details}", *columns)
     return table
 
 

@@ -49,7 +49,7 @@ def import_(
             progress=lambda so_far: tell(f"{so_far.added} added, {so_far.unchanged} there before"),
         )
     if as_json:
-        print_json(summarize(done) | {"format": chosen})
+        print_json(summarize_import(done) | {"format": chosen})
     else:
         print(f"{project}: {done.added} added, {done.unchanged} there before, {len(done.bad)} bad")
     if done.bad:
@@ -57,7 +57,7 @@ def import_(
         raise typer.Exit(FAILED)
 
 
-def summarize(done: Imported) -> dict[str, object]:
+def summarize_import(done: Imported) -> dict[str, object]:
     """Return the result of an import as JSON values."""
     return {
         "project": done.project,

@@ -9,7 +9,7 @@ import typer
 from consolidation_pipeline.cli.cli_context import open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
 
-app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of the HTTP API and the MCP server.")
+app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of the HTTP API and MCP.")
 
 
 @app.command()

@@ -18,9 +18,10 @@ def mcp(
         str | None, typer.Option(help="Serve only this project, created if missing; tools need not name it then.")
     ] = None,
 ) -> None:
-    """Serve agents over stdio, as MCP clients start it; see README for the configuration.
+    """Serve agents with MCP over standard input and output.
 
-    Runs that an agent requests are executed by this process. The MCP server over HTTP is part of `serve`.
+    MCP clients start it themselves; see README for their configuration. Runs that an agent requests are executed by
+    this process. The MCP server over HTTP is part of `serve`.
     """
     from consolidation_pipeline.mcp.run_backends import InProcessRunBackend
     from consolidation_pipeline.mcp.server import ToolServer
@@ -44,10 +45,10 @@ def _open(settings: Settings, project: str | None) -> Engine:
     return engine
 
 
-def _run(slug: str, **how: Any) -> Any:
+def _run(slug: str, **arguments: Any) -> Any:
     from consolidation_pipeline.launch import run_project
 
-    return run_project(slug, **how)
+    return run_project(slug, **arguments)
 
 
 COMMANDS = (mcp,)

@@ -45,7 +45,7 @@ def plan(
     if as_json:
         print_json({**made.model_dump(mode="json"), "totals": made.count_totals()})
         return
-    for line in _lines(made, limit):
+    for line in _plan_lines(made, limit):
         make_console().print(line, soft_wrap=True)
     make_console().print(fact_table(f"{project}: what a run would do", _summary(made, out)))
 
@@ -81,7 +81,7 @@ def _count_actions(plan: Plan, kind: str) -> str:
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
 
 
-def _lines(plan: Plan, limit: int) -> Iterator[str]:
+def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
     for merge in plan.merges[:limit]:
         yield from _merge_lines(merge)
     for question in plan.questions[:limit]:

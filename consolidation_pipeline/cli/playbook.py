@@ -29,7 +29,7 @@ def playbook(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of entries.")] = 200,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show the playbook: instructions for agents, by priority."""
+    """Show the playbook: instructions for agents, highest priority first."""
     from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 
     if format is Format.MD and status != "active":
@@ -60,9 +60,9 @@ def _print_entries(found: Mapping[str, Any], status: str) -> None:
     print(f"{found['project']}: {format_value(found['totals'])}")
     for row in found["entries"]:
         confidence = "" if row["confidence"] is None else f", confidence {row['confidence']:.2f}"
-        what = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{confidence}"
+        details = f"{row['category']}, priority {row['priority']}, {row['evidence']} memories{confidence}"
         lines = [f"  {line}" for line in row["content"].splitlines() if line.strip()]
-        make_console().print("\n".join([f"{row['id']}  ({what})", *lines]), soft_wrap=True)
+        make_console().print("\n".join([f"{row['id']}  ({details})", *lines]), soft_wrap=True)
     if status == "review":
         print(f"decide: consolidation review approve ID, consolidation review dismiss ID ({found['project']})")
 

@@ -11,7 +11,7 @@ import typer
 from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note, shorten
 
-app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge that waits for a decision.")
+app = typer.Typer(no_args_is_help=True, help="List, approve and dismiss knowledge in review.")
 
 Ids = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids shown by `review list`.")]
 
@@ -28,7 +28,7 @@ def list_(
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of rows.")] = 20,
     as_json: JsonFlag = False,
 ) -> None:
-    """List patterns, principles and playbook entries that wait for a decision, by confidence."""
+    """List patterns, principles and playbook entries that wait for a decision, surest first."""
     from consolidation_pipeline.service.review.review_queue import list_review
 
     engine, _ = open_store()

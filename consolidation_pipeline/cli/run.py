@@ -35,7 +35,9 @@ def run(
         str, typer.Option(help="Job to run: consolidate, summarize, decay, associate, forget or reembed.")
     ] = "consolidate",
     phases: Annotated[str | None, typer.Option(help="Only these phases of the job, separated by commas.")] = None,
-    plan: Annotated[Path | None, typer.Option(help="Apply the plan in this file and nothing else.")] = None,
+    plan: Annotated[
+        Path | None, typer.Option(help="Apply the plan in this file and nothing else; refused if the project changed.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Run all enabled projects.")] = False,
     pending: Annotated[
         bool, typer.Option("--pending", help="Run the jobs that were requested and are pending.")
@@ -53,8 +55,8 @@ def run(
         work, is_single, nothing = _list_pending_work(engine), False, "no job is pending"
     else:
         chosen = _choose_projects(engine, projects or [], everything=everything)
-        what = {"job": job, "phases": _split_phases(phases), "plan": _load_plan(plan, chosen, job, phases)}
-        work, is_single = [(slug, what) for slug in chosen], len(chosen) == 1 and not everything
+        arguments = {"job": job, "phases": _split_phases(phases), "plan": _load_plan(plan, chosen, job, phases)}
+        work, is_single = [(slug, arguments) for slug in chosen], len(chosen) == 1 and not everything
         nothing = "there is no enabled project to run"
     runs, codes = _run_all(engine, work, as_json=as_json, is_single=is_single)
     if as_json:
@@ -99,11 +101,11 @@ def _run_all(
     from consolidation_pipeline.service.jobs.job_requests import is_pending
 
     runs, codes = [], []
-    for slug, what in work:
-        requested = what.get("requested")
+    for slug, arguments in work:
+        requested = arguments.get("requested")
         if requested is not None and not is_pending(engine, requested.job_id):
             continue
-        described, code = _run_one(engine, slug, what, as_json=as_json, is_single=is_single)
+        described, code = _run_one(engine, slug, arguments, as_json=as_json, is_single=is_single)
         runs.append(described)
         codes.append(code)
         if code == INTERRUPTED:
@@ -139,11 +141,11 @@ def _choose_projects(engine: Engine, named: list[str], *, everything: bool) -> l
 
 
 def _run_one(
-    engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool, is_single: bool
+    engine: Engine, slug: str, arguments: Mapping[str, Any], *, as_json: bool, is_single: bool
 ) -> tuple[dict[str, Any], int]:
     """Run a project, print the outcome and return it with an exit code. ``is_single``: errors are raised."""
     try:
-        described = run_and_describe(engine, slug, what, as_json=as_json)
+        described = run_and_describe(engine, slug, arguments, as_json=as_json)
     except ConsolidationError as error:
         if is_single:
             raise
@@ -156,7 +158,7 @@ def _run_one(
         hint = _suggest_budget(slug, stop["reason"])
         print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; {hint}")
     if not as_json:
-        make_console().print(make_run_table(described))
+        make_console().print(_make_run_table(described))
     return described, _get_exit_code(described)
 
 
@@ -183,17 +185,17 @@ def _get_exit_code(run: Mapping[str, Any]) -> int:
     return 0 if run["status"] == "unchanged" else FAILED
 
 
-def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
+def run_and_describe(engine: Engine, slug: str, arguments: Mapping[str, Any], *, as_json: bool) -> dict[str, Any]:
     """Run a project with progress on standard error. Return the outcome and its numbers.
 
-    ``what``: arguments ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``.
+    ``arguments``: ``job``, ``phases``, ``plan`` and ``requested`` of ``launch.run_project``.
     """
     from consolidation_pipeline.service.jobs.job_status import describe_outcome, describe_progress
 
     with poll_progress(f"consolidating {slug}", lambda: describe_progress(engine, slug), as_json=as_json):
         from consolidation_pipeline.launch import run_project
 
-        outcome = run_project(slug, **what, triggered_by=get_actor())
+        outcome = run_project(slug, **arguments, triggered_by=get_actor())
     numbers = describe_outcome(engine, slug, outcome.job_id, changed=outcome.status != "unchanged")
     return {
         "project": slug,
@@ -206,7 +208,7 @@ def run_and_describe(engine: Engine, slug: str, what: Mapping[str, Any], *, as_j
     }
 
 
-def make_run_table(run: dict[str, Any]) -> Any:
+def _make_run_table(run: dict[str, Any]) -> Any:
     """Return a table of what a run did."""
     if run["status"] == "unchanged":
         since = f"{format_value(run['completed_at'])}, job {run['job_id']}; no run was needed"
@@ -239,16 +241,16 @@ def _describe_learned(metrics: Mapping[str, Any]) -> str | None:
     parts = []
     for kind in ("patterns", "principles"):
         done = metrics.get(kind, {})
-        counts = {what: done.get(f"{kind}_{what}", 0) for what in ("created", "updated", "superseded")}
-        changed = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        counts = {action: done.get(f"{kind}_{action}", 0) for action in ("created", "updated", "superseded")}
+        changed = ", ".join(f"{count} {action}" for action, count in counts.items() if count)
         parts += [f"{kind} {changed}"] if changed else []
     return "; ".join(parts) or None
 
 
 def _describe_playbook(done: Mapping[str, Any]) -> str | None:
     """Return how many playbook entries a run changed; None if none."""
-    counts = {what: done.get(f"entries_{what}", 0) for what in ("promoted", "proposed", "reinforced", "updated")}
-    return ", ".join(f"{count} {what}" for what, count in counts.items() if count) or None
+    counts = {action: done.get(f"entries_{action}", 0) for action in ("promoted", "proposed", "reinforced", "updated")}
+    return ", ".join(f"{count} {action}" for action, count in counts.items() if count) or None
 
 
 def _describe_suggestions(run: Mapping[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ def serve(
         int | None, typer.Option(min=1, max=65535, help="Port to listen on; default: CONSOLIDATION_API_PORT.")
     ] = None,
 ) -> None:
-    """Serve the HTTP API and the web pages. On shutdown, requests under way are finished first."""
+    """Serve the HTTP API, the web pages and MCP over HTTP. On shutdown, requests under way are finished first."""
     engine, settings = open_store()
     given = {"api_host": host, "api_port": port}
     settings = settings.model_copy(update={name: value for name, value in given.items() if value is not None})

@@ -49,7 +49,10 @@ def status(
 
 
 def metrics(project: Project, as_json: JsonFlag = False) -> None:
-    """Show the numbers of a project: memories, reduction, cost, last and next run."""
+    """Show the numbers of a project.
+
+    Memories, reduction, cost, last and next run.
+    """
     from consolidation_pipeline.service.jobs.job_status import describe_project
 
     engine, settings = open_store()

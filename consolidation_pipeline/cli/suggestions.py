@@ -151,8 +151,7 @@ def _decide(
     from consolidation_pipeline.service.review.suggestion_decisions import decide_each, list_pending
 
     if rule.project is not None:
-        least, kind, most = rule.min_similarity, rule.type, rule.limit
-        ids = list_pending(engine, rule.project, min_similarity=least, type=kind, limit=most)
+        ids = list_pending(engine, rule.project, min_similarity=rule.min_similarity, type=rule.type, limit=rule.limit)
     done = decide_each(engine, ids or [], partial(decide, decided_by=get_actor()))
     if as_json:
         refused = [{"id": id_, "message": why} for id_, why in done.refused]

@@ -34,7 +34,7 @@ def test_a_run_that_a_budget_stopped_ends_with_4_and_keeps_what_was_done(
     assert (answer.code, provider.requests) == (4, [])
     assert "p: completed" in answer.out
     (line,) = [line for line in answer.err.splitlines() if "budget" in line]
-    assert line.startswith("p: pattern ended before its time: pattern was not sent to openai/gpt-4o-mini: ")
+    assert line.startswith("p: pattern ended early: pattern was not sent to openai/gpt-4o-mini: ")
     assert "budget_usd_per_run is 0 USD: 0 USD are spent or reserved" in line
     assert line.endswith("raise it with `consolidation projects configure p budget_usd_per_run=..`")
     cli("projects", "configure", "p", "budget_usd_per_run=1")

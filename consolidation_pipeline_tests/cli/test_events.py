@@ -44,7 +44,7 @@ def test_what_is_due_is_delivered_and_listed(events: Cli, receiver: Receiver) ->
         "consolidation.started of notes: delivered",
         "consolidation.completed of notes: delivered",
     ]
-    assert answer.out.endswith("2 delivered, 0 tries failed, 0 wait\n")
+    assert answer.out.endswith("2 delivered, 0 attempts failed, 0 waiting\n")
     assert [message.body["type"] for message in receiver.messages] == [
         "consolidation.started",
         "consolidation.completed",

@@ -79,7 +79,7 @@ def test_what_is_not_there_is_a_usage_error(cli: Cli) -> None:
         (("nowhere",), "there is no project"),
         (("notes", "--status", "gone"), "active, review, retired"),
         (("notes", "--category", "cooking"), "gotchas, architecture"),
-        (("notes", "--format", "md", "--status", "review"), "shows active entries"),
+        (("notes", "--format", "md", "--status", "review"), "has active entries only"),
         (("notes", "--format", "html"), "html"),
     ):
         answer = cli("playbook", *arguments)
