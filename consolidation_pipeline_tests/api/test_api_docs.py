@@ -33,18 +33,16 @@ def answers(served: Served) -> list[Answered]:
     return told
 
 
-def test_every_route_has_an_example(served: Served) -> None:
+def test_every_route_has_one_docs_example(served: Served) -> None:
     shown = {f"{one.method} {route}" for one in EXAMPLES for route in (one.route, one.also) if route}
     assert shown == set(_operations(served))
 
 
-def test_every_example_succeeds(answers: list[Answered]) -> None:
+def test_every_docs_example_succeeds(answers: list[Answered]) -> None:
     assert [(one.path, one.status, one.reply) for one in answers if one.status >= 300] == []
 
 
-def test_the_page_has_a_section_for_every_route_and_its_replies_are_of_the_same_form(
-    served: Served, answers: list[Answered]
-) -> None:
+def test_api_page_matches_routes_and_reply_fields(served: Served, answers: list[Answered]) -> None:
     page = PAGE.read_text()
     listed = re.findall(r"^(?:### .*: |The same: )`(\w+ /\S*)`$", page, flags=re.MULTILINE)
     assert sorted(listed) == sorted(_operations(served))
@@ -56,7 +54,7 @@ def test_the_page_has_a_section_for_every_route_and_its_replies_are_of_the_same_
             assert told.keys() == json.loads(answer.reply).keys(), answer.example.title
 
 
-def test_every_operation_is_described_well_enough_to_make_a_client_of(served: Served) -> None:
+def test_openapi_describes_every_operation(served: Served) -> None:
     schema = served.app.openapi()
     operations = _operations(served)
     ids = [one["operationId"] for one in operations.values()]
@@ -72,7 +70,7 @@ def test_every_operation_is_described_well_enough_to_make_a_client_of(served: Se
     assert set(schema["components"]["securitySchemes"]) == {"bearer", "header"}
 
 
-def test_problems_are_declared_as_what_they_are(served: Served) -> None:
+def test_openapi_declares_errors_as_problems(served: Served) -> None:
     for name, one in _operations(served).items():
         for status, answer in one["responses"].items():
             if status >= "400":

@@ -17,13 +17,13 @@ from consolidation_pipeline.store.database.engine import connect_engine
 from consolidation_pipeline_tests.api.conftest import Served
 
 
-def test_health_needs_no_key(served: Served) -> None:
+def test_health_checks_need_no_key(served: Served) -> None:
     with served.client(None) as client:
         assert client.get("/health/live").json() == {"status": "alive"}
         assert client.get("/health/ready").json() == {"status": "ready"}
 
 
-def test_it_is_alive_but_not_ready_without_a_database(served: Served) -> None:
+def test_api_is_live_but_not_ready_without_database(served: Served) -> None:
     gone = connect_engine("postgresql+psycopg://nobody:hunter2@127.0.0.1:1/nothing")
     client = served.client(None, app=create_app(gone, served.pipeline.settings))
     assert client.get("/health/live").status_code == 200
@@ -34,7 +34,7 @@ def test_it_is_alive_but_not_ready_without_a_database(served: Served) -> None:
     assert "consolidation_database_up 0.0" in client.get("/metrics").text
 
 
-def test_an_unknown_path_and_a_wrong_method_are_problems(admin: TestClient) -> None:
+def test_unknown_path_and_method_return_problems(admin: TestClient) -> None:
     missing, wrong = admin.get("/nowhere"), admin.delete("/health/live")
     assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
     assert (wrong.status_code, wrong.json()["error"]) == (405, "method_not_allowed")
@@ -45,15 +45,13 @@ def test_an_unknown_path_and_a_wrong_method_are_problems(admin: TestClient) -> N
         assert answer.json()["request_id"] == answer.headers["x-request-id"]
 
 
-def test_a_request_id_is_taken_over_unless_it_could_forge_a_line_of_the_log(admin: TestClient) -> None:
+def test_request_id_is_kept_unless_it_is_unsafe(admin: TestClient) -> None:
     assert admin.get("/health/live", headers={"X-Request-ID": "abc-1"}).headers["x-request-id"] == "abc-1"
     forged = admin.get("/health/live", headers={"X-Request-ID": "a b=c"}).headers["x-request-id"]
     assert len(forged) == 32
 
 
-def test_each_request_is_logged_with_its_id_and_without_its_query(
-    admin: TestClient, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_request_log_has_id_but_no_query_string(admin: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
         admin.get("/nowhere%0Aelse?token=hunter2", headers={"X-Request-ID": "abc-2"})
     (record,) = caplog.records
@@ -63,7 +61,7 @@ def test_each_request_is_logged_with_its_id_and_without_its_query(
     assert line.endswith("request_id=abc-2")
 
 
-def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(admin: TestClient) -> None:
+def test_body_over_limit_returns_413(admin: TestClient) -> None:
     def chunks() -> Iterator[bytes]:
         for _ in range(11):
             yield b"x" * 100_000
@@ -73,7 +71,7 @@ def test_a_body_that_is_too_large_is_refused_with_and_without_a_length(admin: Te
         assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
 
 
-def test_an_unforeseen_error_is_a_problem_that_tells_nothing(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+def test_unexpected_error_hides_its_message(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     app = create_app(served.pipeline.engine, served.pipeline.settings)
 
     @app.get("/broken")
@@ -86,7 +84,7 @@ def test_an_unforeseen_error_is_a_problem_that_tells_nothing(served: Served, cap
     assert any(record.exc_info and record.message == "the request failed" for record in caplog.records)
 
 
-def test_metrics_count_by_template_and_know_no_paths(served: Served) -> None:
+def test_metrics_label_requests_by_route_template(served: Served) -> None:
     client = served.client(None)
     client.get("/nowhere/hunter2")
     client.request("BREW", "/health/live")
@@ -100,7 +98,7 @@ def test_metrics_count_by_template_and_know_no_paths(served: Served) -> None:
     assert "hunter2" not in told
 
 
-def test_a_bucket_gives_a_burst_and_then_refills_at_the_rate() -> None:
+def test_rate_limiter_allows_burst_then_refills() -> None:
     now = [0.0]
     limiter = RateLimiter(2, 3, clock=lambda: now[0])
     assert [limiter.take("a") for _ in range(4)] == [0, 0, 0, 1]
@@ -109,7 +107,7 @@ def test_a_bucket_gives_a_burst_and_then_refills_at_the_rate() -> None:
     assert [limiter.take("a"), limiter.take("a")] == [0, 1]
 
 
-def test_keys_can_only_be_off_where_nobody_else_comes(served: Served) -> None:
+def test_api_auth_off_requires_loopback_host(served: Served) -> None:
     off = served.pipeline.settings.model_copy(update={"api_auth": "off"})
     check_exposure(off)
     with pytest.raises(UsageError, match="CONSOLIDATION_API_AUTH=off needs a loopback host"):

@@ -27,9 +27,7 @@ def _nothing_waits(served: Served) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("path", ["/consolidation/trigger", "/admin/consolidate-memories"])
-def test_triggering_writes_one_pending_job_that_one_can_follow_and_cancel(
-    admin: TestClient, served: Served, path: str
-) -> None:
+def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, served: Served, path: str) -> None:
     slug, project_id = SLUG, str(served.pipeline.project().id)
     made = admin.post(API + path, json={"project_id": slug, "trigger_type": "manual"})
     again = admin.post(API + path, json={"project_id": project_id})
@@ -47,13 +45,13 @@ def test_triggering_writes_one_pending_job_that_one_can_follow_and_cancel(
     assert (twice.status_code, twice.json()["error"]) == (409, "conflict")
 
 
-def test_a_job_is_recorded_under_the_name_of_the_key(admin: TestClient) -> None:
+def test_triggered_job_records_key_name(admin: TestClient) -> None:
     job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()
     told = admin.get(f"{API}/admin/consolidation-status/{job['job_id']}").json()
     assert told["triggered_by"] == "api:admin of all projects"
 
 
-def test_the_log_names_project_job_and_key_of_a_request(admin: TestClient, caplog: pytest.LogCaptureFixture) -> None:
+def test_request_log_names_project_job_and_key(admin: TestClient, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="consolidation_pipeline.api"):
         job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()["job_id"]
         admin.get(f"{API}/consolidation/status/{job}")
@@ -62,7 +60,7 @@ def test_the_log_names_project_job_and_key_of_a_request(admin: TestClient, caplo
     assert followed.endswith(f" job={job}")
 
 
-def test_options_of_one_job_are_checked_and_kept_with_it(admin: TestClient, served: Served) -> None:
+def test_job_options_are_validated_and_apply_once(admin: TestClient, served: Served) -> None:
     options = {"archive": False, "similarity_threshold": 0.97, "min_cluster_size": 2}
     made = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": options})
     assert made.status_code == 202
@@ -76,7 +74,7 @@ def test_options_of_one_job_are_checked_and_kept_with_it(admin: TestClient, serv
     assert "min_cluster_size = 9 is not allowed: expected" in wrong.json()["message"]
 
 
-def test_a_scope_with_a_mistake_is_refused_by_name(admin: TestClient) -> None:
+def test_trigger_refuses_invalid_scope(admin: TestClient) -> None:
     def trigger(scope: dict[str, Any]) -> Any:
         return admin.post(f"{API}/admin/consolidate-memories", json={"project_id": SLUG, "scope": scope})
 
@@ -90,7 +88,7 @@ def test_a_scope_with_a_mistake_is_refused_by_name(admin: TestClient) -> None:
     assert "the run looks at all memories of the project" in right.json()["message"]
 
 
-def test_a_disabled_project_is_refused(admin: TestClient) -> None:
+def test_trigger_refuses_disabled_project(admin: TestClient) -> None:
     switch = f"{API}/consolidation/configure/{SLUG}"
     assert admin.post(switch, json={"consolidation_enabled": False}).json()["consolidation_enabled"] is False
     refused = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG})
@@ -98,7 +96,7 @@ def test_a_disabled_project_is_refused(admin: TestClient) -> None:
     assert admin.post(switch, json={"enabled": True}).json()["consolidation_enabled"] is True
 
 
-def test_unknown_phases_projects_jobs_and_fields_are_told_apart(admin: TestClient) -> None:
+def test_unknown_references_have_distinct_error_codes(admin: TestClient) -> None:
     def trigger(**body: Any) -> tuple[int, str]:
         answer = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, **body})
         return answer.status_code, answer.json()["error"]
@@ -112,7 +110,7 @@ def test_unknown_phases_projects_jobs_and_fields_are_told_apart(admin: TestClien
     assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
 
 
-def test_a_finished_job_is_told_with_counters_and_changes(admin: TestClient, served: Served) -> None:
+def test_job_status_shows_counters_and_changes(admin: TestClient, served: Served) -> None:
     told = admin.get(f"{API}/consolidation/status/{served.job_id}").json()
     assert (told["status"], told["progress"], told["project"]) == ("completed", 1.0, SLUG)
     assert told["memories_merged"] == 3
@@ -121,7 +119,7 @@ def test_a_finished_job_is_told_with_counters_and_changes(admin: TestClient, ser
     assert str(served.job_id) in [job["id"] for job in jobs]
 
 
-def test_summaries_and_the_profile_are_jobs_of_their_own_phases(admin: TestClient) -> None:
+def test_summary_and_profile_routes_queue_own_phases(admin: TestClient) -> None:
     first = admin.post(f"{API}/summaries/{SLUG}")
     assert (first.status_code, first.json()["phases"]) == (202, ["embedding_matrix", "semantic_summaries"])
     admin.post(f"{API}/consolidation/cancel/{first.json()['job_id']}")
@@ -129,7 +127,7 @@ def test_summaries_and_the_profile_are_jobs_of_their_own_phases(admin: TestClien
     assert (second.status_code, second.json()["phases"]) == (202, ["procedural_profile"])
 
 
-def test_history_is_paged_and_narrowed_and_knows_the_whole_number(admin: TestClient, served: Served) -> None:
+def test_history_route_pages_filters_and_counts(admin: TestClient, served: Served) -> None:
     for pinned in (True, False):
         admin.post(f"{API}/memories/{served.memory}/pin", json={"pinned": pinned})
 
@@ -153,7 +151,7 @@ def test_history_is_paged_and_narrowed_and_knows_the_whole_number(admin: TestCli
         assert read(**wrong).status_code == 422
 
 
-def test_the_ledger_is_the_same_as_json_and_as_lines(admin: TestClient, served: Served) -> None:
+def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, served: Served) -> None:
     path = f"{API}/consolidation/changes/{SLUG}"
     page = admin.get(path, params={"limit": 1000}).json()
     lines = admin.get(path, params={"format": "jsonl"})
@@ -169,7 +167,7 @@ def test_the_ledger_is_the_same_as_json_and_as_lines(admin: TestClient, served: 
     assert admin.get(f"{API}/consolidation/changes/nobody", params={"format": "jsonl"}).status_code == 404
 
 
-def test_a_rollback_undoes_and_its_rollback_redoes(admin: TestClient, served: Served) -> None:
+def test_rollback_route_undoes_and_redoes(admin: TestClient, served: Served) -> None:
     undone = admin.post(
         f"{API}/consolidation/rollback", json={"consolidation_id": str(served.job_id), "reason": "Incorrect merge"}
     )
@@ -184,7 +182,7 @@ def test_a_rollback_undoes_and_its_rollback_redoes(admin: TestClient, served: Se
     assert admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": str(uuid4())}).status_code == 404
 
 
-def test_a_rollback_that_comes_too_late_is_400(admin: TestClient, served: Served) -> None:
+def test_rollback_after_rollback_days_returns_400(admin: TestClient, served: Served) -> None:
     (group, *_) = admin.get(f"{API}/consolidation/history/{SLUG}").json()["history"]
     # The ledger refuses to be made older by hand; the days for which one may roll back are what can be moved.
     with served.pipeline.engine.begin() as connection:
@@ -198,7 +196,7 @@ def test_a_rollback_that_comes_too_late_is_400(admin: TestClient, served: Served
     assert (late.status_code, late.json()["error"]) == (400, "expired")
 
 
-def test_a_plan_tells_what_a_run_would_do_and_counts_it(admin: TestClient) -> None:
+def test_plan_route_lists_and_counts_merges(admin: TestClient) -> None:
     plan = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
     assert plan.status_code == 200
     (merge,) = plan.json()["merges"]
@@ -206,7 +204,7 @@ def test_a_plan_tells_what_a_run_would_do_and_counts_it(admin: TestClient) -> No
     assert (plan.json()["totals"]["merge_groups"], plan.json()["totals"]["memories_merged"]) == (1, 2)
 
 
-def test_a_third_plan_at_once_is_put_off(served: Served, admin: TestClient) -> None:
+def test_third_concurrent_plan_returns_503(served: Served, admin: TestClient) -> None:
     slots = served.app.state.plan_slots
     with slots, slots:
         refused = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
@@ -214,7 +212,7 @@ def test_a_third_plan_at_once_is_put_off(served: Served, admin: TestClient) -> N
     assert refused.headers["retry-after"] == "5"
 
 
-def test_options_are_set_reset_and_refused_by_name_and_range(admin: TestClient) -> None:
+def test_configure_route_sets_resets_and_validates(admin: TestClient) -> None:
     path = f"{API}/consolidation/configure/{FOREIGN}"
     changed = admin.post(path, json={"archive_stale_days": 120, "similarity_threshold": 0.97}).json()
     assert changed["config"] == {"archive_stale_days": 120, "t_merge": 0.97}
@@ -228,7 +226,7 @@ def test_options_are_set_reset_and_refused_by_name_and_range(admin: TestClient) 
 
 
 @pytest.mark.parametrize("path", ["/consolidation/metrics", "/admin/consolidation-metrics"])
-def test_metrics_tell_a_project_in_numbers(admin: TestClient, path: str) -> None:
+def test_metrics_route_counts_memories_of_project(admin: TestClient, path: str) -> None:
     told = admin.get(f"{API}{path}/{SLUG}").json()
     assert told["total_memories"] == told["raw_count"] + told["consolidated_count"] + told["archived_count"] == 6
     assert told["reduction_percentage"] == pytest.approx(100 / 3, abs=0.001)

@@ -39,7 +39,7 @@ def count_uses(served: Served) -> int:
         return int(connection.execute(text(query)).scalar_one())
 
 
-def test_each_hit_of_each_search_counts_one_use_by_the_time_the_server_has_ended(served: Served) -> None:
+def test_search_hits_count_as_uses_after_shutdown(served: Served) -> None:
     before, app = count_uses(served), create_app(served.pipeline.engine, served.pipeline.settings)
     with served.client("reader", app=app) as client:
         found = [len(search(client, LESSONS[0], min_similarity=0)["results"]) for _ in range(3)]
@@ -47,7 +47,7 @@ def test_each_hit_of_each_search_counts_one_use_by_the_time_the_server_has_ended
     assert count_uses(served) - before == sum(found)
 
 
-def test_a_memory_is_added_once_found_at_once_and_read_back(agent: TestClient, reader: TestClient) -> None:
+def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: TestClient) -> None:
     row = {"content": "Rotate the signing keys monthly.", "tags": ["keys"], "feedback": "Worked.", "importance": 0.7}
     made = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", **row})
     again = agent.post(f"{API}/memories", json={"project": SLUG, "external_id": "k1", **row})
@@ -72,7 +72,7 @@ def test_a_memory_is_added_once_found_at_once_and_read_back(agent: TestClient, r
     assert search(reader, "how often do signing keys rotate")["results"][0]["id"] == id_
 
 
-def test_a_bad_row_keeps_no_good_one_out(agent: TestClient) -> None:
+def test_bulk_add_stores_valid_rows_despite_errors(agent: TestClient) -> None:
     rows = [{"content": "A good one."}, {"content": " "}, {"contents": "x"}, {"content": "x", "memory_type": "magic"}]
     answer = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows})
     told = answer.json()
@@ -85,7 +85,7 @@ def test_a_bad_row_keeps_no_good_one_out(agent: TestClient) -> None:
     assert (again.status_code, again.json()["existing"]) == (200, told["added"])
 
 
-def test_feedback_moves_importance_and_is_told(agent: TestClient) -> None:
+def test_feedback_changes_importance_and_is_listed(agent: TestClient) -> None:
     id_ = agent.post(f"{API}/memories", json={"project_id": SLUG, "content": "Feedback is welcome."}).json()["id"]
     said = agent.post(f"{API}/memories/{id_}/feedback", json={"helpful": True, "comment": "yes"}).json()
     assert said["importance"] > said["importance_before"]
@@ -97,7 +97,7 @@ def test_feedback_moves_importance_and_is_told(agent: TestClient) -> None:
 
 
 @pytest.mark.parametrize("levels", [["1"], [1], ["1", 2, "3"]])
-def test_a_merged_memory_is_found_with_its_sources_read_and_traced(reader: TestClient, levels: list[Any]) -> None:
+def test_search_returns_merged_memory_with_sources(reader: TestClient, levels: list[Any]) -> None:
     found = search(reader, "database migrations", abstraction_levels=levels, include_sources=True, explain=True)
     assert (found["project"], found["total_found"], found["search_time_ms"] > 0) == (SLUG, 1, True)
     (hit,) = found["results"]
@@ -113,7 +113,7 @@ def test_a_merged_memory_is_found_with_its_sources_read_and_traced(reader: TestC
     assert (up["status"], [derived["id"] for derived in up["derived"]]) == ("merged", [hit["id"]])
 
 
-def test_filters_narrow_what_is_found(reader: TestClient) -> None:
+def test_search_filters_narrow_hits(reader: TestClient) -> None:
     assert search(reader, "database migrations", pattern_types=["gotcha"])["results"] == []
     assert search(reader, "database migrations", types=["decision"])["results"] == []
     assert search(reader, "database migrations", since="2999-01-01")["results"] == []
@@ -132,14 +132,12 @@ def test_filters_narrow_what_is_found(reader: TestClient) -> None:
         ({"query": "abc", "project_id": "nobody"}, 404),
     ],
 )
-def test_what_cannot_be_searched_for_is_refused(served: Served, body: dict[str, Any], status: int) -> None:
+def test_search_refuses_invalid_body(served: Served, body: dict[str, Any], status: int) -> None:
     answer = served.client("reader").post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, **body})
     assert answer.status_code == status, answer.text
 
 
-def test_what_is_not_there_is_404_and_a_raw_memory_is_no_consolidated_one(
-    served: Served, agent: TestClient, reader: TestClient
-) -> None:
+def test_memory_routes_return_404_for_missing_ids(served: Served, agent: TestClient, reader: TestClient) -> None:
     for path in ("memories/{}", "consolidated-memories/{}", "consolidated-memories/{}/lineage"):
         assert agent.get(f"{API}/{path.format(uuid4())}").status_code == 404
     assert reader.get(f"{API}/consolidated-memories/{served.memory}").status_code == 404
@@ -147,7 +145,7 @@ def test_what_is_not_there_is_404_and_a_raw_memory_is_no_consolidated_one(
     assert reader.get(f"{API}/consolidated-memories/{served.memory}/lineage", params={"depth": 0}).status_code == 422
 
 
-def test_the_context_of_a_task_says_each_fact_once_within_its_budget(reader: TestClient) -> None:
+def test_context_holds_each_fact_once_within_budget(reader: TestClient) -> None:
     body = {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"}
     told = reader.post(f"{API}/consolidated-context", json=body).json()
     assert (told["project"], told["token_budget"], 0 < told["tokens"] <= 2000) == (SLUG, 2000, True)

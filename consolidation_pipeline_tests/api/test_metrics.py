@@ -47,7 +47,7 @@ def worked(served: Served) -> Served:
     return served
 
 
-def test_the_numbers_are_those_of_the_rows(worked: Served) -> None:
+def test_prometheus_metrics_equal_row_counts(worked: Served) -> None:
     told = numbers(PrometheusMetrics(worked.pipeline.engine))
     assert 3600 <= told["consolidation_pending_job_oldest_seconds"] < 4200
     assert (told["consolidation_jobspending"], told["consolidation_jobscompleted"]) == (1, 1)
@@ -60,7 +60,7 @@ def test_the_numbers_are_those_of_the_rows(worked: Served) -> None:
     assert told["consolidation_suggestions_waiting"] == 0
 
 
-def test_what_is_summed_up_is_not_read_again_at_once_and_never_falls(worked: Served) -> None:
+def test_metric_counters_are_cached_and_never_fall(worked: Served) -> None:
     metrics = PrometheusMetrics(worked.pipeline.engine)
     first = numbers(metrics)
     worked.pipeline.write("UPDATE {s}.llm_calls SET status = 'settled', cost_usd = 0.1 WHERE status = 'reserved'")
@@ -71,16 +71,16 @@ def test_what_is_summed_up_is_not_read_again_at_once_and_never_falls(worked: Ser
     assert other["consolidation_llm_cost_dollars_total"] == pytest.approx(0.4)
 
 
-def test_many_memories_are_estimated(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_memory_tables_are_estimated(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     with served.pipeline.engine.connect() as connection:
         counted = monitoring.estimate_memories(connection)
-        monkeypatch.setattr(monitoring, "COUNTED_BYTES", 0)
+        monkeypatch.setattr(monitoring, "MAX_COUNTED_BYTES", 0)
         served.pipeline.write("ANALYZE {s}.task_memories")
         assert monitoring.estimate_memories(connection) == pytest.approx(counted, abs=1)
     assert counted["active"] > 1 < counted["consolidated"]
 
 
-def test_the_alerts_name_what_there_is(served: Served) -> None:
+def test_alert_rules_name_existing_metrics(served: Served) -> None:
     told = yaml.safe_load((PROJECT_ROOT / "deploy" / "prometheus-alerts.yml").read_text())
     rules: list[dict[str, Any]] = [rule for group in told["groups"] for rule in group["rules"]]
     assert len(rules) > 5

@@ -45,14 +45,14 @@ def merged_of(served: Served) -> UUID:
     return found
 
 
-def test_there_are_words_for_everything_that_the_store_names() -> None:
+def test_page_labels_cover_all_stored_values() -> None:
     assert set(OPERATION_LABELS) == set(OPERATIONS)
     assert {*JOB_STATUSES, *SUGGESTION_STATUSES} == set(STATUS_LABELS)
     assert {*KINDS, "polarity"} <= set(CONFLICT_LABELS)
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 
-def test_a_suggestion_is_shown_with_what_speaks_against_it_and_no_id_in_its_words(anna: Person) -> None:
+def test_review_page_highlights_differences(anna: Person) -> None:
     page = anna.see("/review").text
     for said in (
         "Do these 2 memories say the same?",
@@ -68,9 +68,7 @@ def test_a_suggestion_is_shown_with_what_speaks_against_it_and_no_id_in_its_word
     assert "No waiting suggestion matches these filters" in anna.see("/review?similarity=1").text
 
 
-def test_approving_with_other_words_merges_and_undoing_brings_all_of_it_back(
-    served: Served, anna: Person, asked: list[UUID]
-) -> None:
+def test_approval_with_edited_text_merges_and_undoes(served: Served, anna: Person, asked: list[UUID]) -> None:
     path = f"/review/{asked[0]}"
     done = anna.send(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", back="/review?project=shop")
     assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={asked[0]}")
@@ -87,7 +85,7 @@ def test_approving_with_other_words_merges_and_undoing_brings_all_of_it_back(
     assert anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").status_code == 404
 
 
-def test_who_comes_second_is_told_who_was_quicker(served: Served, anna: Person, asked: list[UUID]) -> None:
+def test_second_decision_shows_first_reviewer(served: Served, anna: Person, asked: list[UUID]) -> None:
     assert anna.send(f"/review/{asked[1]}/reject", note="not the same").status_code == 303
     late = anna.send(f"/review/{asked[1]}/approve", back="/review?at=1")
     assert late.status_code == 409
@@ -98,7 +96,7 @@ def test_who_comes_second_is_told_who_was_quicker(served: Served, anna: Person, 
     assert status(served, asked[1]) == "rejected"
 
 
-def test_an_original_that_was_archived_since_stands_in_the_way(served: Served, anna: Person, asked: list[UUID]) -> None:
+def test_approval_refuses_archived_original(served: Served, anna: Person, asked: list[UUID]) -> None:
     original = get_suggestion(served.pipeline.engine, asked[2]).originals[0]
     archive_by_hand(served.pipeline.engine, [original.id], changed_by="test")
     assert "changed since this was proposed" in anna.see(f"/review/{asked[2]}").text
@@ -109,14 +107,14 @@ def test_an_original_that_was_archived_since_stands_in_the_way(served: Served, a
     assert status(served, asked[2]) == "superseded"
 
 
-def test_a_text_that_is_blank_is_refused_and_decides_nothing(served: Served, anna: Person, asked: list[UUID]) -> None:
+def test_approval_refuses_blank_text(served: Served, anna: Person, asked: list[UUID]) -> None:
     refused = anna.send(f"/review/{asked[3]}/approve", content="   ")
     assert refused.status_code == 400
     assert "Back to the queue" in refused.text
     assert status(served, asked[3]) == "pending"
 
 
-def test_a_project_shows_what_it_learned_down_to_what_agents_wrote(served: Served, anna: Person) -> None:
+def test_project_pages_show_knowledge_and_sources(served: Served, anna: Person) -> None:
     page = anna.see(f"/projects/{SLUG}").text
     for said in ("Playbook", "Map", "History", "Knowledge", "memories merged", "Undo this run"):
         assert said in page
@@ -127,7 +125,7 @@ def test_a_project_shows_what_it_learned_down_to_what_agents_wrote(served: Serve
     assert "<html" not in anna.see(f"/projects/{SLUG}/memories/{merged}/sources").text
 
 
-def test_knowledge_is_narrowed_down_and_paged(served: Served, anna: Person) -> None:
+def test_knowledge_page_filters_and_pages(served: Served, anna: Person) -> None:
     at = f"/projects/{SLUG}/knowledge?kind=merged"
     assert anna.see(f"{at}&confidence=0.95").text.count('class="node"') == 1
     assert "Nothing matches" in anna.see(f"{at}&confidence=0.96").text
@@ -142,9 +140,7 @@ def test_knowledge_is_narrowed_down_and_paged(served: Served, anna: Person) -> N
     assert anna.see(f"{at}&page=99").status_code == 200
 
 
-def test_an_instruction_that_waits_is_decided_on_where_it_is_shown_and_the_decision_undone(
-    served: Served, anna: Person
-) -> None:
+def test_playbook_page_decides_and_undoes_entry(served: Served, anna: Person) -> None:
     served.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
         "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
@@ -171,7 +167,7 @@ def test_an_instruction_that_waits_is_decided_on_where_it_is_shown_and_the_decis
     assert anna.send(f"/projects/{SHOP}/memories/{entry.id}/dismiss").status_code == 404
 
 
-def test_a_run_is_undone_after_a_question_and_what_stands_on_it_is_shown_first(served: Served, anna: Person) -> None:
+def test_undo_page_lists_dependents_before_cascade(served: Served, anna: Person) -> None:
     merged = merged_of(served)
     archive_by_hand(served.pipeline.engine, [merged], changed_by="cli:tom")
     at = f"/projects/{SLUG}/undo/{served.job_id}"
@@ -189,7 +185,7 @@ def test_a_run_is_undone_after_a_question_and_what_stands_on_it_is_shown_first(s
     assert "was rolled back before" in again.text
 
 
-def test_empty_states_say_what_to_do(served: Served, anna: Person) -> None:
+def test_empty_pages_name_the_next_step(served: Served, anna: Person) -> None:
     ensure_project(served.pipeline.engine, "new")
     assert "consolidation import memories.jsonl --project new" in anna.see("/projects/new").text
     assert "Not run yet" in anna.see("/projects/new/history").text

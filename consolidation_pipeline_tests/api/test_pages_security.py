@@ -56,14 +56,14 @@ def pages(served: Served) -> Pages:
     return Pages(served, routes, ask(served.pipeline, count=2)[0])
 
 
-def test_every_page_but_the_way_in_needs_a_role_and_every_decision_an_admin(pages: Pages) -> None:
+def test_page_forms_need_admin_and_pages_need_role(pages: Pages) -> None:
     assert {route.path for route in pages.routes if route.role is None} == OPEN
     for route in pages.routes:
         if route.path not in OPEN and route.method == "POST":
             assert route.role == "admin", str(route)
 
 
-def test_nobody_is_sent_to_the_way_in_and_back_from_there(pages: Pages) -> None:
+def test_visitor_without_login_is_redirected_to_login(pages: Pages) -> None:
     person = pages.person(None)
     for route in pages.routes:
         if route.role is not None and route.method == "GET":
@@ -75,11 +75,11 @@ def test_nobody_is_sent_to_the_way_in_and_back_from_there(pages: Pages) -> None:
 
 
 @pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
-def test_nobody_is_sent_to_another_site(pages: Pages, back: str) -> None:
+def test_login_refuses_redirect_to_other_site(pages: Pages, back: str) -> None:
     assert pages.person(None).log_in(pages.served.key("reader"), back=back).headers["location"] == "/review"
 
 
-def test_a_form_without_the_token_of_its_session_does_nothing(pages: Pages) -> None:
+def test_form_without_session_token_returns_403(pages: Pages) -> None:
     person, before = pages.person(), pages.state()
     other = token_of(pages.person().see("/projects").text)
     for route in pages.routes:
@@ -92,7 +92,7 @@ def test_a_form_without_the_token_of_its_session_does_nothing(pages: Pages) -> N
     assert person.see("/projects").status_code == 200
 
 
-def test_readers_and_agents_see_every_page_and_decide_nothing(pages: Pages) -> None:
+def test_readers_and_agents_see_pages_without_deciding(pages: Pages) -> None:
     before = pages.state()
     for role in ("reader", "agent"):
         person = pages.person(role)
@@ -106,7 +106,7 @@ def test_readers_and_agents_see_every_page_and_decide_nothing(pages: Pages) -> N
     assert pages.state() == before
 
 
-def test_the_key_of_one_project_sees_nothing_of_another(pages: Pages) -> None:
+def test_project_key_sees_no_pages_of_other_projects(pages: Pages) -> None:
     person, before = pages.person("admin", FOREIGN), pages.state()
     for route in pages.routes:
         if route.role is not None and "{" in route.path:
@@ -122,7 +122,7 @@ def test_the_key_of_one_project_sees_nothing_of_another(pages: Pages) -> None:
     assert pages.state() == before
 
 
-def test_the_cookie_is_for_this_site_alone_and_holds_no_key(pages: Pages) -> None:
+def test_session_cookie_is_strict_and_holds_no_key(pages: Pages) -> None:
     for scheme in ("http", "https"):
         client = TestClient(pages.served.app, base_url=f"{scheme}://localhost")
         cookie = Person(client).log_in(pages.served.key("admin")).headers["set-cookie"]
@@ -132,7 +132,7 @@ def test_the_cookie_is_for_this_site_alone_and_holds_no_key(pages: Pages) -> Non
         assert pages.served.key("admin") not in cookie
 
 
-def test_a_revoked_key_and_logging_out_end_the_session(pages: Pages) -> None:
+def test_revoked_key_and_logout_end_session(pages: Pages) -> None:
     key, secret = create_key(pages.served.pipeline.engine, role="reader", name="leaving")
     person = Person(pages.served.client(None))
     person.log_in(secret)
@@ -147,7 +147,7 @@ def test_a_revoked_key_and_logging_out_end_the_session(pages: Pages) -> None:
     assert leaver.see("/projects").status_code == 303
 
 
-def test_every_answer_says_what_a_browser_may_do_with_it_and_nothing_is_inline(pages: Pages) -> None:
+def test_pages_send_security_headers_and_no_inline(pages: Pages) -> None:
     person = pages.person()
     paths = [pages.path(route) for route in pages.routes if route.method == "GET"]
     for path in (*paths, "/projects/nowhere", "/review?at=x", f"/review/{uuid4()}", "/static/pages.js"):
@@ -159,7 +159,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it_and_nothing_is_inline(p
             assert not re.search(r"<script(?! src=\"/static/)|<style|\sstyle=|\son\w+=|javascript:", answer.text), path
 
 
-def test_what_memories_say_is_never_part_of_the_page(pages: Pages) -> None:
+def test_pages_escape_memory_text(pages: Pages) -> None:
     hostile = "<script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }}"
     pages.served.pipeline.add([{"id": "hostile", "content": hostile, "tags": ["<b>bold</b>"]}], SHOP)
     person = pages.person()
@@ -171,7 +171,7 @@ def test_what_memories_say_is_never_part_of_the_page(pages: Pages) -> None:
         assert not re.search(r"<script>|<img src=x|<b>bold", page)
 
 
-def test_without_keys_this_machine_sees_all_and_a_name_that_points_here_nothing(pages: Pages) -> None:
+def test_pages_without_auth_refuse_foreign_host_names(pages: Pages) -> None:
     off = pages.served.pipeline.settings.model_copy(update={"api_auth": "off"})
     app = create_app(pages.served.pipeline.engine, off)
     here = Person(TestClient(app, base_url="http://127.0.0.1:8642"))
@@ -185,7 +185,7 @@ def test_without_keys_this_machine_sees_all_and_a_name_that_points_here_nothing(
     assert rebound.see("/login").status_code == 403
 
 
-def test_addresses_that_make_no_sense_are_told_so_on_a_page(pages: Pages) -> None:
+def test_invalid_page_parameters_return_html_422(pages: Pages) -> None:
     person = pages.person()
     for path in (
         "/review?at=-1",

@@ -14,7 +14,7 @@ from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
-def test_a_memory_is_archived_and_restored(admin: TestClient, served: Served) -> None:
+def test_archive_and_restore_routes_change_memory(admin: TestClient, served: Served) -> None:
     memory = served.memory
     done = admin.post(f"{API}/memories/{memory}/archive", json={"reason": "obsolete"})
     assert (done.status_code, done.json()["id"], done.json()["kind"]) == (200, memory, "raw")
@@ -24,20 +24,20 @@ def test_a_memory_is_archived_and_restored(admin: TestClient, served: Served) ->
     assert admin.post(f"{API}/memories/{uuid4()}/restore").status_code == 404
 
 
-def test_a_memory_is_pinned_and_the_pin_taken_off(admin: TestClient, served: Served) -> None:
+def test_pin_route_pins_and_unpins_memory(admin: TestClient, served: Served) -> None:
     memory = served.memory
     assert admin.post(f"{API}/memories/{memory}/pin").status_code == 200
     assert admin.post(f"{API}/memories/{memory}/archive").status_code == 409
     assert admin.post(f"{API}/memories/{memory}/pin", json={"pinned": False}).status_code == 200
 
 
-def test_a_change_by_hand_can_be_rolled_back_by_its_group(admin: TestClient, served: Served) -> None:
+def test_manual_change_is_rolled_back_by_group(admin: TestClient, served: Served) -> None:
     group = admin.post(f"{API}/memories/{served.memory}/pin").json()["group_id"]
     undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group})
     assert (undone.json()["scope"], undone.json()["memories_restored"]) == ("group", 1)
 
 
-def test_what_waits_is_listed_and_decided_on(admin: TestClient, served: Served) -> None:
+def test_review_queue_lists_and_decides_entries(admin: TestClient, served: Served) -> None:
     served.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
         "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
@@ -75,9 +75,7 @@ Ask = Callable[[TestClient], Any]
         lambda client, _: client.get(f"{API}/playbook/{SLUG}"),
     ],
 )
-def test_a_key_of_one_project_may_not_ask_for_another_and_does_not_learn_whether_it_exists(
-    served: Served, ask: Callable[[TestClient, Served], Any]
-) -> None:
+def test_project_key_gets_403_for_any_other_project(served: Served, ask: Callable[[TestClient, Served], Any]) -> None:
     answer = ask(served.client("admin", FOREIGN), served)
     assert (answer.status_code, answer.json()["message"]) == (403, f"this key is for project {FOREIGN} only")
 
@@ -94,12 +92,12 @@ def test_a_key_of_one_project_may_not_ask_for_another_and_does_not_learn_whether
         lambda client, served: client.post(f"{API}/review/dismiss", json={"ids": [served.memory]}),
     ],
 )
-def test_rows_of_another_project_are_not_there(served: Served, ask: Callable[[TestClient, Served], Any]) -> None:
+def test_project_key_gets_404_for_foreign_rows(served: Served, ask: Callable[[TestClient, Served], Any]) -> None:
     answer = ask(served.client("admin", FOREIGN), served)
     assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
 
 
-def test_a_key_is_needed_and_its_role_must_suffice(served: Served) -> None:
+def test_route_needs_valid_key_with_sufficient_role(served: Served) -> None:
     path = f"{API}/consolidation/metrics/{SLUG}"
     without = served.client(None).get(path)
     assert (without.status_code, without.json()["error"]) == (401, "unauthorized")
@@ -112,7 +110,7 @@ def test_a_key_is_needed_and_its_role_must_suffice(served: Served) -> None:
     assert served.client(None).get(path, headers={"X-API-Key": served.key("admin")}).status_code == 200
 
 
-def test_too_many_requests_of_one_key_are_429(served: Served) -> None:
+def test_rate_limited_key_returns_429(served: Served) -> None:
     slow = served.pipeline.settings.model_copy(update={"api_rate": 0.01, "api_burst": 1})
     client = served.client("reader", app=create_app(served.pipeline.engine, slow))
     assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
@@ -121,7 +119,7 @@ def test_too_many_requests_of_one_key_are_429(served: Served) -> None:
     assert 0 < int(refused.headers["retry-after"]) <= 100
 
 
-def test_with_keys_off_only_this_machine_is_answered(served: Served) -> None:
+def test_api_auth_off_refuses_foreign_host_header(served: Served) -> None:
     off = served.pipeline.settings.model_copy(update={"api_auth": "off"})
     client = served.client(None, app=create_app(served.pipeline.engine, off))
     assert client.get(f"{API}/playbook/{SLUG}").status_code == 200

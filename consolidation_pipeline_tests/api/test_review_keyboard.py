@@ -50,9 +50,7 @@ def go(browser: Browser, key: str) -> None:
     browser.leave(lambda: browser.press(key))
 
 
-def test_ten_suggestions_are_reviewed_by_keyboard_one_edited_and_one_undone(
-    served: Served, site: str, browser: Browser
-) -> None:
+def test_keyboard_review_decides_edits_and_undoes(served: Served, site: str, browser: Browser) -> None:
     ids = ask(served.pipeline)
     browser.open(f"{site}/review")
     assert "1 of 10 waiting" in browser.text()
@@ -89,16 +87,14 @@ def test_ten_suggestions_are_reviewed_by_keyboard_one_edited_and_one_undone(
     assert browser.problems == []
 
 
-def test_a_branch_of_the_tree_opens_where_it_stands(site: str, browser: Browser) -> None:
+def test_lineage_branch_expands_in_place(site: str, browser: Browser) -> None:
     browser.open(f"{site}/projects/notes/knowledge?kind=merged")
     browser.evaluate("document.querySelector('.branch summary').click()")
     browser.wait("document.querySelectorAll('.branch .node').length === 3")
     assert browser.problems == []
 
 
-def test_every_page_fits_into_a_narrow_window_and_loads_without_a_word_from_the_browser(
-    served: Served, site: str, browser: Browser
-) -> None:
+def test_pages_fit_narrow_window_without_errors(served: Served, site: str, browser: Browser) -> None:
     id_ = served.memory
     for path in (
         "/review",
@@ -118,7 +114,7 @@ def test_every_page_fits_into_a_narrow_window_and_loads_without_a_word_from_the_
     assert browser.problems == []
 
 
-def test_words_stand_out_from_what_is_behind_them_by_day_and_by_night(site: str, browser: Browser) -> None:
+def test_text_contrast_meets_wcag_in_both_themes(site: str, browser: Browser) -> None:
     """WCAG 2 asks for 4.5 : 1 (success criterion 1.4.3)."""
     for path in ("/review", "/projects/notes", "/projects/notes/history"):
         for dark in (False, True):

@@ -49,7 +49,7 @@ def state(served: Served) -> list[tuple[str, int, int]]:
     return [counted for counted in checksums(served.pipeline) if counted[0] != "api_keys"]
 
 
-def test_every_route_needs_a_role_and_just_the_promised_ones_less_than_admin(routes: list[Route]) -> None:
+def test_route_roles_match_the_promised_roles(routes: list[Route]) -> None:
     assert {route.path for route in routes if route.role is None} == OPEN
     for role, promised in PROMISED.items():
         needing = {str(route).replace(API, "") for route in routes if route.role == role}
@@ -58,13 +58,13 @@ def test_every_route_needs_a_role_and_just_the_promised_ones_less_than_admin(rou
     assert lesser == set().union(*PROMISED.values())
 
 
-def test_nothing_but_the_documentation_and_mcp_is_served_beside_them(served: Served) -> None:
+def test_app_serves_only_docs_and_mcp_beside_routes(served: Served) -> None:
     documentation = {"/docs", "/docs/oauth2-redirect", "/docs/static", "/redoc", "/openapi.json"}
     assert others(served.app) <= documentation | {"/mcp"}
 
 
 @pytest.mark.parametrize("page", ["/docs", "/redoc"])
-def test_the_documentation_needs_no_other_server(served: Served, page: str) -> None:
+def test_api_docs_load_only_local_files(served: Served, page: str) -> None:
     client = served.client(None)
     told = client.get(page).text
     loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', told)
@@ -73,7 +73,7 @@ def test_the_documentation_needs_no_other_server(served: Served, page: str) -> N
     assert not [path for path in loaded if not path.startswith("/")]
 
 
-def test_without_a_valid_key_every_route_answers_401(served: Served, guarded: list[Route]) -> None:
+def test_every_route_returns_401_without_valid_key(served: Served, guarded: list[Route]) -> None:
     before, client = state(served), served.client(None)
     key = served.key("admin")
     for route in guarded:
@@ -90,7 +90,7 @@ def test_without_a_valid_key_every_route_answers_401(served: Served, guarded: li
     assert state(served) == before
 
 
-def test_every_lower_role_is_refused_and_the_role_itself_is_not(served: Served, guarded: list[Route]) -> None:
+def test_every_route_returns_403_to_lower_roles(served: Served, guarded: list[Route]) -> None:
     before = state(served)
     for route in guarded:
         for role in ROLES[: ROLES.index(route.role or "")]:
@@ -103,9 +103,7 @@ def test_every_lower_role_is_refused_and_the_role_itself_is_not(served: Served, 
         assert route.send(served.client(route.role), missing, body={}).status_code not in (401, 403, 500), str(route)
 
 
-def test_the_key_of_one_project_does_nothing_in_another_and_learns_nothing_of_it(
-    served: Served, guarded: list[Route]
-) -> None:
+def test_project_key_learns_nothing_of_other_projects(served: Served, guarded: list[Route]) -> None:
     before = state(served)
     for route in guarded:
         client = served.client(route.role, FOREIGN)
@@ -137,7 +135,7 @@ def _without_ids(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "ID", text)
 
 
-def test_a_valid_key_is_remembered_for_a_second(served: Served) -> None:
+def test_valid_key_is_cached_for_one_second(served: Served) -> None:
     now = 100.0
     asked: list[str] = []
 
@@ -159,7 +157,7 @@ def test_a_valid_key_is_remembered_for_a_second(served: Served) -> None:
     assert asked == ["valid", "wrong", "wrong", "valid"]
 
 
-def test_a_project_is_remembered_for_a_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_project_lookup_is_cached_for_one_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     monkeypatch.setattr(access, "find_project", lambda _, reference: asked.append(reference))
     now = 100.0
@@ -170,7 +168,7 @@ def test_a_project_is_remembered_for_a_second(served: Served, monkeypatch: pytes
     assert asked == [SLUG, SLUG]
 
 
-def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(served: Served) -> None:
+def test_both_key_headers_work_until_revocation(served: Served) -> None:
     client = served.client(None)
     key = served.key("reader", SLUG)
     for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer {key}"}, {"X-API-Key": key}):
@@ -181,7 +179,7 @@ def test_a_key_in_either_header_opens_and_a_revoked_one_no_more(served: Served) 
     assert client.get(f"{API}/playbook/{SLUG}", headers={"X-API-Key": key}).status_code == 401
 
 
-def test_keys_stand_in_no_answer_no_log_and_no_metric(
+def test_keys_never_appear_in_replies_logs_or_metrics(
     served: Served, guarded: list[Route], caplog: pytest.LogCaptureFixture
 ) -> None:
     said = []

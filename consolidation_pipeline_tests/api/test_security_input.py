@@ -73,9 +73,7 @@ def fine(answer: Any, told: object) -> None:
         assert leak not in answer.text or "pg_sleep" in answer.text, (told, answer.text)
 
 
-def test_bodies_that_are_no_json_or_too_deep_are_refused(
-    bodied: list[Route], served: Served, client: TestClient
-) -> None:
+def test_invalid_or_too_deep_json_is_refused(bodied: list[Route], served: Served, client: TestClient) -> None:
     for route in bodied:
         for sent in BROKEN:
             answer = route.send(client, names(served), content=sent, headers={"Content-Type": "application/json"})
@@ -84,7 +82,7 @@ def test_bodies_that_are_no_json_or_too_deep_are_refused(
         fine(form, str(route))
 
 
-def test_what_is_refused_is_not_sent_back_at_length(client: TestClient) -> None:
+def test_error_replies_do_not_echo_long_input(client: TestClient) -> None:
     wrong = {f"unknown {at}": "x" for at in range(5000)}
     for body in ({"phases": ["x" * 500_000]}, wrong, {"query": "x" * 500_000}):
         for path in ("/consolidation/trigger", "/consolidated-memories/search", "/memories"):
@@ -93,9 +91,7 @@ def test_what_is_refused_is_not_sent_back_at_length(client: TestClient) -> None:
             assert len(answer.text) < 20_000
 
 
-def test_ten_megabytes_are_refused_before_they_are_read(
-    bodied: list[Route], served: Served, client: TestClient
-) -> None:
+def test_ten_megabyte_bodies_return_413(bodied: list[Route], served: Served, client: TestClient) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'{"project_id": "'
         for _ in range(160):
@@ -108,9 +104,7 @@ def test_ten_megabytes_are_refused_before_they_are_read(
             assert (answer.status_code, answer.json()["error"]) == (413, "too_large"), str(route)
 
 
-def test_every_field_of_every_body_stands_values_of_any_type(
-    bodied: list[Route], served: Served, client: TestClient
-) -> None:
+def test_body_fields_of_wrong_type_never_return_500(bodied: list[Route], served: Served, client: TestClient) -> None:
     for route in bodied:
         for field in route.body:
             for value in WRONG:
@@ -119,9 +113,7 @@ def test_every_field_of_every_body_stands_values_of_any_type(
                 fine(answer, (str(route), field, value))
 
 
-def test_every_text_of_every_body_stands_sql_and_odd_unicode_and_refuses_what_cannot_be_stored(
-    bodied: list[Route], served: Served, client: TestClient
-) -> None:
+def test_body_texts_survive_sql_and_odd_unicode(bodied: list[Route], served: Served, client: TestClient) -> None:
     for route in bodied:
         for at in strings(route.body):
             for text in (SQL, ODD, *UNSTORABLE):
@@ -133,7 +125,7 @@ def test_every_text_of_every_body_stands_sql_and_odd_unicode_and_refuses_what_ca
     assert served.pipeline.value("SELECT count(*) FROM {s}.task_memories") > 6
 
 
-def test_every_path_and_query_stands_sql_and_odd_unicode(served: Served, client: TestClient) -> None:
+def test_url_parameters_survive_sql_and_odd_unicode(served: Served, client: TestClient) -> None:
     schema = served.app.openapi()
     for route in walk(served.app, served):
         asked = schema["paths"][route.path][route.method.lower()].get("parameters", ())
@@ -145,7 +137,7 @@ def test_every_path_and_query_stands_sql_and_odd_unicode(served: Served, client:
                 fine(route.send(client, path), (str(route), name, text[:40]))
 
 
-def test_a_memory_of_100_000_characters_is_kept_to_the_last(client: TestClient) -> None:
+def test_memory_of_100_000_characters_is_stored_whole(client: TestClient) -> None:
     long = "Grüße aus dem Maschinenraum 🚀. " * 4000
     text = long[:MAX_TEXT_CHARS]
     made = client.post(f"{API}/memories", json={"project_id": SLUG, "content": text})
@@ -154,7 +146,7 @@ def test_a_memory_of_100_000_characters_is_kept_to_the_last(client: TestClient) 
     assert client.post(f"{API}/memories", json={"project_id": SLUG, "content": text + "x"}).status_code == 422
 
 
-def test_what_was_sent_comes_back_as_it_was_sent(client: TestClient) -> None:
+def test_odd_texts_are_stored_unchanged(client: TestClient) -> None:
     texts = [SQL, ODD]
     rows = [{"content": text, "goal": text, "tags": [text], "metadata": {text: [text]}} for text in texts]
     made = client.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows}).json()
@@ -168,7 +160,7 @@ def test_what_was_sent_comes_back_as_it_was_sent(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode))
-def test_answers_are_what_the_openapi_document_promises(served: Served, mode: GenerationMode) -> None:
+def test_replies_conform_to_openapi_schema(served: Served, mode: GenerationMode) -> None:
     document = schemathesis.openapi.from_asgi("/openapi.json", served.app)
     headers = {"Authorization": f"Bearer {served.key('admin')}"}
     for found in document.get_all_operations():

@@ -19,7 +19,7 @@ def waiting(served: Served) -> list[str]:
     return suggest(served, 3)
 
 
-def test_what_waits_is_listed_shown_and_narrowed(served: Served, admin: TestClient, waiting: list[str]) -> None:
+def test_suggestions_are_listed_and_filtered(served: Served, admin: TestClient, waiting: list[str]) -> None:
     page = admin.get(SUGGESTIONS, params={"project": SLUG, "limit": 2}).json()
     assert (page["total"], page["limit"], page["offset"]) == (3, 2, 0)
     assert [one["id"] for one in page["suggestions"]] == waiting[:2]
@@ -33,7 +33,7 @@ def test_what_waits_is_listed_shown_and_narrowed(served: Served, admin: TestClie
     assert own.get(SUGGESTIONS).json()["total"] == 3
 
 
-def test_a_key_of_another_project_sees_and_decides_nothing(served: Served, waiting: list[str]) -> None:
+def test_suggestions_are_hidden_from_foreign_key(served: Served, waiting: list[str]) -> None:
     foreign = served.client("admin", FOREIGN)
     assert foreign.get(SUGGESTIONS).json()["total"] == 0
     assert foreign.get(SUGGESTIONS, params={"project": SLUG}).status_code == 403
@@ -41,7 +41,7 @@ def test_a_key_of_another_project_sees_and_decides_nothing(served: Served, waiti
         assert foreign.request(method, f"{SUGGESTIONS}/{waiting[0]}{path}").status_code == 404
 
 
-def test_each_is_decided_once(served: Served, admin: TestClient, waiting: list[str]) -> None:
+def test_suggestion_is_decided_only_once(served: Served, admin: TestClient, waiting: list[str]) -> None:
     body = {"content": "Approved in these words.", "lessons_learned": "", "note": "fine"}
     done = admin.post(f"{SUGGESTIONS}/{waiting[0]}/validate", json=body)
     assert done.status_code == 200
@@ -61,7 +61,7 @@ def test_each_is_decided_once(served: Served, admin: TestClient, waiting: list[s
     assert served.pipeline.value(query, id=UUID(waiting[0])) == 1
 
 
-def test_what_is_not_there_or_not_asked_for_is_refused(admin: TestClient, waiting: list[str]) -> None:
+def test_suggestion_route_refuses_invalid_input(admin: TestClient, waiting: list[str]) -> None:
     assert admin.get(f"{SUGGESTIONS}/{uuid4()}").status_code == 404
     assert admin.post(f"{SUGGESTIONS}/{waiting[0]}/validate", json={"text": "x"}).status_code == 422
     assert admin.post(f"{SUGGESTIONS}/{waiting[0]}/validate", json={"content": "  "}).status_code == 400
