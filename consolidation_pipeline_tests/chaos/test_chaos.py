@@ -52,7 +52,7 @@ def database(tmp_path: Path) -> Iterator[tuple[Server, str]]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 6 * SECONDS)
-def test_nothing_is_lost_doubled_hidden_or_stuck_whatever_fails(
+def test_no_failure_loses_or_duplicates_memories(
     database: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"CONSOLIDATION_CHAOS_SEED={SEED} CONSOLIDATION_CHAOS_SECONDS={SECONDS:g}, timeline in {tmp_path}")

@@ -8,7 +8,7 @@ from consolidation_pipeline_tests.mcp.conftest import Connect
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 
-def test_an_agent_adds_consolidates_finds_traces_judges_and_undoes(enter: Connect, pipeline: Pipeline) -> None:
+def test_agent_uses_all_tools_in_one_session(enter: Connect, pipeline: Pipeline) -> None:
     ensure_project(pipeline.engine, SLUG)
     with enter() as agent:
         added = [agent.call("add_memory", project=SLUG, content=text, tags=["db"]) for text in LESSONS]

@@ -85,7 +85,7 @@ def agent_at(url: str, *, mode: str = "auto", **headers: str) -> Iterator[Agent]
             yield Agent(client, portal)
 
 
-def test_keys_decide_what_an_agent_may_do_and_where(pipeline: Pipeline, keys: Keys) -> None:
+def test_mcp_key_limits_role_and_project(pipeline: Pipeline, keys: Keys) -> None:
     with serve(create_app(pipeline.engine, Settings())) as url:
         with agent_at(url, Authorization=f"Bearer {keys.agent}") as agent:
             added = agent.call("add_memory", content="Paid orders are final.")
@@ -102,7 +102,7 @@ def test_keys_decide_what_an_agent_may_do_and_where(pipeline: Pipeline, keys: Ke
     assert [tuple(row) for row in by] == [("mcp:admin of all projects", "manual")]
 
 
-def test_without_a_valid_key_there_is_nothing(pipeline: Pipeline, keys: Keys) -> None:
+def test_mcp_server_returns_401_without_valid_key(pipeline: Pipeline, keys: Keys) -> None:
     with TestClient(parent(pipeline), base_url="http://localhost") as http:
         for headers in ({}, {"X-API-Key": "cnsl_nonsense"}, {"Authorization": f"Basic {keys.admin}"}):
             for method in ("POST", "GET", "DELETE"):
@@ -116,7 +116,7 @@ def test_without_a_valid_key_there_is_nothing(pipeline: Pipeline, keys: Keys) ->
     ("changed", "status"),
     [({}, 200), ({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403), ({"Host": "mcp.test"}, 200)],
 )
-def test_other_names_for_this_machine_are_refused(
+def test_mcp_server_refuses_foreign_host_and_origin(
     pipeline: Pipeline, keys: Keys, changed: dict[str, str], status: int
 ) -> None:
     headers = {"X-API-Key": keys.reader, **ACCEPT, **changed}
@@ -124,7 +124,7 @@ def test_other_names_for_this_machine_are_refused(
         assert http.post("/mcp", json=LIST, headers=headers).status_code == status
 
 
-def test_what_is_too_much_or_no_request_is_turned_down(pipeline: Pipeline, keys: Keys) -> None:
+def test_mcp_server_refuses_invalid_requests(pipeline: Pipeline, keys: Keys) -> None:
     headers = {"X-API-Key": keys.reader, **ACCEPT}
     with TestClient(parent(pipeline), base_url="http://localhost") as http:
         refused = http.get("/mcp", headers=headers)
@@ -136,7 +136,7 @@ def test_what_is_too_much_or_no_request_is_turned_down(pipeline: Pipeline, keys:
         assert (limited.status_code, limited.headers["retry-after"]) == (429, "7")
 
 
-def test_with_keys_off_everyone_on_this_machine_is_an_administrator(pipeline: Pipeline) -> None:
+def test_mcp_with_auth_off_grants_local_admin(pipeline: Pipeline) -> None:
     app = parent(pipeline, api_auth="off")
     for _ in range(2):  # the application can be started again
         with TestClient(app, base_url="http://localhost") as http:

@@ -15,7 +15,7 @@ from consolidation_pipeline_tests.mcp.conftest import connect
 HEAVY = ("dagster", "litellm", "numba", "pandas", "scipy", "sklearn", "wordllama")
 
 
-def test_a_client_starts_the_server_for_a_project_and_works_with_it(database_url: str, tmp_path: Path) -> None:
+def test_stdio_client_runs_and_rolls_back(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     environment = {
         "CONSOLIDATION_DATABASE_URL": database_url,
@@ -34,7 +34,7 @@ def test_a_client_starts_the_server_for_a_project_and_works_with_it(database_url
         assert agent.call("trace_memory_lineage", memory_id=ids[0])["status"] == "active"
 
 
-def test_the_server_starts_without_heavy_imports() -> None:
+def test_mcp_server_starts_without_heavy_imports() -> None:
     code = (
         "import sys\nimport consolidation_pipeline.cli.mcp, consolidation_pipeline.mcp.server\n"
         f"assert not (found := set({HEAVY!r}) & set(sys.modules)), found"

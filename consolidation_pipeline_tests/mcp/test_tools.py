@@ -43,7 +43,7 @@ def shop(pipeline: Pipeline) -> Principal:
     return Principal("admin", ids[0], "shop", uuid4(), "shop's")
 
 
-def test_every_tool_explains_itself_and_says_what_it_does(enter: Connect) -> None:
+def test_every_tool_has_hints_schema_and_description(enter: Connect) -> None:
     with enter() as agent:
         tools = agent.tools()
     assert set(tools) == set(HINTS)
@@ -61,7 +61,7 @@ def test_every_tool_explains_itself_and_says_what_it_does(enter: Connect) -> Non
             assert "description" in schema or argument in described, (name, argument)
 
 
-def test_the_documented_tools_are_those_of_the_server() -> None:
+def test_mcp_page_lists_the_server_tools() -> None:
     lines = Path(PROJECT_ROOT, "docs", "mcp.md").read_text().splitlines()
     rows = [line.split("|") for line in lines if line.startswith("| `")]
     listed = [(row[1].strip(" `"), row[2].strip()) for row in rows]
@@ -69,7 +69,7 @@ def test_the_documented_tools_are_those_of_the_server() -> None:
 
 
 @pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 5), ("admin", 9)])
-def test_a_role_sees_its_own_tools_and_is_refused_the_others(enter: Connect, role: str, count: int) -> None:
+def test_role_lists_and_calls_only_its_tools(enter: Connect, role: str, count: int) -> None:
     with enter(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
         assert len(listed) == count
@@ -79,7 +79,7 @@ def test_a_role_sees_its_own_tools_and_is_refused_the_others(enter: Connect, rol
         assert agent.refused("drop_everything") == "Unknown tool: drop_everything"
 
 
-def test_a_project_is_named_unless_there_is_but_one(enter: Connect, shop: Principal) -> None:
+def test_project_argument_is_needed_with_several(enter: Connect, shop: Principal) -> None:
     with enter() as agent:
         assert agent.refused("consolidation_status") == "usage: name a project: bank, shop"
         assert agent.refused("plan_consolidation", project="nowhere").startswith(
@@ -90,7 +90,7 @@ def test_a_project_is_named_unless_there_is_but_one(enter: Connect, shop: Princi
         assert agent.call("search_consolidated_memories", query="orders", project="shop")["project"] == "shop"
 
 
-def test_what_belongs_to_a_foreign_project_is_not_there(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
+def test_tools_hide_rows_of_foreign_projects(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
     with enter() as agent:
         memory = agent.call("add_memory", project="bank", content="The vault opens at nine.")["id"]
         change = agent.call("memory_feedback", memory_id=memory, helpful=False)["group_id"]
@@ -141,7 +141,9 @@ def test_what_belongs_to_a_foreign_project_is_not_there(enter: Connect, shop: Pr
         ("rollback_consolidation", {"target": str(uuid4())}, "not_found: "),
     ],
 )
-def test_what_cannot_work_is_told_in_words(enter: Connect, tool: str, arguments: dict[str, object], said: str) -> None:
+def test_invalid_tool_arguments_return_clear_errors(
+    enter: Connect, tool: str, arguments: dict[str, object], said: str
+) -> None:
     named = {} if {"memory_id", "target"} & set(arguments) else {"project": "shop"}
     with enter() as agent:
         text = agent.refused(tool, **arguments, **named)
@@ -150,7 +152,7 @@ def test_what_cannot_work_is_told_in_words(enter: Connect, tool: str, arguments:
     assert "http" not in text
 
 
-def test_too_many_plans_at_once_are_refused(pipeline: Pipeline, shop: Principal) -> None:
+def test_plan_tool_refuses_concurrent_plans(pipeline: Pipeline, shop: Principal) -> None:
     context = replace(context_of(pipeline.engine, shop, QueuedRunBackend()), plan_slots=Semaphore(0))
     with connect(ToolServer(context, "admin")) as agent:
         assert agent.refused("plan_consolidation") == "busy: other plans are being made; try again in 5 s"
@@ -159,7 +161,7 @@ def test_too_many_plans_at_once_are_refused(pipeline: Pipeline, shop: Principal)
             assert agent.call("plan_consolidation")["project"] == "shop"
 
 
-def test_an_unforeseen_error_keeps_its_secrets(
+def test_unexpected_tool_error_hides_its_message(
     enter: Connect, shop: Principal, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(slug: str, **_: object) -> Outcome:
@@ -170,7 +172,7 @@ def test_an_unforeseen_error_keeps_its_secrets(
     assert "secret of shop" in caplog.text
 
 
-def test_a_run_that_takes_longer_is_joined_and_looked_after(enter: Connect, shop: Principal) -> None:
+def test_run_tool_joins_a_running_run(enter: Connect, shop: Principal) -> None:
     go_on, begun = Event(), []
 
     def run(slug: str, **_: object) -> Outcome:
@@ -197,7 +199,7 @@ def test_a_run_that_takes_longer_is_joined_and_looked_after(enter: Connect, shop
     assert begun == ["shop"]
 
 
-def test_progress_is_told_while_a_run_goes_on(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
+def test_run_tool_reports_progress(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
     told: list[tuple[float, str | None]] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
@@ -221,7 +223,7 @@ def test_progress_is_told_while_a_run_goes_on(enter: Connect, shop: Principal, p
     assert told[0] == (0.5, "done: embedding_matrix")
 
 
-def test_where_others_run_it_a_run_is_asked_for_once(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
+def test_queued_run_tool_requests_one_job(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
     with enter(shop, runs=QueuedRunBackend()) as agent:
         asked = agent.call("run_consolidation")
         assert (asked["status"], asked["progress"]) == ("pending", 0)
