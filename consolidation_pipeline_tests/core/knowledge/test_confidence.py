@@ -19,18 +19,18 @@ COUNTS = st.integers(0, 1000)
 @pytest.mark.parametrize(
     ("similarity", "expected"), [(None, 0.0), (-0.2, 0.0), (0.4, 0.4), (0.75, 0.75), (0.76, 0.75), (1.0, 0.75)]
 )
-def test_confidence_is_the_mean_similarity_below_every_promotion(similarity: float | None, expected: float) -> None:
+def test_heuristic_confidence_is_capped_similarity(similarity: float | None, expected: float) -> None:
     assert heuristic_confidence(similarity) == expected < T_PROMOTE
 
 
-def test_an_undefined_similarity_is_refused() -> None:
+def test_nan_similarity_is_refused() -> None:
     with pytest.raises(ValueError, match="NaN"):
         heuristic_confidence(math.nan)
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(SHARES, SHARES, COUNTS, COUNTS, COUNTS, COUNTS)
-def test_evidence_is_monotone_in_all_and_never_adds(a: float, b: float, s: int, t: int, m: int, n: int) -> None:
+def test_evidence_weight_is_monotone_and_bounded(a: float, b: float, s: int, t: int, m: int, n: int) -> None:
     low = weigh_evidence(min(a, b), min(s, t), min(m, n))
     high = weigh_evidence(max(a, b), max(s, t), max(m, n))
     assert 0.0 <= low <= high <= max(a, b)
@@ -38,19 +38,19 @@ def test_evidence_is_monotone_in_all_and_never_adds(a: float, b: float, s: int, 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(SHARES, st.integers(3, 1000), st.integers(3, 1000))
-def test_three_memories_of_three_sessions_keep_a_confidence_to_the_last_bit(c: float, s: int, n: int) -> None:
+def test_three_sources_and_sessions_keep_confidence(c: float, s: int, n: int) -> None:
     assert weigh_evidence(c, s, n) == c
 
 
 @pytest.mark.parametrize(
     ("sources", "sessions", "share"), [(3, 2, 0.952), (3, 1, 0.762), (2, 2, 0.907), (1, 1, 0.580), (9, 1, 0.762)]
 )
-def test_fewer_sources_and_sessions_bear_less(sources: int, sessions: int, share: float) -> None:
+def test_fewer_sources_and_sessions_weigh_less(sources: int, sessions: int, share: float) -> None:
     assert weigh_evidence(1.0, sources, sessions) == pytest.approx(share, abs=1e-3)
     assert weigh_evidence(0.9, sources, sessions) == pytest.approx(0.9 * share, abs=1e-3)
 
 
-def test_the_gates_hold_at_their_exact_values() -> None:
+def test_evidence_weight_is_exact_at_gate_values() -> None:
     assert weigh_evidence(T_PROMOTE, 3, 3) == T_PROMOTE
     assert weigh_evidence(0.84, 3, 3) == 0.84
     assert weigh_evidence(0.9, 3, 3) > T_PROMOTE
@@ -61,12 +61,12 @@ def test_the_gates_hold_at_their_exact_values() -> None:
 @pytest.mark.parametrize(
     ("confidence", "sources", "sessions"), [(math.nan, 1, 1), (1.1, 1, 1), (0.5, -1, 1), (0.5, 1, -1)]
 )
-def test_what_is_out_of_range_is_refused(confidence: float, sources: int, sessions: int) -> None:
+def test_evidence_weight_refuses_values_out_of_range(confidence: float, sources: int, sessions: int) -> None:
     with pytest.raises(ValueError, match="must be"):
         weigh_evidence(confidence, sources, sessions)
 
 
-def test_a_source_without_a_session_is_one_of_its_own() -> None:
+def test_source_without_session_counts_as_one() -> None:
     assert count_sessions(["a", "a", "b"]) == 2
     assert count_sessions(["a", None, None]) == 3
     assert count_sessions([]) == 0

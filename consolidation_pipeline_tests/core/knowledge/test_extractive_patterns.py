@@ -74,7 +74,7 @@ def one(texts: list[str]) -> ExtractedPattern:
     return extract_patterns([units(texts), units(LOCKS)])[0]
 
 
-def test_a_pattern_is_what_the_group_is_about() -> None:
+def test_extracted_pattern_summarizes_its_group() -> None:
     found = one(WEBHOOKS)
     assert found.summary == found.content.split("\n")[0]
     assert "This broke once." not in found.content
@@ -84,12 +84,12 @@ def test_a_pattern_is_what_the_group_is_about() -> None:
     assert {evidence.unit for evidence in found.evidence} == {1, 2, 3, 4}
 
 
-def test_an_opener_that_leans_on_another_sentence_is_left_where_a_better_one_is_as_central() -> None:
+def test_summary_avoids_context_dependent_opener() -> None:
     found = one(["It holds the table lock of the queue.", "The worker holds the table lock of the queue."])
     assert found.summary == "The worker holds the table lock of the queue."
 
 
-def test_headings_bullets_and_code_stay_out() -> None:
+def test_pattern_excludes_headings_bullets_and_code() -> None:
     text = "# Queue workers\n- The queue worker takes one job at a time.\n```\nqueue.worker()\n```"
     found = one([text, "The queue worker needs Redis."])
     assert "#" not in found.content
@@ -97,25 +97,25 @@ def test_headings_bullets_and_code_stay_out() -> None:
     assert "- The" not in found.content
 
 
-def test_the_same_said_again_is_said_once_unless_a_fact_differs() -> None:
+def test_repeated_sentences_merge_unless_facts_differ() -> None:
     assert one(["Restart the payout queue worker.", "restart the payout queue worker"] * 3).content.count("\n") == 0
     limits = [f"The retry limit of the payout queue is {count}." for count in (3, 5)]
     assert set(one(limits).content.split("\n")) == set(limits)
 
 
-def test_identical_units_and_a_group_of_one_have_a_pattern() -> None:
+def test_identical_or_single_units_have_a_pattern() -> None:
     for texts in (["Restart the worker."] * 4, ["Restart the worker."], ["x"], ["…"]):
         found = one(texts)
         assert found.content == found.summary == texts[0]
         assert len(found.evidence) == len(texts)
 
 
-def test_units_are_numbered_by_id() -> None:
+def test_evidence_units_are_numbered_by_id() -> None:
     given = units(WEBHOOKS)
     assert [unit.id for unit in sort_units(reversed(given))] == ["u0", "u1", "u2", "u3"]
 
 
-def test_principles_are_shorter_and_put_rules_first() -> None:
+def test_principle_puts_rules_first_and_is_short() -> None:
     patterns = [
         Unit(id=str(at), text=text, memory_type="warning", pattern_type="gotcha")
         for at, text in enumerate(
@@ -129,7 +129,7 @@ def test_principles_are_shorter_and_put_rules_first() -> None:
     assert found.pattern_type == "gotcha"
 
 
-def test_a_heavier_unit_draws_the_pattern() -> None:
+def test_unit_weight_shifts_the_pattern() -> None:
     texts = ["Redis keeps the session of a shop.", "Redis evicts a cache key early.", "Postgres evicts no cache key."]
     heavy = [
         Unit(id=str(at), text=text, memory_type="learning", weight=50.0 if at == 0 else 1.0)
@@ -138,7 +138,7 @@ def test_a_heavier_unit_draws_the_pattern() -> None:
     assert extract_patterns([heavy])[0].summary == "Redis evicts a cache key early."
 
 
-def test_a_group_without_text_and_a_weight_of_nothing_are_refused() -> None:
+def test_empty_group_and_zero_weight_are_refused() -> None:
     with pytest.raises(ValueError, match="group 1 has 2 units and no text"):
         extract_patterns([units(LOCKS), units(["", " \n"])])
     with pytest.raises(ValueError, match="weight of unit a is 0"):
@@ -146,13 +146,13 @@ def test_a_group_without_text_and_a_weight_of_nothing_are_refused() -> None:
     assert extract_patterns([]) == []
 
 
-def test_blank_units_are_no_evidence() -> None:
+def test_blank_units_give_no_evidence() -> None:
     assert {evidence.unit for evidence in one(["", "Restart the worker.", " "]).evidence} == {2}
 
 
 @settings(deadline=None, max_examples=examples(60))
 @given(unit_groups(), st.integers(0, 1000))
-def test_the_order_of_units_and_groups_does_not_matter(groups: list[list[Unit]], seed: int) -> None:
+def test_extraction_ignores_order_of_units_and_groups(groups: list[list[Unit]], seed: int) -> None:
     chance = random.Random(seed)
     order = chance.sample(range(len(groups)), len(groups))
     shuffled = extract_patterns([chance.sample(groups[at], len(groups[at])) for at in order])
@@ -161,7 +161,7 @@ def test_the_order_of_units_and_groups_does_not_matter(groups: list[list[Unit]],
 
 @settings(deadline=None, max_examples=examples(100))
 @given(unit_groups())
-def test_every_sentence_stands_in_its_unit_and_none_is_cut_inside_a_word(groups: list[list[Unit]]) -> None:
+def test_extracted_sentences_quote_whole_words(groups: list[list[Unit]]) -> None:
     for group, found in zip(groups, extract_patterns(groups), strict=True):
         numbered = sort_units(group)
         quotes = {" ".join(evidence.quote.split()) for evidence in found.evidence}
@@ -181,7 +181,7 @@ def _ends_whole(quote: str, text: str) -> bool:
     return not (quote[-1:].isalnum() and after.isalnum()) or quote in split_sentences(text)
 
 
-def test_boilerplate_is_left_out_where_a_unit_holds_anything_else() -> None:
+def test_boilerplate_is_excluded_unless_nothing_else() -> None:
     filler = "Review the full content for insights."
     texts = [f"{text}\n- {filler}" for text in LOCKS]
     (found,) = extract_patterns([units([*texts, filler])], boilerplate=("review the full content for insights",))
@@ -190,7 +190,7 @@ def test_boilerplate_is_left_out_where_a_unit_holds_anything_else() -> None:
     assert [evidence.quote for evidence in found.evidence if filler in evidence.quote] == [filler]
 
 
-def test_a_group_outside_of_the_context_matters_to_itself_alone() -> None:
+def test_group_outside_context_affects_only_itself() -> None:
     locks = units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
     hooks = units(["Verify the webhook signature.", "A webhook with no signature is refused."])
     keys = units(["Pass the idempotency key on.", "The key is bound to the migration."])

@@ -27,7 +27,7 @@ TEXTS = st.lists(
 )
 
 
-def test_a_summary_covers_the_batch_in_its_order() -> None:
+def test_summary_covers_batch_in_its_order() -> None:
     lines = extract_summary(BATCH).split("\n")
     assert len(lines) == 2
     places = [next(at for at, text in enumerate(BATCH) if line in text) for line in lines]
@@ -36,14 +36,14 @@ def test_a_summary_covers_the_batch_in_its_order() -> None:
     assert "tired" not in extract_summary(BATCH * 3)
 
 
-def test_summaries_of_chunks_are_reduced_by_the_same_rule() -> None:
+def test_chunk_summaries_reduce_by_same_rule() -> None:
     chunks = [extract_summary(BATCH[:4]), extract_summary(BATCH[4:])]
     assert set(extract_summary(chunks).split("\n")) <= {line for part in chunks for line in part.split("\n")}
     assert extract_summary(chunks).count("\n") == 1
     assert extract_summary(chunks, memories=16).count("\n") == 3
 
 
-def test_one_sentence_alone_is_its_own_summary_and_nothing_has_none() -> None:
+def test_single_sentence_is_its_own_summary() -> None:
     assert extract_summary(["Reports run on the replica."]) == "Reports run on the replica."
     for empty in ([], ["", " \n"]):
         with pytest.raises(ValueError, match="a summary needs"):
@@ -52,7 +52,7 @@ def test_one_sentence_alone_is_its_own_summary_and_nothing_has_none() -> None:
             extract_profile(empty)
 
 
-def test_a_profile_groups_what_is_said() -> None:
+def test_profile_groups_sentences_by_kind() -> None:
     found = extract_profile(
         [
             "Plain SQL is used instead of an ORM.\nAlways set a timeout on calls.",
@@ -68,7 +68,7 @@ def test_a_profile_groups_what_is_said() -> None:
 
 @settings(deadline=None, max_examples=examples(80))
 @given(TEXTS)
-def test_summaries_and_profiles_are_made_of_whole_sentences_of_their_texts(texts: list[str]) -> None:
+def test_summaries_and_profiles_quote_whole_sentences(texts: list[str]) -> None:
     sources = [" ".join(text.split()) for text in texts]
     summary, profile = extract_summary(texts), extract_profile(texts)
     for line in [*summary.split("\n"), *profile.content.split("\n")]:
@@ -79,7 +79,7 @@ def test_summaries_and_profiles_are_made_of_whole_sentences_of_their_texts(texts
 
 @settings(deadline=None, max_examples=examples(40))
 @given(TEXTS, st.randoms())
-def test_the_order_of_summaries_does_not_matter_to_a_profile(texts: list[str], random: object) -> None:
+def test_profile_ignores_order_of_summaries(texts: list[str], random: object) -> None:
     shuffled = list(texts)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     assert extract_profile(shuffled) == extract_profile(texts)

@@ -11,7 +11,7 @@ from consolidation_pipeline.core.knowledge.merge_proposals import find_left_out,
 A, B = UUID(int=1), UUID(int=2)
 
 
-def test_a_question_has_one_name_whatever_the_order_and_another_when_a_text_changes() -> None:
+def test_proposal_fingerprint_ignores_order_of_sources() -> None:
     assert fingerprint([(A, "x"), (B, "y")]) == fingerprint([(B, "y"), (A, "x")])
     assert fingerprint([(A, "x"), (B, "y")]) != fingerprint([(A, "y"), (B, "x")])
     assert fingerprint([(A, "x"), (B, "y")]) != fingerprint([(A, "x")])
@@ -32,12 +32,12 @@ def test_a_question_has_one_name_whatever_the_order_and_another_when_a_text_chan
         ("   ", 3, ""),
     ],
 )
-def test_a_text_is_cut_between_words_and_never_to_nothing(text: str, most: int, trimmed: str) -> None:
+def test_trim_cuts_between_words_and_keeps_some(text: str, most: int, trimmed: str) -> None:
     assert trim_words(text, most) == trimmed
 
 
 @given(st.text(), st.integers(1, 30))
-def test_what_is_cut_fits_begins_the_text_and_says_something_where_the_text_does(text: str, most: int) -> None:
+def test_trimmed_text_is_nonempty_prefix_within_limit(text: str, most: int) -> None:
     cut = trim_words(text, most)
     assert len(cut) <= most
     assert text.strip().startswith(cut)
@@ -45,12 +45,12 @@ def test_what_is_cut_fits_begins_the_text_and_says_something_where_the_text_does
     assert cut == cut.strip()
 
 
-def test_the_longest_text_ignores_what_is_not_there() -> None:
+def test_longest_length_ignores_missing_texts() -> None:
     assert longest_length([None, " abc ", ""]) == 3
     assert longest_length([]) == 0
 
 
-def test_sentences_whose_facts_are_missing_are_told_once() -> None:
+def test_left_out_sentences_are_listed_once() -> None:
     sources = ["Wait 30 s. Then retry.", "Wait 60 s. Then retry.", "Wait 60 s."]
     assert find_left_out(sources, "Wait 30 s, then retry.") == ("Wait 60 s.",)
     assert find_left_out(sources, "Wait 30 s or 60 s, then retry.") == ()

@@ -30,11 +30,11 @@ def unit(memory_type: str = "learning", text: str = "The queue holds jobs.", **m
         (unit("decision", pattern_type="success"), "success"),
     ],
 )
-def test_a_unit_votes_by_success_type_and_words(voter: Unit, expected: str) -> None:
+def test_unit_vote_follows_success_type_and_words(voter: Unit, expected: str) -> None:
     assert vote_pattern_type([voter]) == expected
 
 
-def test_most_votes_win_by_weight_and_ties_in_order() -> None:
+def test_weighted_majority_wins_and_ties_have_order() -> None:
     units = [unit("decision"), unit("decision"), unit("warning")]
     assert vote_pattern_type(units) == "decision"
     assert (
@@ -45,7 +45,7 @@ def test_most_votes_win_by_weight_and_ties_in_order() -> None:
     assert vote_pattern_type([unit("decision"), unit("decision"), unit("warning", weight=3.0)]) == "gotcha"
 
 
-def test_every_memory_type_has_a_vote_and_no_units_none() -> None:
+def test_every_memory_type_has_a_vote() -> None:
     assert {vote_pattern_type([unit(name)]) for name in MEMORY_TYPES} <= set(PATTERN_TYPES)
     with pytest.raises(ValueError, match="no units"):
         vote_pattern_type([])

@@ -33,11 +33,11 @@ from consolidation_pipeline.core.knowledge.playbook import (
         (0.5, 27, 99),
     ],
 )
-def test_priority(confidence: float | None, evidence: int, expected: int) -> None:
+def test_priority_follows_confidence_and_evidence(confidence: float | None, evidence: int, expected: int) -> None:
     assert compute_priority(confidence, evidence) == expected
 
 
-def test_the_formula_holds_for_every_confidence_of_two_decimals() -> None:
+def test_priority_formula_holds_for_all_hundredths() -> None:
     for hundredths in range(101):
         confidence = hundredths / 100
         assert compute_priority(confidence, 3) == 50 + int(50 * confidence)
@@ -54,7 +54,7 @@ def test_the_formula_holds_for_every_confidence_of_two_decimals() -> None:
         (None, -1, "evidence is -1"),
     ],
 )
-def test_priority_refuses_what_is_out_of_range(confidence: float | None, evidence: int, message: str) -> None:
+def test_priority_refuses_values_out_of_range(confidence: float | None, evidence: int, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         compute_priority(confidence, evidence)
 
@@ -78,16 +78,16 @@ NOT_FORMS = (
 
 
 @pytest.mark.parametrize(("name", "word"), [(name, word) for name, words in FORMS.items() for word in words.split()])
-def test_inflected_forms_count(name: str, word: str) -> None:
+def test_category_matches_inflected_words(name: str, word: str) -> None:
     assert find_category(f"Mind the {word}, here.") == name
 
 
 @pytest.mark.parametrize("word", NOT_FORMS.split())
-def test_parts_of_words_do_not_count(word: str) -> None:
+def test_category_ignores_parts_of_words(word: str) -> None:
     assert find_category(f"Mind the {word} here") == "general"
 
 
-def test_the_first_category_wins_wherever_its_word_stands() -> None:
+def test_first_matching_category_wins() -> None:
     words = ["fix", "layer", "best  practices", "security", "tests", "performance", "workflow"]
     names = [*CATEGORY_WORDS, "general"]
     for at in range(len(words) + 1):
@@ -95,7 +95,7 @@ def test_the_first_category_wins_wherever_its_word_stands() -> None:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12 %", "値", "snake_case_test_name", "Use UUIDv7."])
-def test_anything_else_is_general(text: str) -> None:
+def test_category_defaults_to_general(text: str) -> None:
     assert find_category(text) == "general"
 
 
@@ -110,5 +110,5 @@ def test_anything_else_is_general(text: str) -> None:
         ("", False),
     ],
 )
-def test_lines_that_contradict_each_other_are_no_instruction(text: str, expected: bool) -> None:
+def test_contradicting_lines_are_detected(text: str, expected: bool) -> None:
     assert contradicts_itself(text) is expected

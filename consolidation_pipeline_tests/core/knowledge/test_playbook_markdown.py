@@ -61,7 +61,7 @@ def parse(text: str) -> list[Token]:
     return MarkdownIt("commonmark").enable("table").parse(text)
 
 
-def test_chapters_come_in_order_and_entries_by_priority() -> None:
+def test_playbook_document_orders_chapters_and_entries() -> None:
     entries = [instruction(n, f"Do {n}.", category=name) for n, name in enumerate(reversed(CATEGORIES))]
     entries += [instruction(20, "First.", category="testing", priority=90), instruction(21, "Odd.", category="cooking")]
     text = playbook_document("shop", entries)
@@ -73,14 +73,14 @@ def test_chapters_come_in_order_and_entries_by_priority() -> None:
     assert text.endswith(")\n")
 
 
-def test_an_entry_shows_its_evidence_and_an_id_that_lineage_takes() -> None:
+def test_playbook_document_shows_evidence_and_id() -> None:
     id_ = UUID("0f3c9a2e-1b2c-4d5e-8f90-a1b2c3d4e5f6")
     text = playbook_document("shop", [Instruction(id_, "Retry.\n\n Wait  first.", "general", 95, 4)])
     assert "- Retry.\n  Wait first.\n  (4 memories, 0f3c9a2e1b2c)\n" in text
 
 
 @pytest.mark.parametrize("line", HOSTILE)
-def test_a_line_stays_the_text_it_is(line: str) -> None:
+def test_markdown_lines_stay_plain_text(line: str) -> None:
     check([f"{line}\nafter", f"before\n{line}", line or "x"])
 
 
@@ -88,7 +88,7 @@ def test_a_line_stays_the_text_it_is(line: str) -> None:
 @given(
     st.lists(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), min_size=1, max_size=5), min_size=1, max_size=4)
 )
-def test_no_entry_breaks_out_of_its_list_item(contents: list[list[str]]) -> None:
+def test_entry_never_breaks_out_of_list_item(contents: list[list[str]]) -> None:
     check(["\n".join(lines) for lines in contents])
 
 

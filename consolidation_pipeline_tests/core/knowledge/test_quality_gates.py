@@ -32,7 +32,7 @@ from consolidation_pipeline.core.knowledge.quality_gates import (
         (1.0, "store", "store"),
     ],
 )
-def test_replies_by_confidence(confidence: float, pattern: str, principle: str) -> None:
+def test_reply_gates_at_confidence_boundaries(confidence: float, pattern: str, principle: str) -> None:
     assert judge_pattern(confidence) == pattern
     assert judge_principle(confidence) == principle
 
@@ -52,7 +52,9 @@ def test_replies_by_confidence(confidence: float, pattern: str, principle: str) 
         (1.0, 3, False, Verdict.STORE),
     ],
 )
-def test_promotion(confidence: float | None, evidence: int, needs_review: bool, expected: Verdict) -> None:
+def test_promotion_gate_at_confidence_boundaries(
+    confidence: float | None, evidence: int, needs_review: bool, expected: Verdict
+) -> None:
     assert judge_promotion(confidence, evidence, needs_review) is expected
 
 
@@ -60,7 +62,7 @@ def test_promotion(confidence: float | None, evidence: int, needs_review: bool, 
     ("confidence", "evidence", "expected"),
     [(0.7, 3, Verdict.STORE), (0.2, 3, Verdict.STORE), (0.9, 2, Verdict.DISCARD), (None, 3, Verdict.DISCARD)],
 )
-def test_what_a_person_approved_is_promoted_whatever_its_confidence(
+def test_approved_source_is_promoted_at_any_confidence(
     confidence: float | None, evidence: int, expected: Verdict
 ) -> None:
     assert judge_promotion(confidence, evidence, needs_review=False, approved=True) is expected
@@ -76,7 +78,7 @@ def test_what_a_person_approved_is_promoted_whatever_its_confidence(
         (0.7999, 0.95, Verdict.DISCARD),
     ],
 )
-def test_promotion_at_a_threshold_of_its_own(confidence: float, t_promote: float, expected: Verdict) -> None:
+def test_promotion_gate_uses_configured_threshold(confidence: float, t_promote: float, expected: Verdict) -> None:
     assert judge_promotion(confidence, 3, False, t_promote=t_promote) is expected
 
 
@@ -91,7 +93,7 @@ def test_promotion_at_a_threshold_of_its_own(confidence: float, t_promote: float
         (None, 99, True, Verdict.DISCARD),
     ],
 )
-def test_what_was_made_without_a_model_waits_at_best(
+def test_heuristic_promotion_is_review_at_best(
     confidence: float | None, evidence: int, instructs: bool, expected: Verdict
 ) -> None:
     assert judge_heuristic_promotion(confidence, evidence, instructs=instructs) is expected
@@ -110,19 +112,19 @@ def test_what_was_made_without_a_model_waits_at_best(
         (1.0, EntryAction.REINFORCE),
     ],
 )
-def test_fit(similarity: float | None, expected: EntryAction) -> None:
+def test_entry_action_follows_similarity(similarity: float | None, expected: EntryAction) -> None:
     assert judge_fit(similarity) is expected
 
 
 @pytest.mark.parametrize("confidence", [math.nan, -0.1, 1.1])
-def test_what_is_no_confidence_is_refused(confidence: float) -> None:
+def test_gates_refuse_invalid_confidence(confidence: float) -> None:
     heuristic = partial(judge_heuristic_promotion, evidence=3, instructs=True)
     for judge in (judge_pattern, judge_principle, heuristic, lambda value: judge_promotion(value, 3, False)):
         with pytest.raises(ValueError, match="must be from 0 to 1"):
             judge(confidence)
 
 
-def test_negative_evidence_and_undefined_similarity_are_refused() -> None:
+def test_gates_refuse_negative_evidence_and_nan() -> None:
     with pytest.raises(ValueError, match="evidence is -1"):
         judge_promotion(0.9, -1, False)
     with pytest.raises(ValueError, match="evidence is -1"):

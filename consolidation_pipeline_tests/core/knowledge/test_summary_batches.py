@@ -15,19 +15,19 @@ from consolidation_pipeline.core.knowledge.summary_batches import (
 @pytest.mark.parametrize(
     ("count", "sizes"), [(0, []), (1, [1]), (19, [19]), (20, [20]), (21, [20, 1]), (50, [20, 20, 10])]
 )
-def test_chunks_of_twenty_in_order(count: int, sizes: list[int]) -> None:
+def test_chunks_hold_twenty_memories_in_order(count: int, sizes: list[int]) -> None:
     found = split_chunks(range(count))
     assert [len(part) for part in found] == sizes
     assert [memory for part in found for memory in part] == list(range(count))
     assert CHUNK_SIZE == 20
 
 
-def test_a_chunk_holds_something() -> None:
+def test_chunk_size_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="size is 0"):
         split_chunks([1], size=0)
 
 
-def test_the_ratio_is_undefined_without_summaries() -> None:
+def test_compression_ratio_is_none_without_summaries() -> None:
     assert compression_ratio(40, 5) == 8.0
     assert compression_ratio(0, 5) == 0.0
     assert compression_ratio(40, 0) is None
@@ -39,12 +39,12 @@ def test_the_ratio_is_undefined_without_summaries() -> None:
     ("waiting", "ended", "due"),
     [(0, False, False), (49, False, False), (50, False, True), (0, True, False), (7, True, False), (8, True, True)],
 )
-def test_a_summary_is_due_at_fifty_or_at_the_end_of_a_session(waiting: int, ended: bool, due: bool) -> None:
+def test_summary_is_due_at_fifty_or_at_session_end(waiting: int, ended: bool, due: bool) -> None:
     answer = is_summary_due(waiting, session_ended=ended)
     assert bool(answer) is due
     assert str(waiting) in answer.reason
 
 
-def test_counts_are_not_negative() -> None:
+def test_negative_unsummarised_count_is_refused() -> None:
     with pytest.raises(ValueError, match="unsummarised is -1"):
         is_summary_due(-1)

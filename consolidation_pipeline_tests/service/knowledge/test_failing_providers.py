@@ -165,7 +165,7 @@ def undisturbed(shared: Pipeline, provider: OpenAIServer) -> dict[str, dict[str,
 @pytest.mark.slow
 @settings(max_examples=3, deadline=None)
 @given(trouble=TROUBLE, later=TROUBLE, kill=KILLS, tokens=st.sampled_from([0, 1_500, 5_000, 2_000_000]))
-def test_the_budget_holds_and_the_end_is_that_of_an_undisturbed_project(
+def test_budget_holds_and_result_survives_failures(
     shared: Pipeline,
     provider: OpenAIServer,
     nursery: Nursery,

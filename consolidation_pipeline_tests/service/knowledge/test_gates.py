@@ -30,7 +30,7 @@ def told(done: Outcome) -> tuple[int, int, int]:
 @pytest.mark.parametrize(
     ("confidence", "first"), [(0.69, (0, 0, 1)), (0.70, (1, 1, 0)), (0.80, (1, 1, 0)), (0.81, (1, 0, 0))]
 )
-def test_a_reply_is_stored_or_reviewed_or_discarded_and_never_paid_for_twice(
+def test_reply_confidence_gates_and_reply_is_cached(
     pipeline: Pipeline, provider: OpenAIServer, confidence: float, first: tuple[int, int, int]
 ) -> None:
     provider.behaviour = chatting(finding(confidence))
@@ -48,9 +48,7 @@ def test_a_reply_is_stored_or_reviewed_or_discarded_and_never_paid_for_twice(
 
 
 @pytest.mark.parametrize(("size", "made"), [(2, 0), (3, 1)])
-def test_two_memories_are_no_pattern_and_three_are(
-    pipeline: Pipeline, provider: OpenAIServer, size: int, made: int
-) -> None:
+def test_pattern_needs_three_memories(pipeline: Pipeline, provider: OpenAIServer, size: int, made: int) -> None:
     pipeline.configure_new(**OPTIONS, llm_model=MODEL, promote=False)
     pipeline.add(topic("hook", WEBHOOKS[:size]))
     assert pipeline.run().patterns.created == made == len(provider.requests)

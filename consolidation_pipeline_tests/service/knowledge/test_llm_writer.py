@@ -81,7 +81,7 @@ def topics(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def test_each_new_group_is_one_call_and_a_second_run_makes_none(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_new_pattern_group_takes_one_llm_call(topics: Pipeline, provider: OpenAIServer) -> None:
     done = topics.run()
     assert (done.patterns.created, done.patterns.failures, len(provider.requests)) == (2, (), 2)
     assert spent_on_patterns(topics) > 0
@@ -96,7 +96,7 @@ def test_each_new_group_is_one_call_and_a_second_run_makes_none(topics: Pipeline
     assert (again.patterns.covered, len(provider.requests), spent_on_patterns(topics)) == (2, 2, 0)
 
 
-def test_a_grown_group_is_one_call_more(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_grown_pattern_group_takes_one_more_call(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
     topics.add([note("fifth", FIFTH)])
     done = topics.run()
@@ -108,7 +108,7 @@ def test_a_grown_group_is_one_call_more(topics: Pipeline, provider: OpenAIServer
     ("confidence", "stored", "needs_review"),
     [(0.69, 0, 0), (0.70, 2, 2), (0.80, 2, 2), (0.81, 2, 0)],
 )
-def test_a_models_confidence_decides(
+def test_llm_confidence_gates_patterns(
     topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int, needs_review: int
 ) -> None:
     provider.behaviour = chatting(finding(confidence))
@@ -121,9 +121,7 @@ def test_a_models_confidence_decides(
     assert [row.needs_review for row in patterns(topics)] == [needs_review > 0] * stored
 
 
-def test_what_was_discarded_is_not_asked_again_and_its_memories_stay_free(
-    topics: Pipeline, provider: OpenAIServer
-) -> None:
+def test_discarded_group_is_not_asked_again(topics: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = chatting(finding(0.5))
     topics.run()
     provider.behaviour = chatting(finding(0.9))
@@ -135,7 +133,7 @@ def test_what_was_discarded_is_not_asked_again_and_its_memories_stay_free(
 
 
 @pytest.mark.parametrize("spoil", [wrong_ids, invented_quotes])
-def test_evidence_that_points_nowhere_is_refused(
+def test_pattern_refuses_unfounded_evidence(
     topics: Pipeline, provider: OpenAIServer, spoil: Callable[[Any], Any]
 ) -> None:
     provider.behaviour = chatting(finding(0.9), edit=spoil)
@@ -146,15 +144,13 @@ def test_evidence_that_points_nowhere_is_refused(
     assert len(provider.requests) == 4  # each asked once and repaired once
 
 
-def test_a_number_that_no_memory_has_is_refused(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_pattern_refuses_invented_number(topics: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = chatting(lambda r: finding(0.9)(r) | {"summary": "Wait 45 seconds before the next try."})
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures)) == (0, 2)
 
 
-def test_one_group_that_fails_does_not_keep_the_others_and_is_tried_again(
-    topics: Pipeline, provider: OpenAIServer
-) -> None:
+def test_failed_pattern_group_is_retried_next_run(topics: Pipeline, provider: OpenAIServer) -> None:
     sound = finding(0.9)
     provider.behaviour = chatting(
         lambda request: sound(request) | ({"evidence": []} if "webhook" in str(blocks(request)).lower() else {})
@@ -168,9 +164,7 @@ def test_one_group_that_fails_does_not_keep_the_others_and_is_tried_again(
     assert (again.patterns.created, again.patterns.covered, again.patterns.failures) == (1, 1, ())
 
 
-def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_done(
-    topics: Pipeline, provider: OpenAIServer
-) -> None:
+def test_used_up_budget_stops_patterns_phase(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.configure(**OPTIONS, llm_model="openai/gpt-4o-mini", budget_tokens_per_run=0)
     done = topics.run()
     assert (done.patterns.created, provider.requests) == (0, [])
@@ -181,9 +175,7 @@ def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_done(
     assert topics.run().patterns.created == 2
 
 
-def test_a_model_that_refuses_every_call_fails_the_groups_and_not_the_run(
-    topics: Pipeline, provider: OpenAIServer
-) -> None:
+def test_failing_llm_fails_groups_but_not_run(topics: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = failing(401)
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures) + bool(done.patterns.stopped) > 0) == (0, True)

@@ -58,7 +58,7 @@ def pairs(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
-def test_each_group_is_one_call_and_a_second_run_makes_none(pairs: Pipeline, provider: OpenAIServer) -> None:
+def test_each_merge_group_takes_one_rewrite_call(pairs: Pipeline, provider: OpenAIServer) -> None:
     done = rewrite(pairs)
     assert (done.created, done.rewritten, done.refused, done.failed) == (4, 3, 0, 0)
     assert len(provider.requests) == 3
@@ -70,7 +70,7 @@ def test_each_group_is_one_call_and_a_second_run_makes_none(pairs: Pipeline, pro
     assert len(provider.requests) == 3
 
 
-def test_the_rewritten_text_is_what_is_embedded(pairs: Pipeline) -> None:
+def test_rewritten_text_is_embedded(pairs: Pipeline) -> None:
     rewrite(pairs)
     query = """
         SELECT count(*) FROM {s}.consolidated_memories c JOIN {s}.task_memories m ON m.execution_summary = c.content
@@ -91,7 +91,7 @@ def test_the_rewritten_text_is_what_is_embedded(pairs: Pipeline) -> None:
     ],
     ids=["numbers dropped", "numbers changed", "empty", "too long", "a not added", "cut short"],
 )
-def test_a_text_that_loses_something_is_repaired_once_and_else_the_lossless_union_stands(
+def test_lossy_rewrite_is_repaired_or_kept_lossless(
     pairs: Pipeline, provider: OpenAIServer, spoil: dict[str, Any]
 ) -> None:
     provider.then(*[chatting(shorter, **spoil)] * 6)
@@ -108,9 +108,7 @@ def test_a_text_that_loses_something_is_repaired_once_and_else_the_lossless_unio
     assert len(provider.requests) == asked
 
 
-def test_a_reply_that_is_refused_at_first_is_asked_for_again_with_what_is_wrong(
-    pairs: Pipeline, provider: OpenAIServer
-) -> None:
+def test_refused_rewrite_is_retried_with_its_errors(pairs: Pipeline, provider: OpenAIServer) -> None:
     well, badly = chatting(shorter), chatting(shorter, edit=dropped_numbers)
     provider.behaviour = lambda request: (well if is_repair(request) else badly)(request)
     assert rewrite(pairs).rewritten == 3
@@ -120,7 +118,7 @@ def test_a_reply_that_is_refused_at_first_is_asked_for_again_with_what_is_wrong(
 
 
 @pytest.mark.parametrize("behaviour", [refusing, saying("I would rather not.")])
-def test_a_model_that_will_not_is_no_reason_not_to_merge(
+def test_merge_proceeds_when_llm_refuses(
     pairs: Pipeline, provider: OpenAIServer, behaviour: Callable[..., Any]
 ) -> None:
     provider.behaviour = behaviour
@@ -128,7 +126,7 @@ def test_a_model_that_will_not_is_no_reason_not_to_merge(
     assert (done.created, done.rewritten, done.refused, done.absorbed) == (4, 0, 3, 8)
 
 
-def test_a_budget_that_is_used_up_leaves_the_rest_lossless_and_the_next_run_asks_for_it(
+def test_used_up_budget_defers_rewrites_to_next_run(
     pairs: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llm_gateway, "BATCH", 1)
@@ -152,7 +150,7 @@ def test_a_budget_that_is_used_up_leaves_the_rest_lossless_and_the_next_run_asks
     assert rewrite(pairs) == merged_memories.MergeResult()
 
 
-def test_a_model_that_does_not_answer_leaves_everything_lossless(pairs: Pipeline, provider: OpenAIServer) -> None:
+def test_unreachable_llm_leaves_merges_lossless(pairs: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = failing(401)
     done = rewrite(pairs)
     assert (done.created, done.rewritten, done.failed, done.stopped) == (4, 0, 3, None)
@@ -165,7 +163,7 @@ def test_a_model_that_does_not_answer_leaves_everything_lossless(pairs: Pipeline
     assert rewrite(pairs).rewritten == 3
 
 
-def test_a_grown_group_is_rewritten_from_all_of_its_memories(pairs: Pipeline, provider: OpenAIServer) -> None:
+def test_grown_merge_is_rewritten_from_all_sources(pairs: Pipeline, provider: OpenAIServer) -> None:
     rewrite(pairs)
     pairs.add([note("later", f"{PAIRS[0][0]} Seen again today.")])
     all_three = f"{PAIRS[0][1]}\nSeen again today."
@@ -177,9 +175,7 @@ def test_a_grown_group_is_rewritten_from_all_of_its_memories(pairs: Pipeline, pr
     assert (grown.content, grown.source_count) == (all_three, 3)
 
 
-def test_a_group_that_is_too_long_to_be_shown_whole_is_not_asked_about(
-    pipeline: Pipeline, provider: OpenAIServer
-) -> None:
+def test_too_long_merge_group_is_not_rewritten(pipeline: Pipeline, provider: OpenAIServer) -> None:
     long = " ".join(f"Step {at} of the release copies table number {at} to the archive." for at in range(150))
     pipeline.configure_new(**OPTIONS, t_merge=0.8, t_suggest=0.7, t_pattern=0.6)
     pipeline.add([note("a", long), note("b", f"Note to self: {long}")])
@@ -188,7 +184,7 @@ def test_a_group_that_is_too_long_to_be_shown_whole_is_not_asked_about(
     assert merged(pipeline)[0].consolidation_method == "heuristic"
 
 
-def test_lossless_merging_asks_no_model(pairs: Pipeline, provider: OpenAIServer) -> None:
+def test_lossless_merge_makes_no_llm_call(pairs: Pipeline, provider: OpenAIServer) -> None:
     pairs.configure(**{**OPTIONS, "merge_style": "lossless"})
     done = rewrite(pairs)
     assert (done.created, done.rewritten, provider.requests) == (4, 0, [])

@@ -56,7 +56,7 @@ def ids(*names: str) -> list[UUID]:
     return sorted(memory_id(SLUG, "test", name) for name in names)
 
 
-def test_everything_about_the_sources_is_united_in_the_merged_memory(pipeline: Pipeline) -> None:
+def test_merge_unites_all_fields_of_sources(pipeline: Pipeline) -> None:
     first = {
         "tags": ["db", "deploy"],
         "files": ["b.py", "a.py"],
@@ -87,7 +87,7 @@ def test_everything_about_the_sources_is_united_in_the_merged_memory(pipeline: P
     assert [path for (path,) in files] == ["a.py", "b.py", "c.py"]
 
 
-def test_success_is_unknown_only_where_no_source_knows(pipeline: Pipeline) -> None:
+def test_merge_success_is_null_only_if_all_are(pipeline: Pipeline) -> None:
     plain = {"success": None}
     pipeline.add([note("a", LESSONS[0], **plain), note("b", LESSONS[0], **plain)])
     pipeline.add([note("c", LESSONS[1], success=False), note("d", LESSONS[1], **plain)])
@@ -95,7 +95,7 @@ def test_success_is_unknown_only_where_no_source_knows(pipeline: Pipeline) -> No
     assert {row.content: row.success for row in merged(pipeline)} == {LESSONS[0]: None, LESSONS[1]: False}
 
 
-def test_lineage_leads_to_every_source_with_its_cosine(pipeline: Pipeline) -> None:
+def test_lineage_of_merge_has_cosine_of_each_source(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
     query = """
@@ -111,9 +111,7 @@ def test_lineage_leads_to_every_source_with_its_cosine(pipeline: Pipeline) -> No
     assert max(abs(edge.similarity - edge.cosine) for edge in edges) < 1e-5
 
 
-def test_no_reader_ever_sees_a_fact_without_an_active_carrier(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readers_always_see_every_merged_fact(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(merged_memories, "BATCH", 1)
     pipeline.add(corpus())
     query = """
@@ -144,7 +142,7 @@ def test_no_reader_ever_sees_a_fact_without_an_active_carrier(
     assert [hidden for hidden, _ in seen] == sorted(hidden for hidden, _ in seen)
 
 
-def test_a_new_near_duplicate_extends_the_merged_memory(pipeline: Pipeline) -> None:
+def test_new_near_duplicate_extends_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
     pipeline.run()
     (before,) = merged(pipeline)
@@ -161,7 +159,7 @@ def test_a_new_near_duplicate_extends_the_merged_memory(pipeline: Pipeline) -> N
     assert broken_rules(pipeline) == []
 
 
-def test_an_extended_memory_is_the_one_that_all_sources_at_once_would_give(pipeline: Pipeline) -> None:
+def test_extended_merge_equals_merge_of_all_at_once(pipeline: Pipeline) -> None:
     rows = [note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")]
     pipeline.add(rows[:2])
     pipeline.run()
@@ -177,7 +175,7 @@ def test_an_extended_memory_is_the_one_that_all_sources_at_once_would_give(pipel
     assert shown[0] == shown[1]
 
 
-def test_uses_and_pins_of_a_merged_memory_outlive_its_extension(pipeline: Pipeline) -> None:
+def test_extended_merge_keeps_uses_and_pin(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON, reused_count=1), note("b", f"Note to self: {LESSON}", reused_count=2)])
     pipeline.run()
     pipeline.write(
@@ -194,9 +192,7 @@ def test_uses_and_pins_of_a_merged_memory_outlive_its_extension(pipeline: Pipeli
     ("languages", "most"),
     [(("german", "german", "english"), "german"), (("english", "german"), "english")],
 )
-def test_a_merged_memory_is_in_the_language_of_most_of_its_sources(
-    pipeline: Pipeline, languages: Sequence[str], most: str
-) -> None:
+def test_merge_takes_majority_language_of_sources(pipeline: Pipeline, languages: Sequence[str], most: str) -> None:
     pipeline.configure_new(**OPTIONS)
     texts = (LESSON, f"Once more: {LESSON}", f"{LESSON} Seen again today.")
     pipeline.add([note(f"n{at}", texts[at], language=name) for at, name in enumerate(languages)])
@@ -204,7 +200,7 @@ def test_a_merged_memory_is_in_the_language_of_most_of_its_sources(
     assert pipeline.value("SELECT language::text FROM {s}.consolidated_memories WHERE kind = 'merged'") == most
 
 
-def test_merged_memories_that_turn_out_near_duplicates_become_one(pipeline: Pipeline) -> None:
+def test_near_duplicate_merged_memories_are_joined(pipeline: Pipeline) -> None:
     pipeline.configure_new(t_merge=0.999, t_suggest=0.7, t_pattern=0.5)
     one = [note(f"one-{at}", LESSON) for at in range(3)]
     two = [note(f"two-{at}", f"Note to self: {LESSON}") for at in range(2)]
@@ -223,7 +219,7 @@ def test_merged_memories_that_turn_out_near_duplicates_become_one(pipeline: Pipe
 
 
 @pytest.mark.breaks_rules
-def test_merged_memories_that_hold_repeats_of_one_content_become_one(pipeline: Pipeline) -> None:
+def test_merges_with_same_content_are_joined(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pairs = [(LESSONS[at], f"Note to self: {LESSONS[at]}") for at in (0, 1)]
     pipeline.add([note(f"{at}-{n}", pairs[at][n > 1]) for at in (0, 1) for n in range(3)])
@@ -258,9 +254,7 @@ DETAILS = (
     added=st.lists(st.sets(st.sampled_from(DETAILS), max_size=3), min_size=2, max_size=4),
     cap=st.sampled_from([400, 8000]),
 )
-def test_every_literal_of_every_source_stands_in_the_merged_memory(
-    shared: Pipeline, added: list[set[str]], cap: int
-) -> None:
+def test_merge_keeps_every_literal_of_its_sources(shared: Pipeline, added: list[set[str]], cap: int) -> None:
     shared.clear()
     shared.configure_new(t_merge=0.5, t_suggest=0.5, t_pattern=0.5, merge_max_chars=cap)
     texts = [" ".join([LESSON, *sorted(details)]) for details in added]
@@ -278,7 +272,7 @@ def test_every_literal_of_every_source_stands_in_the_merged_memory(
     assert broken_rules(shared) == []
 
 
-def test_what_does_not_fit_is_cut_by_whole_sentences_and_listed(pipeline: Pipeline) -> None:
+def test_merge_over_limit_drops_whole_sentences(pipeline: Pipeline) -> None:
     pipeline.configure_new(merge_max_chars=400)
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")])
     pipeline.run()
@@ -289,7 +283,7 @@ def test_what_does_not_fit_is_cut_by_whole_sentences_and_listed(pipeline: Pipeli
 
 
 @pytest.mark.breaks_rules
-def test_a_group_that_lost_a_member_since_it_was_formed_is_left_for_the_next_run(pipeline: Pipeline) -> None:
+def test_merge_skips_group_that_lost_member(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")])
     with pipeline.open() as run:
         run_phases(run, ["embedding_matrix", "similarity_graph", "clusters"])
@@ -312,7 +306,7 @@ class MeddlingEmbedder(WordEmbedder):
         return super().embed(texts)
 
 
-def test_feedback_on_a_memory_that_is_being_merged_is_kept_and_merged(pipeline: Pipeline) -> None:
+def test_feedback_during_merge_is_kept(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note("a", "amber birch cedar"), note("b", "birch amber cedar")])
     said: list[dict[str, Any]] = []
@@ -330,7 +324,7 @@ def test_feedback_on_a_memory_that_is_being_merged_is_kept_and_merged(pipeline: 
     assert pipeline.value("SELECT importance FROM {s}.consolidated_memories") == said[0]["importance"]
 
 
-def test_a_memory_that_changes_again_and_again_is_a_conflict_and_nothing_of_its_batch_is_written(
+def test_conflict_during_merge_writes_nothing(
     pipeline: Pipeline,
 ) -> None:
     pipeline.configure_new(**OPTIONS)

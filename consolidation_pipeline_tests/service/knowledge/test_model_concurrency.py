@@ -52,9 +52,7 @@ def asked_for(provider: OpenAIServer) -> Counter[str]:
 
 
 @pytest.mark.slow
-def test_a_thousand_memories_take_one_call_per_new_group_and_none_the_second_time(
-    pipeline: Pipeline, provider: OpenAIServer
-) -> None:
+def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = chatting(answering)
     pipeline.configure_new(**MODEL, merge_style="rewrite")
     texts = [wording.format(part, fault) for part in PARTS for fault in FAULTS for wording in WORDINGS]

@@ -71,7 +71,7 @@ def topics(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def test_every_group_becomes_a_pattern_in_its_own_sentences(topics: Pipeline) -> None:
+def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     done = topics.run()
     assert (done.patterns.groups, done.patterns.created, done.patterns.updated) == (2, 2, 0)
     hooks, moves = patterns(topics)
@@ -86,7 +86,7 @@ def test_every_group_becomes_a_pattern_in_its_own_sentences(topics: Pipeline) ->
     assert "webhook" in hooks.details["key_terms"]
 
 
-def test_a_pattern_unites_what_is_known_of_its_units(pipeline: Pipeline) -> None:
+def test_pattern_unites_fields_of_its_units(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     rows = topic("hook", WEBHOOKS[:3], tags=[], success=None, importance=0.2)
     rows[0] |= {"tags": ["b", "a"], "success": False, "created_at": "2024-03-02T08:00:00Z", "files": ["x.py"]}
@@ -107,7 +107,7 @@ def test_a_pattern_unites_what_is_known_of_its_units(pipeline: Pipeline) -> None
     ]
 
 
-def test_evidence_is_quoted_from_the_units(topics: Pipeline) -> None:
+def test_pattern_evidence_quotes_its_units(topics: Pipeline) -> None:
     topics.run()
     texts = dict(tuple(row) for row in topics.rows("SELECT id, execution_summary FROM {s}.task_memories"))
     for row in patterns(topics):
@@ -116,7 +116,7 @@ def test_evidence_is_quoted_from_the_units(topics: Pipeline) -> None:
         assert all(quote in texts[unit] for unit, quote in quoted)
 
 
-def test_fewer_sessions_are_weaker_evidence(pipeline: Pipeline) -> None:
+def test_fewer_sessions_lower_pattern_confidence(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add([{**row, "session_id": "one"} for row in topic("hook", WEBHOOKS)])
     pipeline.add(topic("hook", WEBHOOKS), "other")
@@ -127,7 +127,7 @@ def test_fewer_sessions_are_weaker_evidence(pipeline: Pipeline) -> None:
     assert weak == pytest.approx(strong * 0.75 / (1 - 0.25**3), rel=1e-5)
 
 
-def test_a_second_run_writes_nothing(topics: Pipeline) -> None:
+def test_second_run_writes_no_pattern(topics: Pipeline) -> None:
     topics.run()
     before, recorded = dump(topics, tables=TABLES), changes(topics)
     again = topics.run()
@@ -136,7 +136,7 @@ def test_a_second_run_writes_nothing(topics: Pipeline) -> None:
     assert dump(topics, tables=TABLES) == before
 
 
-def test_a_grown_group_updates_its_pattern_in_place(topics: Pipeline) -> None:
+def test_grown_group_updates_pattern_in_place(topics: Pipeline) -> None:
     topics.run()
     before, other = patterns(topics)
     topics.write("UPDATE {s}.consolidated_memories SET reuse_count = 7")
@@ -154,7 +154,7 @@ def test_a_grown_group_updates_its_pattern_in_place(topics: Pipeline) -> None:
     assert len(parents(topics, after.id)) == 5
 
 
-def test_a_unit_that_is_merged_later_updates_the_pattern_that_holds_it(topics: Pipeline) -> None:
+def test_merged_unit_updates_its_pattern(topics: Pipeline) -> None:
     topics.run()
     before, _ = patterns(topics)
     topics.add([note("again", REPEATED)])
@@ -166,7 +166,7 @@ def test_a_unit_that_is_merged_later_updates_the_pattern_that_holds_it(topics: P
     assert after.source_count == 5
 
 
-def test_a_group_that_lost_a_unit_is_still_covered(topics: Pipeline) -> None:
+def test_pattern_stays_when_group_loses_unit(topics: Pipeline) -> None:
     topics.run()
     before, _ = patterns(topics)
     topics.write(
@@ -208,7 +208,7 @@ def superseded(pipeline: Pipeline) -> dict[UUID, UUID]:
     return dict(tuple(row) for row in pipeline.rows(query))
 
 
-def test_two_topics_that_become_one_are_one_pattern(topics: Pipeline) -> None:
+def test_joined_topics_supersede_smaller_pattern(topics: Pipeline) -> None:
     topics.run()
     larger, smaller = patterns(topics)
     regroup(topics, [*larger.source_memory_ids, *smaller.source_memory_ids])
@@ -233,7 +233,7 @@ def split(topics: Pipeline) -> Pipeline:
     return topics
 
 
-def test_a_pattern_whose_group_fell_apart_is_superseded_once(split: Pipeline) -> None:
+def test_pattern_of_split_group_is_superseded_once(split: Pipeline) -> None:
     old, moves = patterns(split)
     done = form(split)
     assert (done.created, done.updated, done.superseded, done.covered) == (2, 0, 1, 1)
@@ -244,7 +244,7 @@ def test_a_pattern_whose_group_fell_apart_is_superseded_once(split: Pipeline) ->
     assert (again.created, again.superseded, again.covered, changes(split)) == (0, 0, 3, recorded)
 
 
-def test_a_pattern_that_was_superseded_comes_back_with_the_job_or_alone_and_stays(split: Pipeline) -> None:
+def test_rollback_restores_superseded_pattern(split: Pipeline) -> None:
     old, moves = patterns(split)
     form(split)
     group = split.value(
@@ -258,7 +258,7 @@ def test_a_pattern_that_was_superseded_comes_back_with_the_job_or_alone_and_stay
     assert {row.id for row in patterns(split)} == {old.id, moves.id}
 
 
-def test_a_pattern_that_a_person_pinned_is_not_superseded(split: Pipeline) -> None:
+def test_pinned_pattern_is_not_superseded(split: Pipeline) -> None:
     old, _ = patterns(split)
     pin_memories(split.engine, [old.id], pinned=True, changed_by="tester")
     assert form(split).superseded == 0
@@ -267,7 +267,7 @@ def test_a_pattern_that_a_person_pinned_is_not_superseded(split: Pipeline) -> No
     assert old.id in superseded(split)
 
 
-def test_a_pattern_with_a_memory_that_no_other_has_stays(split: Pipeline) -> None:
+def test_pattern_with_unique_memory_stays(split: Pipeline) -> None:
     old, _ = patterns(split)
     one, two, *_ = ids("hook", 4)
     regroup(split, [one, two, memory_id(SLUG, "test", "fifth")], ids("move", 3))
@@ -276,7 +276,7 @@ def test_a_pattern_with_a_memory_that_no_other_has_stays(split: Pipeline) -> Non
     assert old.id in {row.id for row in patterns(split)}
 
 
-def test_texts_are_read_only_where_something_is_new(topics: Pipeline) -> None:
+def test_unchanged_patterns_read_no_texts(topics: Pipeline) -> None:
     topics.run()
     said: list[str] = []
     with topics.open() as run, run.phase("patterns"):
@@ -286,7 +286,7 @@ def test_texts_are_read_only_where_something_is_new(topics: Pipeline) -> None:
     assert not [statement for statement in said if "execution_summary" in statement]
 
 
-def test_rolling_back_the_job_removes_its_patterns_and_the_next_run_makes_them_again(topics: Pipeline) -> None:
+def test_rollback_of_job_allows_same_patterns_again(topics: Pipeline) -> None:
     done = topics.run()
     before = [(row.id, row.content) for row in patterns(topics)]
     undone = topics.roll_back(done.job_id)
@@ -297,7 +297,7 @@ def test_rolling_back_the_job_removes_its_patterns_and_the_next_run_makes_them_a
     assert [(row.id, row.content) for row in patterns(topics)] == before
 
 
-def test_a_growth_that_is_rolled_back_leaves_the_pattern_as_it_was(topics: Pipeline) -> None:
+def test_rollback_of_growth_restores_pattern(topics: Pipeline) -> None:
     topics.run()
     (before, _), edges = patterns(topics), topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id")
     topics.add([note("fifth", FIFTH)])
@@ -306,7 +306,7 @@ def test_a_growth_that_is_rolled_back_leaves_the_pattern_as_it_was(topics: Pipel
     assert topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id") == edges
 
 
-def test_a_merge_under_a_pattern_is_undone_only_with_it(topics: Pipeline) -> None:
+def test_rollback_of_merge_needs_pattern_cascade(topics: Pipeline) -> None:
     topics.add([note("again", REPEATED)])
     topics.run()
     (merge,) = topics.rows("SELECT DISTINCT group_id FROM {s}.consolidation_changes WHERE operation = 'merge'")
@@ -316,7 +316,7 @@ def test_a_merge_under_a_pattern_is_undone_only_with_it(topics: Pipeline) -> Non
     assert [row.source_count for row in patterns(topics)] == [3]
 
 
-def test_a_pattern_that_was_undone_by_itself_is_not_made_again(topics: Pipeline) -> None:
+def test_pattern_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
     topics.run()
     hooks, moves = patterns(topics)
     group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id)
@@ -327,7 +327,7 @@ def test_a_pattern_that_was_undone_by_itself_is_not_made_again(topics: Pipeline)
     assert {row.id for row in patterns(topics)} == {hooks.id, moves.id}
 
 
-def test_a_pattern_that_was_undone_by_itself_is_made_again_when_its_group_changed(topics: Pipeline) -> None:
+def test_changed_group_recreates_rolled_back_pattern(topics: Pipeline) -> None:
     topics.run()
     hooks, _ = patterns(topics)
     topics.roll_back(topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id))
@@ -336,13 +336,13 @@ def test_a_pattern_that_was_undone_by_itself_is_made_again_when_its_group_change
     assert [row.source_count for row in patterns(topics)] == [5, 3]
 
 
-def test_nothing_is_summarized_where_that_is_switched_off(topics: Pipeline) -> None:
+def test_no_patterns_with_summarize_switched_off(topics: Pipeline) -> None:
     topics.configure(**OPTIONS, summarize=False)
     done = topics.run()
     assert (done.patterns.groups, patterns(topics)) == (0, [])
 
 
-def test_a_group_with_a_unit_that_is_gone_is_left_to_the_next_run(topics: Pipeline) -> None:
+def test_patterns_skip_group_with_archived_unit(topics: Pipeline) -> None:
     with topics.open() as run:
         run_phases(run, run.planned[:4])
     topics.write(

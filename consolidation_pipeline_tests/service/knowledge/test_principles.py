@@ -55,7 +55,7 @@ def topics(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def test_patterns_on_one_topic_become_a_principle_that_waits_for_a_person(topics: Pipeline) -> None:
+def test_heuristic_principle_waits_for_review(topics: Pipeline) -> None:
     done = run(topics)
     assert (done.patterns.created, done.principles.created, done.principles.needs_review) == (3, 1, 1)
     (row,) = principles(topics)
@@ -67,14 +67,14 @@ def test_patterns_on_one_topic_become_a_principle_that_waits_for_a_person(topics
     assert done.report.metrics["needs_review"] == 1
 
 
-def test_two_patterns_are_no_principle(pipeline: Pipeline) -> None:
+def test_principle_needs_three_patterns(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add([row for topic in TOPICS[:2] for row in memories(topic)])
     done = run(pipeline)
     assert (done.patterns.created, done.principles.groups) == (2, 0)
 
 
-def test_a_second_run_writes_no_principle_and_another_pattern_updates_it(topics: Pipeline) -> None:
+def test_new_pattern_updates_principle_in_place(topics: Pipeline) -> None:
     run(topics)
     (before,) = principles(topics)
     again = run(topics)
@@ -86,7 +86,7 @@ def test_a_second_run_writes_no_principle_and_another_pattern_updates_it(topics:
     assert (after.id, after.version, after.source_count) == (before.id, before.version + 1, 12)
 
 
-def test_a_pattern_under_a_principle_is_undone_only_with_it(topics: Pipeline) -> None:
+def test_rollback_of_pattern_needs_principle_cascade(topics: Pipeline) -> None:
     run(topics)
     first = pattern_ids(topics)[0]
     group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=first)
@@ -97,7 +97,7 @@ def test_a_pattern_under_a_principle_is_undone_only_with_it(topics: Pipeline) ->
 
 
 @pytest.mark.parametrize(("confidence", "stored"), [(0.80, 0), (0.81, 1)])
-def test_a_models_principle_is_stored_above_four_fifths(
+def test_llm_principle_is_stored_above_0_8(
     topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int
 ) -> None:
     provider.behaviour = chatting(finding(confidence))

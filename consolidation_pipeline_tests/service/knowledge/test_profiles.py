@@ -45,7 +45,7 @@ def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
-def test_a_profile_is_made_of_all_summaries_and_replaced_in_place(asked: Pipeline, provider: OpenAIServer) -> None:
+def test_profile_covers_all_summaries_and_updates(asked: Pipeline, provider: OpenAIServer) -> None:
     summarize(asked)
     first = profile_of(asked)
     text = notes(1)[0]["content"]
@@ -77,9 +77,7 @@ def test_a_profile_is_made_of_all_summaries_and_replaced_in_place(asked: Pipelin
 
 
 @pytest.mark.parametrize("profile", ["", "The team waits 45 seconds before the next try."])
-def test_a_reply_that_cannot_be_used_leaves_the_old_profile(
-    asked: Pipeline, provider: OpenAIServer, profile: str
-) -> None:
+def test_unusable_reply_keeps_old_profile(asked: Pipeline, provider: OpenAIServer, profile: str) -> None:
     summarize(asked)
     before = profile_of(asked)
     provider.behaviour = chatting(lambda r: telling(r) | ({"profile": profile} if is_profile(r) else {}))
@@ -91,7 +89,7 @@ def test_a_reply_that_cannot_be_used_leaves_the_old_profile(
     assert summarize(asked)["procedural_profile"].updated == 1
 
 
-def test_a_budget_that_is_used_up_leaves_the_old_profile(asked: Pipeline, provider: OpenAIServer) -> None:
+def test_used_up_budget_writes_no_profile(asked: Pipeline, provider: OpenAIServer) -> None:
     summaries_alone(asked)
     asked.configure(**MODEL, budget_tokens_per_run=0)
     done = summarize(asked)["procedural_profile"]
@@ -100,14 +98,14 @@ def test_a_budget_that_is_used_up_leaves_the_old_profile(asked: Pipeline, provid
     assert len(provider.requests) == 1
 
 
-def test_without_summaries_there_is_no_profile_and_no_call(pipeline: Pipeline, provider: OpenAIServer) -> None:
+def test_profile_without_summaries_makes_no_call(pipeline: Pipeline, provider: OpenAIServer) -> None:
     pipeline.configure_new(**MODEL)
     done = summarize(pipeline)["procedural_profile"]
     assert (done.summaries, done.created, done.updated, provider.requests) == (0, 0, 0, [])
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
 
 
-def test_more_summaries_than_a_prompt_takes_are_reduced_first(asked: Pipeline, provider: OpenAIServer) -> None:
+def test_many_summaries_are_reduced_before_profile(asked: Pipeline, provider: OpenAIServer) -> None:
     asked.write("DELETE FROM {s}.task_memories")
     for at in range(21):
         asked.add(notes(1, f"s{at:02}"))
@@ -118,7 +116,7 @@ def test_more_summaries_than_a_prompt_takes_are_reduced_first(asked: Pipeline, p
     assert len(profile_of(asked).source_memory_ids) == 21
 
 
-def test_without_a_model_a_profile_has_four_parts_in_the_summaries_own_sentences(pipeline: Pipeline) -> None:
+def test_heuristic_profile_quotes_summary_sentences(pipeline: Pipeline) -> None:
     pipeline.add(notes(20))
     summarize(pipeline)
     row = profile_of(pipeline)
@@ -130,7 +128,7 @@ def test_without_a_model_a_profile_has_four_parts_in_the_summaries_own_sentences
     assert 0 < row.confidence_score <= 0.75
 
 
-def test_a_new_version_that_is_undone_brings_the_old_one_back_until_there_are_other_summaries(
+def test_rollback_restores_previous_profile_version(
     pipeline: Pipeline,
 ) -> None:
     pipeline.add(notes(10))
@@ -147,7 +145,7 @@ def test_a_new_version_that_is_undone_brings_the_old_one_back_until_there_are_ot
     assert len(profile_of(pipeline).source_memory_ids) == 30
 
 
-def test_a_profile_that_a_person_put_away_stays_away(pipeline: Pipeline) -> None:
+def test_archived_profile_is_not_recreated(pipeline: Pipeline) -> None:
     pipeline.add(notes(10))
     summarize(pipeline)
     archive_by_hand(pipeline.engine, [profile_of(pipeline).id], changed_by="tester")
@@ -156,7 +154,7 @@ def test_a_profile_that_a_person_put_away_stays_away(pipeline: Pipeline) -> None
     assert rows(pipeline, "procedural") == []
 
 
-def test_a_run_that_carries_out_a_plan_makes_neither(pipeline: Pipeline) -> None:
+def test_plan_run_writes_no_summary_or_profile(pipeline: Pipeline) -> None:
     pipeline.add(notes(60))
     with pipeline.open() as run:
         run_phases(run, run.planned[:4])

@@ -62,29 +62,29 @@ def superseded(groups: list[GroupIds], rows: list[ExistingRow]) -> list[tuple[in
         existing_row(9, 7, 8, cluster_key=cluster_key(ids(1, 2, 3))),
     ],
 )
-def test_a_group_of_a_known_key_or_of_known_members_is_covered(row: ExistingRow, dismissed: bool) -> None:
+def test_group_with_known_key_or_members_is_skipped(row: ExistingRow, dismissed: bool) -> None:
     known = existing_row(9, cluster_key=row.cluster_key, members=row.members, is_dismissed=dismissed)
     assert plan([group(1, 2, 3)], [known]) == []
 
 
-def test_a_group_with_most_of_the_members_is_the_row_grown_and_takes_in_the_others() -> None:
+def test_grown_group_updates_row_and_supersedes_others() -> None:
     rows = [existing_row(20, 1, 2, version=3), existing_row(21, 3, 4, 5, version=4), existing_row(22, 6, 7, 8, 9)]
     (planned,) = plan([group(1, 2, 3, 4, 5, 6, 7)], rows)
     assert (planned.id, planned.version) == (UUID(int=21), 4)
     assert planned.superseded == ((UUID(int=20), 3),)
 
 
-def test_what_a_person_keeps_is_not_taken_in() -> None:
+def test_kept_row_is_not_superseded_by_grown_group() -> None:
     (planned,) = plan([group(1, 2, 3, 4, 5)], [existing_row(20, 1, 2, is_kept=True), existing_row(21, 3, 4, 5)])
     assert (planned.id, planned.superseded) == (UUID(int=21), ())
 
 
-def test_a_row_of_which_a_group_has_half_is_another_one() -> None:
+def test_group_with_half_of_row_creates_new_row() -> None:
     (planned,) = plan([group(1, 2, 3)], [existing_row(20, 1, 2, 8, 9)])
     assert (planned.version, planned.superseded) == (None, ())
 
 
-def test_an_identity_that_a_row_has_outgrown_is_not_given_out_twice() -> None:
+def test_id_of_grown_row_is_not_reused() -> None:
     (first,) = plan([group(1, 2, 3)], [])
     grown = existing_row(0, *range(10, 20), id=first.id, version=2)
     (second,) = plan([group(1, 2, 3)], [grown])
@@ -92,19 +92,19 @@ def test_an_identity_that_a_row_has_outgrown_is_not_given_out_twice() -> None:
     assert plan([group(3, 2, 1)], [grown])[0].id == second.id
 
 
-def test_a_row_that_was_retired_is_used_again() -> None:
+def test_retired_row_is_reused() -> None:
     (first,) = plan([group(1, 2, 3)], [])
     (again,) = plan([group(1, 2, 3)], [existing_row(0, 1, 2, 3, id=first.id, version=5, is_active=False)])
     assert (again.id, again.version) == (first.id, 5)
 
 
-def test_a_group_that_has_grown_beyond_what_was_put_away_is_a_row_of_its_own() -> None:
+def test_group_beyond_dismissed_row_creates_new_row() -> None:
     (first,) = plan([group(1, 2, 3, 4)], [])
     (planned,) = plan([group(1, 2, 3, 4)], [existing_row(0, 1, 2, 3, id=first.id, is_dismissed=True)])
     assert (planned.id != first.id, planned.version, planned.superseded) == (True, None, ())
 
 
-def test_a_row_whose_memories_are_all_in_newer_rows_is_superseded_by_the_one_with_most_of_them() -> None:
+def test_row_split_among_newer_rows_is_superseded() -> None:
     groups = [group(1, 2, 5), group(3, 4, 6), group(7, 8, 9)]
     rows = [existing_row(20, 1, 2, 3), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6), existing_row(33, 7, 8, 9)]
     assert superseded(groups, rows) == [(20, 31)]
@@ -124,7 +124,7 @@ def test_a_row_whose_memories_are_all_in_newer_rows_is_superseded_by_the_one_wit
         [existing_row(20, 1, 2, 3, is_active=False), existing_row(31, 1, 2, 5), existing_row(32, 3, 4, 6)],
     ],
 )
-def test_a_row_that_is_kept_or_has_a_memory_or_a_group_of_its_own_stays(rows: list[ExistingRow]) -> None:
+def test_row_with_own_memory_or_group_stays_active(rows: list[ExistingRow]) -> None:
     assert superseded([group(1, 2, 5), group(3, 4, 6)], rows) == []
 
 
@@ -133,7 +133,7 @@ sets_of = st.frozensets(st.integers(1, 9), min_size=1, max_size=5)
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(sets_of, max_size=4), st.lists(sets_of, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_no_memory_loses_its_last_row(
+def test_superseding_keeps_a_row_for_every_memory(
     present: list[frozenset[int]], members: list[frozenset[int]], kept: list[bool]
 ) -> None:
     rows = [existing_row(20 + at, *sorted(one), is_kept=kept[at]) for at, one in enumerate(members)]

@@ -30,7 +30,7 @@ def _hide(connection: Connection, project: Project, ids: list[UUID], behind: UUI
     update_rows(connection, author(project), task_memories, changes, operation="merge")
 
 
-def test_groups_that_are_one_merged_memory_already_are_not_loaded(connection: Connection, project: Project) -> None:
+def test_already_merged_groups_are_not_loaded(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abcdefghi"])
     one, other = plant_merged(connection, project, "one", ids[:2]), plant_merged(connection, project, "two", ids[6:7])
     _hide(connection, project, ids[:3], one)
@@ -46,7 +46,7 @@ def test_groups_that_are_one_merged_memory_already_are_not_loaded(connection: Co
     assert load_unmerged_groups(connection, plant_project(connection, "other").id) == {}
 
 
-def test_a_group_that_lost_a_member_is_loaded_whole(connection: Connection, project: Project) -> None:
+def test_group_that_lost_member_is_loaded_whole(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abc"])
     _hide(connection, project, ids[:2], plant_merged(connection, project, "one", ids[:2]))
     archived = [Change(ids[2], uuid4(), {"archive_reason": "test", "archived_at": "2026-01-01"}, 1)]

@@ -64,7 +64,7 @@ def related(connection: Connection, project: Project) -> set[tuple[UUID, UUID, s
     return set(zip(to_uuids(found.a), to_uuids(found.b), types, strict=True))
 
 
-def test_the_newest_ends_are_active_raw_and_merged_memories(connection: Connection, project: Project) -> None:
+def test_association_inputs_are_newest_active_units(connection: Connection, project: Project) -> None:
     memories = [new_memory(str(n), memory_type="decision", learned_at=NOW - timedelta(hours=n)) for n in range(6)]
     ids = plant_memories(connection, project, memories)
     merged = plant_merged(connection, project, "merged", ids[1:3], learned_at=NOW - timedelta(hours=2))
@@ -96,18 +96,18 @@ def test_the_newest_ends_are_active_raw_and_merged_memories(connection: Connecti
         load_association_vectors(connection, project.id, MODEL, 4)
 
 
-def test_of_equal_times_the_smallest_ids_are_the_newest(connection: Connection, project: Project) -> None:
+def test_association_inputs_break_time_ties_by_id(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key, learned_at=NOW) for key in "abcdef"])
     assert to_uuids(load_association_inputs(connection, project.id, MODEL, newest=4).ids) == sorted(ids)[:4]
 
 
-def test_an_empty_project_has_no_ends(connection: Connection, project: Project) -> None:
+def test_empty_project_has_no_association_inputs(connection: Connection, project: Project) -> None:
     assert len(load_association_inputs(connection, project.id, MODEL)) == 0
     assert load_association_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
     assert related(connection, project) == set()
 
 
-def test_a_relation_is_written_with_its_reason(connection: Connection, project: Project) -> None:
+def test_relation_is_recorded_with_its_reason(connection: Connection, project: Project) -> None:
     a, b = plant_memories(connection, project, [new_memory("a"), new_memory("b")])
     assert relate(connection, project, new_relation(b, a, EXPLAINS)) == 1
     assert relate(connection, project) == 0
@@ -133,7 +133,7 @@ def test_many_relations_take_few_statements(connection: Connection, project: Pro
     assert connection.execute(text(query)).scalar_one() == 1770
 
 
-def test_the_id_of_a_relation_has_a_direction_where_the_relation_has() -> None:
+def test_relation_id_is_directed_only_if_type_is() -> None:
     a, b = uuid4(), uuid4()
     assert relation_id("garden", "shares_theme", a, b) == relation_id("garden", "shares_theme", b, a)
     assert relation_id("garden", "explains", a, b) != relation_id("garden", "explains", b, a)
@@ -141,7 +141,7 @@ def test_the_id_of_a_relation_has_a_direction_where_the_relation_has() -> None:
     assert len(ids) == 8
 
 
-def test_what_is_related_is_told_of_the_units_that_stand_there_now(connection: Connection, project: Project) -> None:
+def test_related_pairs_name_current_units(connection: Connection, project: Project) -> None:
     a, b, c, d, e = plant_memories(connection, project, [new_memory(key) for key in "abcde"])
     first, last = (plant_merged(connection, project, name, [a, b]) for name in ("first", "last"))
     relate(connection, project, new_relation(a, c, EXPLAINS), new_relation(d, e, status="rejected"))
@@ -159,7 +159,7 @@ def test_what_is_related_is_told_of_the_units_that_stand_there_now(connection: C
     }  # fmt: skip
 
 
-def test_a_decision_is_one_statement_for_all_and_a_group_for_each(connection: Connection, project: Project) -> None:
+def test_relation_decision_records_a_group_for_each(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abcd"])
     relations = [new_relation(ids[0], other, status="candidate") for other in ids[1:]]
     relate(connection, project, *relations)
@@ -174,7 +174,7 @@ def test_a_decision_is_one_statement_for_all_and_a_group_for_each(connection: Co
         decide_relations(connection, author(project), list(rows.values()), "rejected", reason=None)
 
 
-def test_relations_are_listed_newest_first_with_their_texts(connection: Connection, project: Project) -> None:
+def test_relations_are_listed_newest_first_with_texts(connection: Connection, project: Project) -> None:
     a, b = plant_memories(connection, project, [new_memory("a", goal="Goal.", feedback="Good."), new_memory("b")])
     merged = plant_merged(connection, project, "merged text", [])
     append_relations(connection, author(project), [new_relation(a, b)], now=NOW - timedelta(days=1))
