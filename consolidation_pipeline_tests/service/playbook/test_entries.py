@@ -110,7 +110,7 @@ def twins(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
     ("confidence", "promoted", "waiting"),
     [(0.79, 0, 0), (0.80, 0, 2), (0.84, 0, 2), (0.85, 2, 0)],
 )
-def test_a_models_confidence_decides_what_agents_read(
+def test_llm_confidence_gates_playbook_entries(
     topics: Pipeline, provider: OpenAIServer, confidence: float, promoted: int, waiting: int
 ) -> None:
     provider.behaviour = chatting(finding(confidence))
@@ -120,9 +120,7 @@ def test_a_models_confidence_decides_what_agents_read(
     assert topics.value("SELECT memories_promoted FROM {s}.consolidation_jobs") == promoted
 
 
-def test_an_entry_has_the_words_the_vector_and_the_evidence_of_its_pattern(
-    topics: Pipeline, provider: OpenAIServer
-) -> None:
+def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
     hooks, moves = entries(topics)
     pattern, _ = patterns(topics)
@@ -137,7 +135,7 @@ def test_an_entry_has_the_words_the_vector_and_the_evidence_of_its_pattern(
     assert event["promoted"] == 2
 
 
-def test_a_second_run_writes_nothing(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_second_run_writes_no_playbook_entry(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     before = dump(topics, tables=TABLES)
@@ -146,7 +144,7 @@ def test_a_second_run_writes_nothing(topics: Pipeline, provider: OpenAIServer) -
     assert dump(topics, tables=TABLES) == before
 
 
-def test_what_an_entry_says_already_bears_it_out(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+def test_near_duplicate_pattern_reinforces_entry(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
     done = twins(SAME).playbook
     assert (done.reinforced, done.promoted, done.proposed) == (1, 0, 0)
     hooks, _ = entries(topics)
@@ -157,7 +155,7 @@ def test_what_an_entry_says_already_bears_it_out(topics: Pipeline, twins: Callab
     assert (again.reinforced, again.promoted) == (0, 0)
 
 
-def test_what_resembles_an_entry_waits_for_a_person(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+def test_similar_pattern_is_proposed_for_review(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
     done = twins(ALIKE).playbook
     assert (done.reinforced, done.promoted, done.proposed) == (0, 0, 1)
     (waiting,) = entries(topics, "review")
@@ -166,7 +164,7 @@ def test_what_resembles_an_entry_waits_for_a_person(topics: Pipeline, twins: Cal
     assert str(entries(topics)[0].id) in reason
 
 
-def test_lineage_leads_from_an_entry_to_all_of_its_evidence(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+def test_lineage_of_entry_reaches_all_evidence(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
     twins(SAME)
     hooks, _ = entries(topics)
     found = trace_memory(topics.engine, str(hooks.id)[:8], depth=5)
@@ -185,7 +183,7 @@ def test_lineage_leads_from_an_entry_to_all_of_its_evidence(topics: Pipeline, tw
         assert (hooks.id, "playbook", True) in [(row.id, row.kind, row.active) for row in derived]
 
 
-def test_bearing_out_that_a_person_undid_is_not_done_again(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
+def test_rolled_back_reinforcement_is_not_repeated(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
     twins(SAME)
     hooks, _ = entries(topics)
     topics.roll_back(group_of(topics, hooks.id))
@@ -193,7 +191,7 @@ def test_bearing_out_that_a_person_undid_is_not_done_again(topics: Pipeline, twi
     assert topics.run().playbook.reinforced == 0
 
 
-def test_an_entry_that_was_undone_by_itself_is_not_made_again(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_entry_rolled_back_alone_is_not_recreated(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     hooks, moves = entries(topics)
@@ -205,7 +203,7 @@ def test_an_entry_that_was_undone_by_itself_is_not_made_again(topics: Pipeline, 
     assert {row.id for row in entries(topics)} == {hooks.id, moves.id}
 
 
-def test_a_job_that_was_undone_is_done_again(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_rollback_of_job_allows_promotion_again(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     job = topics.run().job_id
     before = [(row.id, row.content, row.priority) for row in entries(topics)]
@@ -215,7 +213,7 @@ def test_a_job_that_was_undone_is_done_again(topics: Pipeline, provider: OpenAIS
     assert [(row.id, row.content, row.priority) for row in entries(topics)] == before
 
 
-def test_a_pattern_under_an_entry_is_undone_only_with_it(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     hooks, moves = entries(topics)
@@ -227,7 +225,7 @@ def test_a_pattern_under_an_entry_is_undone_only_with_it(topics: Pipeline, provi
     assert topics.run().playbook.promoted == 0
 
 
-def test_a_grown_pattern_updates_its_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
     before, _ = entries(topics)
     provider.behaviour = chatting(saying(0.95, {"webhook": SAME}))
@@ -243,7 +241,7 @@ def test_a_grown_pattern_updates_its_entry_in_place(topics: Pipeline, provider: 
     assert topics.run().playbook.updated == 0
 
 
-def test_a_persons_words_stay(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_grown_pattern_keeps_edited_entry_text(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
     before, _ = entries(topics)
     by_hand(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
@@ -254,7 +252,7 @@ def test_a_persons_words_stay(topics: Pipeline, provider: OpenAIServer) -> None:
     assert (after.content, len(after.supporting_memory_ids)) == ("Check it first.", 5)
 
 
-def test_a_waiting_entry_becomes_active_when_its_source_is_approved(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_approved_source_activates_waiting_entry(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     with topics.open() as run:
         run_phases(run, run.planned[: run.planned.index("playbook_entries")])
@@ -271,7 +269,7 @@ def test_a_waiting_entry_becomes_active_when_its_source_is_approved(topics: Pipe
     assert {row.source_id for row in entries(topics, "review")} == {hooks.id, moves.id}
 
 
-def test_a_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     hooks, _ = entries(topics)
@@ -284,7 +282,7 @@ def test_a_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenA
     assert changes(topics)[-1] == ("delete", "review")
 
 
-def test_an_entry_outlives_a_pattern_that_was_put_away(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_entry_outlives_archived_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     hooks, _ = patterns(topics)
@@ -293,7 +291,7 @@ def test_an_entry_outlives_a_pattern_that_was_put_away(topics: Pipeline, provide
     assert hooks.id in {row.source_id for row in entries(topics)}
 
 
-def test_an_entry_follows_the_pattern_that_superseded_its_own(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_entry_moves_to_superseding_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     larger, smaller = patterns(topics)
@@ -309,7 +307,7 @@ def test_an_entry_follows_the_pattern_that_superseded_its_own(topics: Pipeline, 
 
 
 @pytest.mark.parametrize("options", [{"promote": False}, {"t_promote": 0.95}])
-def test_options_decide_too(topics: Pipeline, provider: OpenAIServer, options: dict[str, Any]) -> None:
+def test_promotion_options_gate_playbook(topics: Pipeline, provider: OpenAIServer, options: dict[str, Any]) -> None:
     del provider
     topics.configure(**OPTIONS, **MODEL, **options)
     done = topics.run().playbook
@@ -320,7 +318,7 @@ def test_options_decide_too(topics: Pipeline, provider: OpenAIServer, options: d
     assert topics.run().playbook.active == 2
 
 
-def test_without_a_model_the_best_wait_for_a_person(pipeline: Pipeline) -> None:
+def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     hooks = [f"{RULE} {more}" for more in ("Always.", "Do it first.", "Check it in every handler.")]
     pipeline.add([*topic("hook", tuple(hooks)), *topic("move", MIGRATIONS)])
@@ -335,7 +333,7 @@ def test_without_a_model_the_best_wait_for_a_person(pipeline: Pipeline) -> None:
     assert pipeline.run().playbook.proposed == 0
 
 
-def test_entries_are_read_by_priority(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_playbook_lists_entries_by_priority(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
     found = read_playbook(topics.engine, "notes", limit=10)

@@ -115,13 +115,13 @@ def only(done: PlaybookChanges) -> EntryDraft:
         ({"is_heuristic": True}, None),
     ],
 )
-def test_gates_decide_what_becomes_an_entry(fields: dict[str, Any], status: str | None) -> None:
+def test_quality_gates_set_entry_status(fields: dict[str, Any], status: str | None) -> None:
     done = drafted([candidate(9, **fields)])
     assert [draft.entry.status for draft in done.drafts] == ([] if status is None else [status])
     assert done.below == (status is None)
 
 
-def test_an_entry_says_what_its_source_says() -> None:
+def test_entry_draft_copies_its_source() -> None:
     details = {"summary": "Mind the workflow.", "best_practices": ["Test it."]}
     draft = only(drafted([candidate(9, 3, 1, 2, 4, details=details)]))
     made = draft.entry
@@ -135,7 +135,7 @@ def test_an_entry_says_what_its_source_says() -> None:
     ("cosine", "outcome"),
     [(0.9, "reinforced"), (0.95, "reinforced"), (0.8999, "review"), (0.85, "review"), (0.8499, "active")],
 )
-def test_what_an_entry_says_already_bears_it_out(cosine: float, outcome: str) -> None:
+def test_similarity_decides_reinforce_review_or_add(cosine: float, outcome: str) -> None:
     held = entry(5, 1, 2, 3, priority=95)
     draft = only(drafted([candidate(9, 3, 4, 6)], [held], {5: EAST, 9: at(cosine)}))
     if outcome == "reinforced":
@@ -145,12 +145,12 @@ def test_what_an_entry_says_already_bears_it_out(cosine: float, outcome: str) ->
         assert (draft.existing, draft.entry.status) == (None, outcome)
 
 
-def test_a_priority_never_falls() -> None:
+def test_reinforcement_never_lowers_priority() -> None:
     held = entry(5, 1, 2, 3, priority=99, confidence=0.5)
     assert only(drafted([candidate(9, 4, 5, 6)], [held])).entry.priority == 99
 
 
-def test_an_active_entry_is_borne_out_rather_than_one_that_waits() -> None:
+def test_active_entry_is_reinforced_before_waiting() -> None:
     rows = [entry(5, 1, 2, 3, status="review"), entry(6, 1, 2, 3)]
     done = drafted([candidate(9, 4, 5, 6)], rows, {5: at(0.99), 6: at(0.93), 9: EAST})
     assert only(done).entry.id == UUID(int=6)
@@ -158,19 +158,19 @@ def test_an_active_entry_is_borne_out_rather_than_one_that_waits() -> None:
     assert (only(waiting).entry.id, only(waiting).entry.status) == (UUID(int=5), "review")
 
 
-def test_what_some_entry_has_all_the_evidence_of_is_not_proposed_again() -> None:
+def test_known_evidence_is_not_proposed_again() -> None:
     rows = [entry(5, 4, 5, 6), entry(6, 1, 2, 3)]
     assert drafted([candidate(9, 4, 5, 6)], rows, {5: at(0.91), 6: at(0.99), 9: EAST}).drafts == []
 
 
-def test_a_retired_entry_is_neither_borne_out_nor_proposed_again() -> None:
+def test_retired_entry_is_not_reinforced_or_proposed() -> None:
     held = entry(5, 1, 2, 3, status="retired", source_id=UUID(int=9))
     assert drafted([candidate(9, 1, 2, 3, 4, text="New words.")], [held]).drafts == []
     (made,) = drafted([candidate(8, 4, 5, 6)], [held]).drafts
     assert (made.existing, made.entry.status) == (None, "active")
 
 
-def test_candidates_are_judged_against_what_earlier_ones_left() -> None:
+def test_candidates_reinforce_earlier_drafts() -> None:
     rows = [candidate(9, 4, 5, 6, confidence=0.88), candidate(8, 1, 2, 3, confidence=0.95)]
     done = drafted(rows, (), {8: EAST, 9: at(0.95)})
     assert (only(done).entry.source_id, only(done).entry.supporting_ids) == (UUID(int=8), ids(1, 2, 3, 4, 5, 6))
@@ -179,13 +179,13 @@ def test_candidates_are_judged_against_what_earlier_ones_left() -> None:
     assert (made.source_id, len(made.supporting_ids)) == (UUID(int=7), 9)
 
 
-def test_what_was_made_without_a_model_is_judged_last() -> None:
+def test_heuristic_candidates_are_judged_last() -> None:
     rows = [extracted(7, 7, 8, 9, kind="principle"), candidate(8, 1, 2, 3)]
     made = only(drafted(rows, (), {7: EAST, 8: at(0.95)})).entry
     assert (made.source_id, made.status, len(made.supporting_ids)) == (UUID(int=8), "active", 6)
 
 
-def test_a_source_that_grew_updates_its_entry_in_place() -> None:
+def test_grown_source_updates_entry_draft_in_place() -> None:
     held = entry(5, 1, 2, 3, source_id=UUID(int=9), text="Say 9.")
     draft = only(drafted([candidate(9, 1, 2, 4, 6, confidence=0.92)], [held]))
     assert draft.entry == replace(held, supporting_ids=ids(1, 2, 3, 4, 6), confidence=0.92, priority=98)
@@ -203,15 +203,13 @@ def test_a_source_that_grew_updates_its_entry_in_place() -> None:
         ({}, {"is_heuristic": True, "details": {"gotchas": ["Mind."]}}),
     ],
 )
-def test_words_of_a_person_and_of_active_entries_are_not_replaced_by_unsure_ones(
-    held: dict[str, Any], source: dict[str, Any]
-) -> None:
+def test_unsure_source_does_not_replace_entry_text(held: dict[str, Any], source: dict[str, Any]) -> None:
     kept = entry(5, 1, 2, 3, source_id=UUID(int=9), **held)
     draft = only(drafted([candidate(9, 1, 2, 3, 4, **source)], [kept]))
     assert draft.entry == replace(kept, supporting_ids=ids(1, 2, 3, 4), priority=96)
 
 
-def test_a_waiting_entry_takes_the_words_of_its_source() -> None:
+def test_waiting_entry_takes_text_of_source() -> None:
     kept = entry(5, 1, 2, 3, source_id=UUID(int=9), status="review", priority=50)
     draft = only(drafted([candidate(9, needs_review=True, confidence=0.75)], [kept]))
     assert (draft.entry.content, draft.entry.status, draft.entry.priority) == ("Say 9.", "review", 87)
@@ -221,22 +219,20 @@ def test_a_waiting_entry_takes_the_words_of_its_source() -> None:
     ("fields", "near", "status"),
     [({}, 0.5, "active"), ({"is_status_manual": True}, 0.5, "review"), ({}, 0.86, "review"), ({}, 0.95, "review")],
 )
-def test_a_waiting_entry_becomes_active_when_its_source_is_sure_enough(
-    fields: dict[str, Any], near: float, status: str
-) -> None:
+def test_sure_source_activates_waiting_entry(fields: dict[str, Any], near: float, status: str) -> None:
     waiting = entry(5, 1, 2, 3, source_id=UUID(int=9), status="review", text="Say 9.", **fields)
     done = drafted([candidate(9)], [waiting, entry(6)], {5: EAST, 9: EAST, 6: at(near)})
     assert [draft.entry.status for draft in done.drafts] == (["active"] if status == "active" else [])
 
 
-def test_an_entry_follows_what_superseded_its_source() -> None:
+def test_entry_draft_moves_to_successor_of_source() -> None:
     held = entry(5, 1, 2, 3, source_id=UUID(int=8), text="Say 8.")
     draft = only(drafted([candidate(9, 1, 2, 3, 4)], [held], successors={UUID(int=8): UUID(int=9)}))
     assert (draft.entry.id, draft.entry.source_id, draft.entry.content) == (held.id, UUID(int=9), "Say 9.")
     assert draft.entry.supporting_ids == ids(1, 2, 3, 4)
 
 
-def test_an_entry_stays_where_the_successor_has_one_and_where_there_is_none() -> None:
+def test_entry_stays_if_successor_has_its_own() -> None:
     held = entry(5, 1, 2, 3, source_id=UUID(int=8))
     other = entry(6, 1, 2, 3, 4, source_id=UUID(int=9), text="Say 9.", priority=96)
     told = {UUID(int=8): UUID(int=9)}
@@ -244,19 +240,19 @@ def test_an_entry_stays_where_the_successor_has_one_and_where_there_is_none() ->
     assert drafted([], [held]).drafts == []
 
 
-def test_what_was_undone_by_itself_is_not_proposed_again_until_its_source_changes() -> None:
+def test_withdrawn_entry_waits_for_changed_source() -> None:
     told = {UUID(int=9): frozenset({"Say 9."})}
     assert drafted([candidate(9)], withdrawn=told).drafts == []
     assert only(drafted([candidate(9, text="Say more.")], withdrawn=told)).entry.status == "active"
 
 
-def test_evidence_that_a_person_took_out_stays_out() -> None:
+def test_declined_evidence_is_not_added_again() -> None:
     held = entry(5, 1, 2, 3, declined_ids=frozenset(ids(4, 6)))
     assert drafted([candidate(9, 4, 6, 1)], [held]).drafts == []
     assert only(drafted([candidate(9, 4, 6, 7)], [held])).entry.supporting_ids == ids(1, 2, 3, 7)
 
 
-def test_only_so_many_without_a_model_wait_at_a_time_the_best_first() -> None:
+def test_waiting_heuristic_entries_are_limited() -> None:
     many = MAX_HEURISTIC_WAITING + 3
     rows = [extracted(100 + n, confidence=HEURISTIC_REVIEW_FROM + 0.001 * n) for n in range(many)]
     vectors = dict(zip((row.id.int for row in rows), np.eye(many, dtype=np.float32), strict=True))
@@ -269,7 +265,7 @@ def test_only_so_many_without_a_model_wait_at_a_time_the_best_first() -> None:
     assert [draft.entry.source_id for draft in next_.drafts] == [UUID(int=102)]
 
 
-def test_an_entry_that_went_over_to_a_successor_leaves_its_id_behind() -> None:
+def test_id_of_moved_entry_is_not_reused() -> None:
     first = only(drafted([candidate(9)])).entry
     gone = replace(first, version=1, source_id=UUID(int=8), content_hash="other")
     again = only(drafted([candidate(9)], [gone], {first.id.int: EAST}))
@@ -297,9 +293,7 @@ CANDIDATES = st.lists(
 
 @settings(deadline=None, max_examples=examples(150))
 @given(CANDIDATES, st.data())
-def test_a_second_run_drafts_nothing_and_the_order_of_rows_does_not_matter(
-    rows: list[Candidate], data: st.DataObject
-) -> None:
+def test_drafting_is_idempotent_and_order_free(rows: list[Candidate], data: st.DataObject) -> None:
     whole = [replace(row, raw_ids=tuple(sorted({*row.raw_ids, *ids(20, 21)}))) for row in rows]
     angles = st.sampled_from([0.0, 0.3, 0.42, 0.5, 0.8, 0.9, 1.2])
     turned = {row.id.int: data.draw(angles) for row in whole}

@@ -98,9 +98,7 @@ def states(outbox: Pipeline) -> dict[str, int]:
     return {name: count for name, count in named.items() if count}
 
 
-def test_an_event_arrives_signed_and_says_what_happened_when_and_where(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_event_is_delivered_signed_with_its_payload(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1)
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     (message,) = receiver.messages
@@ -114,16 +112,14 @@ def test_an_event_arrives_signed_and_says_what_happened_when_and_where(
     assert len(receiver.messages) == 1
 
 
-def test_what_is_long_to_tell_is_cut(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_long_event_text_is_truncated(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     with outbox.engine.begin() as connection:
         append_event(connection, outbox.project().id, "consolidation.failed", {"error": "x" * 100_000})
     deliver_events(outbox.engine, webhook, once=True)
     assert receiver.messages[0].body["data"]["error"] == "x" * 2000 + "…"
 
 
-def test_a_failure_is_noted_and_tried_again_under_the_same_id(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_failed_delivery_is_retried_under_same_id(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1)
     receiver.then(status(500))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 1)
@@ -135,9 +131,7 @@ def test_a_failure_is_noted_and_tried_again_under_the_same_id(
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
 
 
-def test_tries_come_at_four_times_the_age_of_the_one_before_for_a_week(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_retry_intervals_grow_fourfold_for_a_week(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status(503))
     happen(outbox, 1, age="0 s")
     age, tried = 0, []
@@ -150,18 +144,14 @@ def test_tries_come_at_four_times_the_age_of_the_one_before_for_a_week(
     assert states(outbox) == {"given_up": 1}
 
 
-def test_tries_that_were_missed_are_made_up_for_one_each_round(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_missed_retries_are_made_one_per_round(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status(500))
     happen(outbox, 1, age="1 min")
     done = [deliver_events(outbox.engine, webhook, once=True).failed for _ in range(4)]
     assert done == [1, 1, 1, 0]
 
 
-def test_after_410_an_event_is_given_up_and_the_next_is_tried(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_status_410_gives_up_only_that_event(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
     receiver.then(status(410))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 0)
@@ -171,9 +161,7 @@ def test_after_410_an_event_is_given_up_and_the_next_is_tried(
     assert states(outbox) == {"delivered": 1, "given_up": 1}
 
 
-def test_what_happened_long_before_a_webhook_was_configured_stays_untold(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_events_older_than_a_week_are_not_sent(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, age="8 days")
     happen(outbox, 2, age="6 days")
     deliver_events(outbox.engine, webhook, once=True)
@@ -181,9 +169,7 @@ def test_what_happened_long_before_a_webhook_was_configured_stays_untold(
     assert states(outbox) == {"delivered": 1, "unsent": 1}
 
 
-def test_events_of_a_project_come_in_order_and_wait_for_the_first_for_a_while(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_events_of_project_wait_for_the_first(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     ensure_project(outbox.engine, "other")
     happen(outbox, 1, 2, 3)
     happen(outbox, 4, slug="other")
@@ -196,9 +182,7 @@ def test_events_of_a_project_come_in_order_and_wait_for_the_first_for_a_while(
     assert numbers(receiver) == [1, 4, 1, 1, 2, 3]
 
 
-def test_a_receiver_that_is_down_is_left_alone_after_three_failures(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_delivery_stops_after_three_failures(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status(502))
     for number in range(5):
         ensure_project(outbox.engine, f"p{number}")
@@ -206,15 +190,13 @@ def test_a_receiver_that_is_down_is_left_alone_after_three_failures(
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 3, 5)
 
 
-def test_no_more_tries_are_begun_when_the_time_is_over(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_delivery_stops_after_max_seconds(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
     assert deliver_events(outbox.engine, webhook, once=True, max_seconds=0) == DeliveryResult(1, 0, 1)
     assert numbers(receiver) == [1]
 
 
-def test_two_deliverers_share_the_work_and_send_nothing_twice(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_two_deliverers_send_each_event_once(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     ensure_project(outbox.engine, "other")
     happen(outbox, *range(5))
     happen(outbox, *range(10, 15), slug="other")
@@ -238,9 +220,7 @@ def test_two_deliverers_share_the_work_and_send_nothing_twice(
     assert [n for n in numbers(receiver) if n >= 10] == [10, 11, 12, 13, 14]
 
 
-def test_a_deliverer_killed_after_it_sent_leaves_the_event_to_the_next(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_killed_delivery_is_repeated_by_next_one(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1)
     environment = os.environ | {
         "CONSOLIDATION_DATABASE_URL": outbox.engine.url.set(drivername="postgresql").render_as_string(False),
@@ -259,19 +239,19 @@ def test_a_deliverer_killed_after_it_sent_leaves_the_event_to_the_next(
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
 
 
-def test_a_refused_target_costs_no_event_a_try(outbox: Pipeline, receiver: Receiver) -> None:
+def test_refused_target_counts_no_attempt(outbox: Pipeline, receiver: Receiver) -> None:
     happen(outbox, 1)
     with pytest.raises(InvalidWebhookError, match="not a public address"):
         deliver_events(outbox.engine, pointed(outbox, receiver.url, private=False), once=True)
     assert (row(outbox).attempts, receiver.messages) == (0, [])
 
 
-def test_without_a_webhook_there_is_nothing_to_deliver_to(outbox: Pipeline) -> None:
+def test_delivery_without_webhook_is_refused(outbox: Pipeline) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL"):
         deliver_events(outbox.engine, outbox.settings, once=True)
 
 
-def test_what_is_rolled_back_is_never_told(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_uncommitted_event_is_never_sent(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     with outbox.engine.connect() as connection:
         append_event(connection, outbox.project().id, "test.happened", {"n": 1})
         assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
@@ -284,7 +264,7 @@ class _EnoughError(Exception):
     pass
 
 
-def test_a_new_event_wakes_a_waiting_deliverer(
+def test_new_event_wakes_waiting_deliverer(
     outbox: Pipeline, webhook: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(delivering, "_POLL_SECONDS", 60.0)
@@ -308,7 +288,7 @@ def test_a_new_event_wakes_a_waiting_deliverer(
     assert outbox.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
-def test_what_was_written_before_the_wait_ends_it(outbox: Pipeline) -> None:
+def test_event_before_wait_ends_it(outbox: Pipeline) -> None:
     with listen(outbox.engine) as wait:
         happen(outbox, 1)
         wait(60)
@@ -316,9 +296,7 @@ def test_what_was_written_before_the_wait_ends_it(outbox: Pipeline) -> None:
     assert outbox.value("SELECT count(*) FROM pg_listening_channels()") == 0
 
 
-def test_events_are_listed_newest_first_with_what_became_of_them(
-    outbox: Pipeline, webhook: Settings, receiver: Receiver
-) -> None:
+def test_events_are_listed_newest_first_with_status(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
     receiver.then(status(200), status(500))
     deliver_events(outbox.engine, webhook, once=True)
@@ -329,14 +307,14 @@ def test_events_are_listed_newest_first_with_what_became_of_them(
     assert (found["totals"]["delivered"], found["totals"]["waiting"]) == (1, 1)
 
 
-def test_the_project_of_an_event_may_be_gone(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_event_of_deleted_project_is_delivered(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1)
     outbox.clear()
     deliver_events(outbox.engine, webhook, once=True)
     assert receiver.messages[0].body["data"] == {"project": None, "n": 1}
 
 
-def test_what_is_a_month_old_is_removed_delivered_or_not(outbox: Pipeline) -> None:
+def test_events_older_than_a_month_are_removed(outbox: Pipeline) -> None:
     happen(outbox, 1, 2, age="31 days")
     outbox.write("UPDATE {s}.consolidation_events SET delivered_at = now() WHERE payload ->> 'n' = '1'")
     happen(outbox, 3, age="29 days")

@@ -52,7 +52,7 @@ def webhook(url: str, *, private: bool = True, secret: str | None = SECRET) -> W
     return found
 
 
-def test_without_a_url_there_is_no_webhook() -> None:
+def test_webhook_is_none_without_url() -> None:
     assert read_webhook(Settings(webhook_url=None)) is None
 
 
@@ -71,20 +71,20 @@ def test_without_a_url_there_is_no_webhook() -> None:
         "https://exämple.com/hunter2",
     ],
 )
-def test_a_url_that_cannot_be_used_is_refused_without_being_shown(url: str) -> None:
+def test_invalid_webhook_url_is_refused_unshown(url: str) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL must be") as refused:
         webhook(url)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("secret", [None, "whsec_", "correct horse hunter2", "whsec_a"])
-def test_nothing_is_sent_unsigned(secret: str | None) -> None:
+def test_webhook_requires_valid_secret(secret: str | None) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_SECRET must be whsec_") as refused:
         webhook("https://example.com/", secret=secret)
     assert "hunter2" not in str(refused.value)
 
 
-def test_neither_path_nor_secret_is_shown() -> None:
+def test_webhook_repr_hides_path_and_secret() -> None:
     found = webhook("https://example.com/hunter2?token=hunter2")
     shown = f"{found} {found!r} {Settings(webhook_url=SecretStr('https://example.com/hunter2'))!r}"
     assert "https://example.com" in shown
@@ -92,7 +92,7 @@ def test_neither_path_nor_secret_is_shown() -> None:
     assert SECRET not in shown
 
 
-def test_a_message_arrives_whole_and_its_signature_verifies(receiver: Receiver) -> None:
+def test_sent_message_verifies_with_signature(receiver: Receiver) -> None:
     assert send(webhook(receiver.url), ID, BODY) is None
     (message,) = receiver.messages
     assert message.line == "POST /hooks/t0ken?room=1 HTTP/1.1"
@@ -106,7 +106,7 @@ def test_a_message_arrives_whole_and_its_signature_verifies(receiver: Receiver) 
     assert abs(datetime.now(UTC) - sent) < timedelta(minutes=5)
 
 
-def test_the_signature_is_that_of_the_specification() -> None:
+def test_signature_matches_specification_example() -> None:
     signer = standardwebhooks.Webhook(SECRET)
     at = datetime.fromtimestamp(1614265330, UTC)
     expected = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="
@@ -126,19 +126,19 @@ def test_the_signature_is_that_of_the_specification() -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", "headers are too long"),
     ],
 )
-def test_only_a_success_is_one(receiver: Receiver, answer: bytes, told: str | None) -> None:
+def test_only_2xx_status_counts_as_delivered(receiver: Receiver, answer: bytes, told: str | None) -> None:
     receiver.then(answer)
     error = send(webhook(receiver.url), ID, BODY)
     assert error == told or (error is not None and told is not None and told in error)
 
 
-def test_a_redirect_is_not_followed(receiver: Receiver) -> None:
+def test_webhook_redirect_is_not_followed(receiver: Receiver) -> None:
     receiver.then(status(307, Location=receiver.url))
     assert send(webhook(receiver.url), ID, BODY) == "307 Temporary Redirect (redirects are not followed)"
     assert len(receiver.messages) == 1
 
 
-def test_a_receiver_cannot_hold_the_sender(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_receiver_runs_into_timeout(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_client, "TRY_SECONDS", 0.3)
 
     def drip(_: Message, reply: Reply) -> None:
@@ -149,7 +149,7 @@ def test_a_receiver_cannot_hold_the_sender(receiver: Receiver, monkeypatch: pyte
     assert send(webhook(receiver.url), ID, BODY) == "no answer in time"
 
 
-def test_a_body_that_drips_is_not_read_to_its_end(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_response_body_is_not_awaited(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webhook_client, "_ANSWER_SECONDS", 0.2)
 
     def drip(_: Message, reply: Reply) -> None:
@@ -161,7 +161,7 @@ def test_a_body_that_drips_is_not_read_to_its_end(receiver: Receiver, monkeypatc
     assert send(webhook(receiver.url), ID, BODY) is None
 
 
-def test_neither_error_nor_log_repeats_the_path(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+def test_error_and_log_hide_webhook_path(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     receiver.then(b"POST /hooks/t0ken HTTP/1.1\r\n\r\n", status(200))
     with caplog.at_level(logging.INFO):
         error = send(webhook(receiver.url), ID, BODY)
@@ -170,31 +170,31 @@ def test_neither_error_nor_log_repeats_the_path(receiver: Receiver, caplog: pyte
     assert "t0ken" not in f"{error} {caplog.text}"
 
 
-def test_the_environment_chooses_no_proxy(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhook_ignores_proxy_environment(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     assert send(webhook(receiver.url), ID, BODY) is None
 
 
-def test_the_path_is_sent_as_it_was_configured(receiver: Receiver) -> None:
+def test_webhook_path_is_sent_unchanged(receiver: Receiver) -> None:
     target = '/a/../b//%7e|{c}?q="d"&e=[f]\''
     assert send(webhook(f"http://127.0.0.1:{receiver.port}{target}"), ID, BODY) is None
     assert receiver.messages[0].line == f"POST {target} HTTP/1.1"
 
 
-def test_the_next_address_is_tried(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_resolved_address_is_tried(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, [["127.0.0.2", "127.0.0.1"], ["127.0.0.2", "127.0.0.3"]])
     url = f"http://receiver.example:{receiver.port}/"
     assert send(webhook(url), ID, BODY) is None
     assert "'127.0.0.3'" in str(send(webhook(url), ID, BODY))
 
 
-def test_what_comes_after_the_headers_does_not_matter(receiver: Receiver) -> None:
+def test_large_response_body_is_ignored(receiver: Receiver) -> None:
     receiver.then(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n" + b"x" * 10_000_000)
     assert send(webhook(receiver.url), ID, BODY) is None
 
 
-def test_nobody_at_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_receiver_returns_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, [])
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -206,24 +206,20 @@ def test_nobody_at_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0"])
-def test_a_private_target_is_refused_however_it_is_written(receiver: Receiver, host: str) -> None:
+def test_private_address_is_refused_in_any_notation(receiver: Receiver, host: str) -> None:
     with pytest.raises(InvalidWebhookError, match=r"not a public address; CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE"):
         send(webhook(f"http://{host}:{receiver.port}/hunter2", private=False), ID, BODY)
     assert receiver.messages == []
 
 
-def test_one_private_address_among_public_ones_is_one_too_many(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_any_private_resolved_address_is_refused(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, [["8.8.8.8", "127.0.0.1"]])
     with pytest.raises(InvalidWebhookError, match=r"127\.0\.0\.1 is not a public address"):
         send(webhook(f"http://receiver.example:{receiver.port}/", private=False), ID, BODY)
     assert receiver.messages == []
 
 
-def test_a_name_is_looked_up_once_and_the_address_that_was_checked_is_used(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checked_address_is_the_connected_one(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     names(monkeypatch, [["127.0.0.1"], ["192.0.2.1"]])
     assert send(webhook(f"http://receiver.example:{receiver.port}/"), ID, BODY) is None
     assert receiver.messages[0].headers["host"] == f"receiver.example:{receiver.port}"
@@ -243,7 +239,7 @@ def names(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
 
 
-def test_the_certificate_must_be_that_of_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_certificate_must_match_host_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = self_signed(tmp_path, "receiver.example")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate)
