@@ -43,7 +43,7 @@ def services() -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_the_instance_of_several_machines_differs_where_it_must() -> None:
+def test_distributed_instance_matches_local_settings() -> None:
     one, several = load("dagster.yaml"), load("deploy/distributed/dagster.yaml")
     assert several["storage"] == one["storage"]
     assert several["concurrency"] == one["concurrency"]
@@ -56,7 +56,7 @@ def test_the_instance_of_several_machines_differs_where_it_must() -> None:
     assert module.app.main == "dagster"
 
 
-def test_the_workspace_is_told_where_the_code_server_is(services: dict[str, dict[str, Any]]) -> None:
+def test_distributed_workspace_names_code_server(services: dict[str, dict[str, Any]]) -> None:
     server = load("deploy/distributed/workspace.yaml")["load_from"][0]["grpc_server"]
     environment = services["code"]["environment"]
     assert environment[server["host"]["env"]] == "code"
@@ -64,13 +64,13 @@ def test_the_workspace_is_told_where_the_code_server_is(services: dict[str, dict
     assert server["location_name"] == load("workspace.yaml")["load_from"][0]["python_module"]["location_name"]
 
 
-def test_compose_names_only_variables_that_something_reads(services: dict[str, dict[str, Any]]) -> None:
+def test_compose_sets_only_known_variables(services: dict[str, dict[str, Any]]) -> None:
     text = (DEPLOY / "docker-compose.yml").read_text()
     ours = {name for service in services.values() for name in service["environment"]} - {"POSTGRES_USER", "POSTGRES_DB"}
     assert ours | set(re.findall(r"\$\{(\w+)", text)) <= known_variables()
 
 
-def test_compose_runs_commands_that_exist(services: dict[str, dict[str, Any]]) -> None:
+def test_compose_runs_existing_commands(services: dict[str, dict[str, Any]]) -> None:
     from typer.main import get_command
 
     from consolidation_pipeline.cli.app import app
@@ -85,7 +85,7 @@ def test_compose_runs_commands_that_exist(services: dict[str, dict[str, Any]]) -
         assert (PROJECT_ROOT / commands[name][-1]).is_file()
 
 
-def test_compose_asks_for_health_where_a_role_answers(services: dict[str, dict[str, Any]]) -> None:
+def test_compose_health_checks_match_services(services: dict[str, dict[str, Any]]) -> None:
     from consolidation_pipeline.api.health import router
 
     asked = {name: " ".join(map(str, service["healthcheck"]["test"])) for name, service in services.items()
@@ -99,7 +99,7 @@ def test_compose_asks_for_health_where_a_role_answers(services: dict[str, dict[s
             assert condition["condition"] != "service_healthy" or other in asked
 
 
-def test_compose_opens_ports_to_this_machine_only(services: dict[str, dict[str, Any]]) -> None:
+def test_compose_publishes_only_loopback_ports(services: dict[str, dict[str, Any]]) -> None:
     published = {name: port for name, service in services.items() for port in service.get("ports", ())}
     assert set(published) == {"webserver", "api"}
     for name, port in published.items():
@@ -108,14 +108,14 @@ def test_compose_opens_ports_to_this_machine_only(services: dict[str, dict[str, 
         assert inside in services[name]["command"]
 
 
-def test_no_secret_stands_in_deploy() -> None:
+def test_deploy_files_hold_no_secret() -> None:
     for path in [path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc"]:
         text = re.sub(r"^ *#.*$", "", path.read_text(), flags=re.MULTILINE)
         for found in re.findall(r"(?i)(?:password|secret|api_key)\w*: +(\S+)", text):
             assert found.startswith(("${", "*", "&", "dagster-postgresql", "false")), (path.name, found)
 
 
-def test_the_image_copies_what_is_there_and_is_let_through() -> None:
+def test_dockerfile_copies_existing_allowed_files() -> None:
     text = (DEPLOY / "Dockerfile").read_text()
     allowed = [line[1:] for line in (PROJECT_ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     copied = [word for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE) for word in line.split()[:-1]]
@@ -129,7 +129,7 @@ def test_the_image_copies_what_is_there_and_is_let_through() -> None:
     assert re.search(r"^USER [1-9]\d*$", text, re.MULTILINE)
 
 
-def test_helm_values_fit_the_chart_of_this_dagster_and_the_limits_of_one_machine() -> None:
+def test_helm_values_match_dagster_version_and_limits() -> None:
     from importlib.metadata import version
 
     text, values = (DEPLOY / "helm" / "values.yaml").read_text(), load("deploy/helm/values.yaml")
@@ -147,7 +147,7 @@ def test_helm_values_fit_the_chart_of_this_dagster_and_the_limits_of_one_machine
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_workers_share_the_runs_and_a_killed_one_loses_nothing() -> None:
+def test_two_workers_share_runs_and_survive_a_kill() -> None:
     pytest.importorskip("dagster_celery")
     done = subprocess.run([sys.executable, Path(DEPLOY, "two_workers.py"), "5", "500"], check=False)
     assert done.returncode == 0

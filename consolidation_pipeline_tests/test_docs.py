@@ -26,12 +26,12 @@ def read(name: str) -> str:
     return (PROJECT_ROOT / name).read_text()
 
 
-def test_the_data_page_lists_every_table() -> None:
+def test_data_page_lists_every_table() -> None:
     listed = set(re.findall(r"^\| `(\w+)` \|", read("docs/data.md"), flags=re.MULTILINE))
     assert listed == {table.name for table in metadata.tables.values()}
 
 
-def test_the_assets_page_lists_every_asset_check_job_and_trigger(definitions: dg.Definitions) -> None:
+def test_assets_page_lists_every_definition(definitions: dg.Definitions) -> None:
     page = read("docs/assets.md")
     checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
     assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
@@ -40,20 +40,20 @@ def test_the_assets_page_lists_every_asset_check_job_and_trigger(definitions: dg
     assert missing == []
 
 
-def test_the_environment_example_lists_every_setting() -> None:
+def test_env_example_lists_every_setting() -> None:
     listed = set(re.findall(r"^#(\w+)=", read(".env.example"), flags=re.MULTILINE))
     prefix = Settings.model_config["env_prefix"]
     known = {f"{prefix}{name}".upper() for name in Settings.model_fields if name != "dagster_postgres_url"}
     assert known | {"DAGSTER_POSTGRES_URL"} == listed - {"OPENAI_API_KEY"}
 
 
-def test_every_link_in_the_docs_leads_somewhere() -> None:
+def test_links_in_docs_have_existing_targets() -> None:
     for page in [PROJECT_ROOT / "README.md", *Path(PROJECT_ROOT / "docs").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_commands_in_the_readme_exist() -> None:
+def test_commands_in_readme_exist() -> None:
     from typer.main import get_command
 
     from consolidation_pipeline.cli.app import app
@@ -65,7 +65,7 @@ def test_the_commands_in_the_readme_exist() -> None:
     assert used <= known
 
 
-def test_the_subcommands_in_the_docs_exist() -> None:
+def test_subcommands_in_docs_exist() -> None:
     from typer.main import get_command
 
     from consolidation_pipeline.cli.app import app
@@ -81,7 +81,7 @@ def test_the_subcommands_in_the_docs_exist() -> None:
     assert missing == []
 
 
-def test_the_options_that_the_docs_set_exist() -> None:
+def test_options_in_docs_exist() -> None:
     pages = "".join(read(name) for name in ("README.md", "docs/assets.md", "docs/operations.md"))
     configured = re.findall(r"projects configure \w+((?: \w+=\S*)+)", pages)
     inline = re.findall(r"`(\w+)=\w+`", pages)
@@ -90,7 +90,7 @@ def test_the_options_that_the_docs_set_exist() -> None:
     assert used <= set(OPTION_NAMES)
 
 
-def test_every_name_on_the_page_of_features_exists(definitions: dg.Definitions) -> None:
+def test_names_on_features_page_exist(definitions: dg.Definitions) -> None:
     known = {*OPTION_NAMES, *_names_in_the_schema(), *_names_in_dagster(definitions), *_names_of_doors()}
     names = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", read("docs/features.md"), flags=re.DOTALL)))
     missing = sorted(name for name in names - known if not _is_there(name))

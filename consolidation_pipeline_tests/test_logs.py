@@ -36,7 +36,7 @@ def lines(request: pytest.FixtureRequest) -> Lines:
     return catch
 
 
-def test_a_line_of_json_tells_what_it_is_about_and_the_traceback(lines: Lines) -> None:
+def test_json_log_line_has_context_and_traceback(lines: Lines) -> None:
     caught, logger = lines(JsonFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
     with log_context({"project": "shop"}), log_context({"job": "j1"}):
         try:
@@ -56,7 +56,7 @@ def test_a_line_of_json_tells_what_it_is_about_and_the_traceback(lines: Lines) -
     assert told["time"].endswith("+00:00")
 
 
-def test_a_value_in_a_line_of_text_cannot_forge_another(lines: Lines) -> None:
+def test_text_log_line_escapes_values(lines: Lines) -> None:
     caught, logger = lines(TextFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
     facts = {"request_id": "r1"}
     with log_context(facts), ThreadPoolExecutor(1) as pool:
@@ -69,7 +69,7 @@ def test_a_value_in_a_line_of_text_cannot_forge_another(lines: Lines) -> None:
     ]
 
 
-def test_what_a_phase_logs_names_project_job_and_phase(
+def test_phase_log_names_project_job_and_phase(
     engine: Engine, settings: Settings, tmp_path: Path, lines: Lines
 ) -> None:
     caught, pipeline = lines(JsonFormatter()), Pipeline(engine, settings, tmp_path)

@@ -35,9 +35,7 @@ def changed(options: ConsolidationOptions) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("key", "low", "high", "step"), RANGES)
-def test_both_ends_of_a_range_are_legal_and_what_lies_beyond_is_refused(
-    key: str, low: float, high: float, step: float
-) -> None:
+def test_option_range_is_inclusive_and_enforced(key: str, low: float, high: float, step: float) -> None:
     assert getattr(parse_options({key: low}), key) == low
     assert getattr(parse_options({key: high}), key) == high
     for beyond in (low - step, high + step):
@@ -45,7 +43,7 @@ def test_both_ends_of_a_range_are_legal_and_what_lies_beyond_is_refused(
             parse_options({key: beyond})
 
 
-def test_the_defaults_are_those_of_the_design() -> None:
+def test_option_defaults_are_the_documented_ones() -> None:
     options = ConsolidationOptions()
     assert (options.t_merge, options.t_suggest, options.t_pattern, options.t_principle) == ("auto",) * 4
     assert (options.t_promote, options.center, options.cluster_method) == (0.85, True, "average")
@@ -69,16 +67,16 @@ def test_the_defaults_are_those_of_the_design() -> None:
         ("per_day", "budget_usd_per_day", 2.0),
     ],
 )
-def test_names_of_the_design_documents_are_aliases(alias: str, name: str, value: object) -> None:
+def test_option_aliases_set_the_named_option(alias: str, name: str, value: object) -> None:
     assert changed(parse_options({alias: value})) == {name: value}
 
 
-def test_an_unknown_key_is_refused_with_the_keys_there_are() -> None:
+def test_unknown_option_is_refused_with_known_names() -> None:
     with pytest.raises(InvalidOptionError, match=r"t_merg is not an option; the options are merge, .*t_merge"):
         parse_options({"t_merg": 0.9})
 
 
-def test_a_lower_tier_must_not_be_above_a_higher_one() -> None:
+def test_lower_tier_threshold_may_not_exceed_higher() -> None:
     assert parse_options({"t_merge": 0.8, "t_suggest": 0.8, "t_pattern": 0.8})
     with pytest.raises(InvalidOptionError, match=r"t_merge = 0\.7 must not be below t_suggest = 0\.8"):
         parse_options({"t_merge": 0.7, "t_suggest": 0.8})
@@ -86,47 +84,47 @@ def test_a_lower_tier_must_not_be_above_a_higher_one() -> None:
         parse_options({"t_merge": 0.7, "t_pattern": 0.8})
 
 
-def test_options_are_laid_over_a_base() -> None:
+def test_options_override_their_base() -> None:
     base = parse_options({"llm_model": "openai/x", "t_merge": 0.9})
     assert changed(parse_options({"t_merge": 0.95}, base=base)) == {"llm_model": "openai/x", "t_merge": 0.95}
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "abc", None, [], True])
-def test_what_is_no_number_is_no_threshold(value: object) -> None:
+def test_threshold_refuses_values_that_are_no_number(value: object) -> None:
     with pytest.raises(InvalidOptionError, match="t_merge = "):
         parse_options({"t_merge": value})
 
 
-def test_every_option_says_what_it_is_and_what_it_takes() -> None:
+def test_every_option_has_description_and_range() -> None:
     for name, field in ConsolidationOptions.model_fields.items():
         assert field.description, name
         assert describe_range(name), name
 
 
-def test_a_model_has_its_own_thresholds_and_an_unknown_one_the_most_cautious() -> None:
+def test_unknown_model_uses_strict_thresholds() -> None:
     assert resolve_thresholds("wordllama/l2_supercat_256", {})["t_merge"] == WORDLLAMA.t_merge
     assert resolve_thresholds("somebody/new-model", {"t_merge": "auto"})["t_merge"] == CONSERVATIVE.t_merge == 0.95
 
 
-def test_lower_tiers_follow_a_lowered_threshold_down() -> None:
+def test_lowered_threshold_lowers_lower_tiers() -> None:
     resolved = resolve_thresholds("wordllama/l2_supercat_256", {"t_merge": 0.5})
     assert (resolved["t_merge"], resolved["t_suggest"]) == (0.5, 0.5)
 
 
-def test_higher_tiers_follow_a_raised_threshold_up() -> None:
+def test_raised_threshold_raises_higher_tiers() -> None:
     resolved = resolve_thresholds("wordllama/l2_supercat_256", {"t_pattern": 0.85})
     assert (resolved["t_merge"], resolved["t_suggest"], resolved["t_pattern"]) == (0.85, 0.85, 0.85)
     assert resolve_thresholds("wordllama/l2_supercat_256", {"t_merge": 0.9, "t_pattern": 0.6})["t_suggest"] == 0.6
 
 
-def test_every_error_is_in_the_tree_and_has_an_exit_code() -> None:
+def test_every_error_is_documented_with_exit_code() -> None:
     tree = errors.__doc__ or ""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, ConsolidationError)]
     assert all(kind.__name__ in tree for kind in kinds)
     assert {kind.exit_code for kind in kinds} == {1, 2, 3, 4}
 
 
-def test_the_language_of_a_project_is_one_that_full_text_search_knows() -> None:
+def test_project_language_must_be_known_to_postgres() -> None:
     assert (ConsolidationOptions().language, parse_options({"language": "german"}).language) == ("english", "german")
     with pytest.raises(
         InvalidOptionError, match="language = 'klingon' is not allowed: expected 'arabic' or 'armenian'"

@@ -16,14 +16,14 @@ def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DAGSTER_POSTGRES_URL", raising=False)
 
 
-def test_nothing_has_to_be_set() -> None:
+def test_settings_have_working_defaults() -> None:
     settings = Settings()
     assert settings.database_url is None
     assert settings.dagster_postgres_url is None
     assert settings.data_dir == PROJECT_ROOT / ".consolidation"
 
 
-def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "")
     assert Settings().database_url is None
 
@@ -32,7 +32,7 @@ def test_an_empty_variable_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> N
     ("given", "meant"),
     [("data", PROJECT_ROOT / "data"), ("/srv/memories", Path("/srv/memories")), ("~/m", Path.home() / "m")],
 )
-def test_the_data_folder_does_not_depend_on_the_current_one(
+def test_data_folder_ignores_working_directory(
     given: str, meant: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -40,5 +40,5 @@ def test_the_data_folder_does_not_depend_on_the_current_one(
     assert Settings().data_dir == meant
 
 
-def test_a_password_is_not_shown() -> None:
+def test_settings_repr_hides_password() -> None:
     assert "hunter2" not in repr(Settings(database_url="postgresql://me:hunter2@db/memories"))

@@ -76,7 +76,7 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
 
 
 @pytest.mark.slow
-def test_a_process_tells_its_requests_runs_and_calls_and_no_word_of_a_memory(database_url: str, tmp_path: Path) -> None:
+def test_spans_cover_process_without_memory_text(database_url: str, tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
     with collector() as (address, sent), openai_server(chatting(finding(0.9))) as provider:
         told = {"CONSOLIDATION_DATABASE_URL": database_url, "CONSOLIDATION_DATA_DIR": str(tmp_path), ENDPOINT: address}
@@ -136,7 +136,7 @@ def test_a_process_tells_its_requests_runs_and_calls_and_no_word_of_a_memory(dat
         ({"OTEL_TRACES_EXPORTER": "console, otlp"}, ("console", "otlp")),
     ],
 )
-def test_the_standard_variables_decide_where_spans_go(
+def test_otel_variables_choose_exporters(
     environment: dict[str, str], exporters: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in [name for name in os.environ if name.startswith("OTEL_")]:
@@ -146,13 +146,13 @@ def test_the_standard_variables_decide_where_spans_go(
     assert tracing.find_exporters() == exporters
 
 
-def test_without_an_exporter_nothing_of_opentelemetry_is_imported() -> None:
+def test_tracing_off_imports_no_opentelemetry() -> None:
     code = "from consolidation_pipeline import tracing\nwith tracing.span('x'): tracing.set_attributes({})\n"
     code += "import sys; sys.exit('opentelemetry' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=PROJECT_ROOT, timeout=60).returncode == 0
 
 
-def test_an_exporter_that_nothing_offers_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_exporter_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "pigeon")
     assert "pigeon" in (tracing.find_tracing_problem() or "")
     assert "consolidation-pipeline[otel]" in (tracing.find_tracing_problem() or "")

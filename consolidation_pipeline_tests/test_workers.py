@@ -51,9 +51,7 @@ def started(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
     return instance.add_run(dg.DagsterRun(job_name="consolidate", status=dg.DagsterRunStatus.STARTED, tags=tags))
 
 
-def test_a_run_is_healthy_as_long_as_its_worker_lives(
-    instance: dg.DagsterInstance, launcher: Any, engine: Engine
-) -> None:
+def test_run_is_healthy_while_its_worker_lives(instance: dg.DagsterInstance, launcher: Any, engine: Engine) -> None:
     run = started(instance, **TASK)
     with hold_lock(engine, f"run:{run.run_id}"):
         assert launcher.check_run_worker_health(run).status.name == "RUNNING"
@@ -63,15 +61,13 @@ def test_a_run_is_healthy_as_long_as_its_worker_lives(
     assert launcher.check_run_worker_health(by_hand).status.name == "RUNNING"
 
 
-def test_the_queue_is_in_the_database_of_dagster_unless_a_broker_is_named(
-    launcher: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_broker_defaults_to_dagster_database(launcher: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert launcher.broker.startswith("sqla+postgresql+psycopg2://")
     monkeypatch.setenv("CONSOLIDATION_BROKER_URL", "redis://broker/0")
     assert type(launcher).from_config_value(None, {}).broker == "redis://broker/0"
 
 
-def test_a_cancelled_run_is_marked_for_its_worker_to_see(instance: dg.DagsterInstance, launcher: Any) -> None:
+def test_terminate_marks_run_as_canceling(instance: dg.DagsterInstance, launcher: Any) -> None:
     run = started(instance, **TASK)
     assert launcher.terminate(run.run_id)
     assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.CANCELING  # type: ignore[union-attr]
@@ -80,7 +76,7 @@ def test_a_cancelled_run_is_marked_for_its_worker_to_see(instance: dg.DagsterIns
     assert not launcher.terminate("there is none")
 
 
-def test_a_worker_hears_that_its_run_was_cancelled(
+def test_worker_stops_when_its_run_is_cancelled(
     instance: dg.DagsterInstance, launcher: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from consolidation_pipeline import workers
@@ -99,7 +95,7 @@ def test_a_worker_hears_that_its_run_was_cancelled(
     assert not is_lock_held(engine, f"run:{run.run_id}")
 
 
-def test_a_lock_goes_with_the_connection_that_holds_it(engine: Engine) -> None:
+def test_lock_ends_with_its_connection(engine: Engine) -> None:
     with hold_lock(engine, "run:a") as connection:
         assert is_lock_held(engine, "run:a")
         assert not is_lock_held(engine, "run:b")
@@ -107,7 +103,7 @@ def test_a_lock_goes_with_the_connection_that_holds_it(engine: Engine) -> None:
         assert not is_lock_held(engine, "run:a")
 
 
-def test_what_workers_took_leaves_the_queue_a_day_later(launcher: Any, engine: Engine) -> None:
+def test_delivered_messages_are_deleted_after_a_day(launcher: Any, engine: Engine) -> None:
     from consolidation_pipeline.workers import create_queue
 
     assert delete_delivered_messages(engine, older_than=timedelta(days=1)) == 0
@@ -126,7 +122,7 @@ def test_what_workers_took_leaves_the_queue_a_day_later(launcher: Any, engine: E
         assert set(connection.execute(text("SELECT id FROM kombu_message")).scalars()) == {1, 2}
 
 
-def test_a_phase_waits_for_a_place_only_where_there_is_a_limit(instance: dg.DagsterInstance) -> None:
+def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance) -> None:
     first, second = started(instance), started(instance)
     with hold_pool_slot(instance, first, "patterns"), hold_pool_slot(instance, second, "patterns"):
         pass  # no limit: nobody waits
@@ -164,7 +160,7 @@ def test_a_phase_waits_for_a_place_only_where_there_is_a_limit(instance: dg.Dags
         ({"merge_style": "rewrite"}, set()),
     ],
 )  # fmt: skip
-def test_only_phases_that_may_have_to_pay_ask_for_a_place(options: dict[str, Any], asking: set[str]) -> None:
+def test_only_paid_phases_take_a_pool_slot(options: dict[str, Any], asking: set[str]) -> None:
     run: Any = object.__new__(ProjectRun)
     run.options = parse_options(options)
     assert {phase for phase in PHASES if run.may_call_model(phase)} == asking
