@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from consolidation_pipeline.service.admin.demo_report import find_obstacle
+from consolidation_pipeline.service.admin.demo_report import explain_unusable_repository
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 
@@ -65,6 +65,6 @@ def test_a_folder_without_history_is_skipped(cli: Cli, tmp_path: Path, monkeypat
 
 
 def test_a_history_needs_two_commits(repository: Path) -> None:
-    assert find_obstacle(repository) is None
+    assert explain_unusable_repository(repository) is None
     subprocess.run(["git", "-C", str(repository), "update-ref", "HEAD", "HEAD~2"], check=True)
-    assert find_obstacle(repository) == f"{repository} has fewer than 2 commits"
+    assert explain_unusable_repository(repository) == f"{repository} has fewer than 2 commits"

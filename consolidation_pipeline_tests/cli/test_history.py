@@ -1,4 +1,4 @@
-"""`history --json` answers, for whatever was done: who, what, when, why, and how sure."""
+"""`history` and `lineage`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import OPERATIONS, SCHEMA, task_memories
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline_tests.cli.conftest import Cli
+from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli
 
 pytestmark = pytest.mark.usefixtures("consolidated")
 
@@ -84,3 +84,80 @@ def test_a_removal_is_told_in_words(cli: Cli, everything: dict[str, list[dict[st
     shown = cli("history", "notes").out
     assert "retention" in shown
     assert "removed 1 changes of " in shown
+
+
+def test_history_has_every_change_newest_first(cli: Cli, consolidated: dict[str, Any]) -> None:
+    found = cli("history", "notes", "--json").json
+    assert (found["project"], found["total"], len(found["changes"])) == ("notes", 4, 4)
+    seqs = [change["seq"] for change in found["changes"]]
+    assert seqs == sorted(seqs, reverse=True)
+    assert {change["job_id"] for change in found["changes"]} == {consolidated["job_id"]}
+    assert len({change["group_id"] for change in found["changes"]}) == 1
+    first = found["changes"][-1]
+    assert (first["operation"], first["entity_type"]) == ("merge", "consolidated_memories")
+    assert first["previous_state"] is None
+    assert "migrations" in first["new_state"]["content"]
+    assert first["changed_by"].startswith("cli")
+    keys = "seq id job_id group_id operation entity_type entity_id reason confidence changed_by changed_at"
+    assert set(keys.split()) | {"reverts_change_id", "previous_state", "new_state"} <= set(first)
+
+
+def test_history_is_narrowed_down_and_still_tells_the_total(cli: Cli, consolidated: dict[str, Any]) -> None:
+    group = cli("history", "notes", "--json").json["changes"][0]["group_id"]
+    cli("rollback", group, "--reason", "wrong merge")
+    assert cli("history", "notes", "--json").json["total"] == 8
+    undone = cli("history", "notes", "--operation", "rollback", "--limit", "1", "--json").json
+    assert (undone["total"], len(undone["changes"])) == (4, 1)
+    assert undone["changes"][0]["reason"] == "wrong merge"
+    of_job = cli("history", "notes", "--job", consolidated["job_id"], "--json").json
+    assert (of_job["total"], {change["operation"] for change in of_job["changes"]}) == (4, {"merge"})
+    assert cli("history", "notes", "--job", uuid4(), "--json").json == {"project": "notes", "total": 0, "changes": []}
+    shown = cli("history", "notes").out
+    assert "rolled back; near-duplicates" in shown
+    assert group in shown
+    assert consolidated["job_id"] in shown
+
+
+@pytest.fixture
+def merged_id(cli: Cli) -> str:
+    changes = cli("history", "notes", "--json").json["changes"]
+    return str(next(change["entity_id"] for change in changes if change["entity_type"] == "consolidated_memories"))
+
+
+def test_lineage_leads_from_a_merged_memory_down_to_raw_ones(cli: Cli, merged_id: str) -> None:
+    found = cli("lineage", merged_id, "--json").json
+    assert (found["kind"], found["level"], found["status"], found["derived"]) == ("merged", 1, "active", [])
+    assert sorted(source["content"] for source in found["sources"]) == sorted(LESSONS[:3])
+    assert {source["kind"] for source in found["sources"]} == {"raw"}
+    assert all(0.8 < source["similarity"] <= 1.000001 for source in found["sources"])
+    shown = cli("lineage", merged_id).out
+    assert all(source["id"] in shown for source in found["sources"])
+
+
+def test_lineage_leads_from_a_raw_memory_up(cli: Cli, merged_id: str) -> None:
+    source = cli("lineage", merged_id, "--json").json["sources"][0]
+    found = cli("lineage", source["id"], "--json").json
+    assert (found["kind"], found["level"], found["status"], found["sources"]) == ("raw", 0, "merged", [])
+    assert [(row["id"], row["kind"]) for row in found["derived"]] == [(merged_id, "merged")]
+    assert found["derived"][0]["similarity"] == pytest.approx(source["similarity"])
+    assert f"went into merged {merged_id}" in cli("lineage", source["id"]).out
+
+
+def test_the_beginning_of_an_id_is_enough(cli: Cli, merged_id: str) -> None:
+    whole = cli("lineage", merged_id, "--json").json
+    for part in (merged_id[:8], merged_id[:13], merged_id.replace("-", "")[:10], merged_id.upper()):
+        assert cli("lineage", part, "--json").json == whole
+
+
+@pytest.mark.breaks_rules
+def test_an_ambiguous_beginning_is_refused(cli: Cli, engine: Engine) -> None:
+    with engine.begin() as connection:
+        copied = connection.scalars(text("SELECT id FROM consolidation.task_memories ORDER BY id LIMIT 2")).all()
+        for last, copy in zip("ab", copied, strict=True):
+            connection.execute(
+                text("UPDATE consolidation.task_memories SET id = :new WHERE id = :old"),
+                {"old": copy, "new": f"aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaa{last}"},
+            )
+    answer = cli("lineage", "aaaaaaaa")
+    assert (answer.code, "several ids begin with" in answer.err) == (2, True)
+    assert cli("lineage", "aaaaaaaa-aaaa-4aaa-8aaa-aaaaaaaaaaab", "--json").json["kind"] == "raw"
