@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -11,18 +12,28 @@ from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, 
 from consolidation_pipeline.errors import UsageError
 
 
+class Format(StrEnum):
+    """File format of an export."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 def export(
     project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON Lines file to write; - for standard output.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="File to write; - for standard output.")],
+    format: Annotated[Format, typer.Option(help="JSON Lines, CSV, or Parquet, which needs pyarrow.")] = Format.JSONL,
     with_derived: Annotated[
         bool, typer.Option("--with-derived", help="Write merged memories and other derived knowledge as well.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> None:
-    """Write a project's raw memories as JSON Lines.
+    """Write a project's raw memories to a file.
 
-    An import into a project of the same name gives them the same ids. Vectors and results of runs are left out; a run
-    makes them again. Rows of --with-derived name their kind and sources, and an import refuses them.
+    An import from JSON Lines or CSV into a project of the same name gives them the same ids. Vectors and results of
+    runs are left out; a run makes them again. Rows of --with-derived name their kind and sources, and an import
+    refuses them.
     """
     from consolidation_pipeline.service.intake.exporter import export_memories
 
@@ -34,6 +45,7 @@ def export(
             engine,
             project,
             file,
+            format=format,
             with_derived=with_derived,
             progress=lambda so_far: tell(f"{so_far.memories} memories"),
         )

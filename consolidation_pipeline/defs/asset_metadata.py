@@ -1,6 +1,6 @@
 """Metadata and tags that several assets share: table columns, numbers of derived texts, failures, execution order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
@@ -24,6 +24,13 @@ def describe_table(table: str) -> dict[str, str | dg.TableSchema]:
     """Return definition metadata of an asset for the catalog: its table's name and columns with their comments."""
     columns = [dg.TableColumn(name, kind, description=comment) for name, kind, comment in describe_columns(table)]
     return {"dagster/table_name": f"consolidation.{table}", "dagster/column_schema": dg.TableSchema(columns)}
+
+
+def build_table(columns: Mapping[str, str], rows: Iterable[tuple[str | int, ...]]) -> dg.TableMetadataValue:
+    """Return metadata that the UI shows as a table. ``columns`` maps each name to a Dagster column type."""
+    schema = dg.TableSchema([dg.TableColumn(name, kind) for name, kind in columns.items()])
+    records = [dg.TableRecord(dict(zip(columns, row, strict=True))) for row in rows]
+    return dg.MetadataValue.table(records, schema)
 
 
 def describe_derived(name: str, result: DeriveResult) -> dict[str, Any]:

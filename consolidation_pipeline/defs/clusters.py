@@ -5,7 +5,7 @@ from base64 import b64encode
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_table
+from consolidation_pipeline.defs.asset_metadata import build_table, describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
@@ -30,9 +30,7 @@ def clusters(
     with run.phase("clusters") as phase:
         result = form_clusters(run)
         phase.metrics = _describe(result)
-    return dg.MaterializeResult(
-        metadata={**phase.metrics, "sizes": dg.MetadataValue.md(_sizes_table(result)), **_map_image(result)}
-    )
+    return dg.MaterializeResult(metadata={**phase.metrics, "sizes": _sizes_table(result), **_map_image(result)})
 
 
 def _describe(result: ClusterSummary) -> dict[str, float]:
@@ -43,9 +41,9 @@ def _describe(result: ClusterSummary) -> dict[str, float]:
     return {"contents": result.contents, **counts, **members, "pairs_vetoed": result.pairs_vetoed, **known}
 
 
-def _sizes_table(result: ClusterSummary) -> str:
-    rows = [f"| {tier} | {size} | {count} |" for tier, sizes in result.sizes.items() for size, count in sizes.items()]
-    return "\n".join(["| tier | members | groups |", "|---|---|---|", *rows])
+def _sizes_table(result: ClusterSummary) -> dg.TableMetadataValue:
+    rows = ((tier, size, count) for tier, sizes in result.sizes.items() for size, count in sizes.items())
+    return build_table({"tier": "string", "members": "int", "groups": "int"}, rows)
 
 
 def _map_image(result: ClusterSummary) -> dict[str, dg.MarkdownMetadataValue]:

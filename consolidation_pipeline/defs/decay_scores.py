@@ -5,7 +5,7 @@ from itertools import pairwise
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, describe_table
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, build_table, describe_table
 from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
@@ -38,16 +38,14 @@ def decay_scores(
             "scores_written": result.written,
             **dict(zip(_QUARTILES, result.spread or (), strict=False)),
         }
-    histogram = dg.MetadataValue.md(_histogram_table(result))
     return dg.MaterializeResult(
-        metadata={**phase.metrics, "as_of": result.as_of.isoformat(), "relevance_histogram": histogram}
+        metadata={**phase.metrics, "as_of": result.as_of.isoformat(), "relevance_histogram": _histogram_table(result)}
     )
 
 
-def _histogram_table(result: Decay) -> str:
+def _histogram_table(result: Decay) -> dg.TableMetadataValue:
     ranges = [*(f"{low:g} to {high:g}" for low, high in pairwise(BINS)), f"{BINS[-1]:g} and more"]
-    lines = [f"| {name} | {count} |" for name, count in zip(ranges, result.histogram, strict=True)]
-    return "\n".join(["| relevance | memories |", "|---|---|", *lines])
+    return build_table({"relevance": "string", "memories": "int"}, zip(ranges, result.histogram, strict=True))
 
 
 decay_scores_checks = project_checks(

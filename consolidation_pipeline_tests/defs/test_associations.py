@@ -71,10 +71,11 @@ def test_relations_are_found_before_relevance_is_scored(
     assert result.success
     order = [event.asset_key.to_user_string() for event in result.get_asset_materialization_events() if event.asset_key]
     assert order == ["associations", "decay_scores"]
-    histogram = str(metadata(result, "decay_scores")["relevance_histogram"])
-    assert histogram.startswith("| relevance | memories |\n|---|---|\n| 0 to 0.01 | ")
-    counted = [int(line.split("|")[2]) for line in histogram.splitlines()[2:]]
-    assert sum(counted) == metadata(result, "decay_scores")["memories_in"] == 30
+    histogram = metadata(result, "decay_scores")["relevance_histogram"]
+    assert isinstance(histogram, dg.TableMetadataValue)
+    assert histogram.records[0].data["relevance"] == "0 to 0.01"
+    counted = sum(record.data["memories"] for record in histogram.records)
+    assert counted == metadata(result, "decay_scores")["memories_in"] == 30
 
 
 def test_without_a_model_the_asset_says_so_and_succeeds(

@@ -114,11 +114,12 @@ def test_materializations_carry_numbers_under_stable_names(
     del engine
     sample("alpha", 120)
     result = materialize(instance, "alpha")
-    names = {
-        event.asset_key.to_user_string(): set(event.materialization.metadata)
+    told = {
+        event.asset_key.to_user_string(): event.materialization.metadata
         for event in result.get_asset_materialization_events()
         if event.asset_key is not None
     }
+    names = {asset: set(metadata) for asset, metadata in told.items()}
     assert {"memories_in", "memories_embedded", "embeddings_reused", "embedding_model"} <= names["embedding_matrix"]
     assert {"calibration_version", "taken", "t_merge", "t_suggest", "t_pattern"} <= names["threshold_calibration"]
     assert {"curve", "wrong_merges", "wrong_merges_low", "paraphrases_found"} <= names["threshold_calibration"]
@@ -133,10 +134,15 @@ def test_materializations_carry_numbers_under_stable_names(
     assert {"summaries_in", "profiles_created", "profiles_updated"} <= names["procedural_profile"]
     proposed = {"groups_in", "suggestions_created", "suggestions_waiting", "groups_without_text", "groups_skipped"}
     assert proposed <= names["consolidation_suggestions"]
-    told = {"candidates_in", "entries_promoted", "entries_proposed", "entries_reinforced", "entries_waiting"}
-    assert told <= names["playbook_entries"]
+    promoted = {"candidates_in", "entries_promoted", "entries_proposed", "entries_reinforced", "entries_waiting"}
+    assert promoted <= names["playbook_entries"]
     assert {"memories_in", "relevance_median", "as_of"} <= names["decay_scores"]
     assert {"memories", "units", "reduction", "cost_usd", "llm/run_cost_usd", "report"} <= names["consolidation_report"]
+    sizes = told["clusters"]["sizes"]
+    assert isinstance(sizes, dg.TableMetadataValue)
+    merged = [record.data for record in sizes.records if record.data["tier"] == "merge"]
+    assert sum(row["groups"] for row in merged) == told["clusters"]["merge_groups"].value > 0
+    assert sum(row["groups"] * row["members"] for row in merged) == told["clusters"]["merge_members"].value
 
 
 def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(

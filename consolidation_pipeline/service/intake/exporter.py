@@ -1,32 +1,33 @@
-"""Export a project as JSON Lines: raw memories under the names that an import reads, derived ones on request."""
+"""Export a project to a file: raw memories under the names that an import reads, derived ones on request."""
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from consolidation_pipeline.errors import UsageError
+from consolidation_pipeline.service.intake.export_formats import prepare_writer
 from consolidation_pipeline.service.intake.readers.line_reader import STDIN
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.memories.export import open_snapshot, stream_derived, stream_memories
 from consolidation_pipeline.store.projects import get_project
 
-# How often progress is told, in rows.
+# Rows between two reports of progress.
 _TOLD = 1000
 
 
 @dataclass
 class Exported:
-    """What was written: raw memories, and derived ones."""
+    """Result of an export: numbers of raw and of derived memories written."""
 
     project: str
     file: str
+    format: str
     memories: int = 0
     derived: int = 0
 
@@ -36,30 +37,40 @@ def export_memories(
     slug: str,
     path: str,
     *,
+    format: str = "jsonl",
     with_derived: bool = False,
     progress: Callable[[Exported], None] = lambda _: None,
 ) -> Exported:
-    """Write all raw memories of a project to ``path`` (``-`` = standard output), one JSON object a line.
+    """Write all raw memories of a project to ``path`` (``-`` = standard output), in one of ``export_formats.FORMATS``.
 
-    Imported into a project of the same slug they get the same ids. Vectors and what a run decides (merged, archived,
-    relevance) are left out: a run makes them anew. ``with_derived`` adds the active consolidated memories with their
-    sources; their text stands under ``text``, so that an import refuses them instead of taking them for raw ones.
-    One consistent snapshot; a file is written beside ``path`` first and takes its place when it is whole.
+    Imported into a project of the same slug, they get the same ids. Vectors and results of runs (merged, archived,
+    relevance) are left out, as a run computes them again. The export is one consistent snapshot. A file is written
+    beside ``path`` and replaces it when it is complete.
+
+    Args:
+        engine: Database.
+        slug: The project.
+        path: File to write.
+        with_derived: Add the active consolidated memories with their sources. Their text has the key ``text``, so that
+            an import rejects them instead of reading them as raw memories.
+        progress: Called with the counts so far.
 
     Raises:
-        NotFoundError: no such project. UsageError: ``path`` cannot be written.
+        NotFoundError: There is no such project.
+        UsageError: ``path`` cannot be written, or not in this format.
     """
+    open_writer = prepare_writer(format, with_derived=with_derived, is_terminal=path == STDIN and sys.stdout.isatty())
     with open_snapshot(engine) as connection:
         project = get_project(connection, slug)
-        done = Exported(slug, path)
-        with _opened(path) as file:
+        done = Exported(slug, path, format)
+        with _opened(path) as file, open_writer(file) as write:
             for done.memories, row in enumerate(stream_memories(connection, project.id), start=1):
-                file.write(_line(_raw(row)))
+                write(row)
                 if done.memories % _TOLD == 0:
                     progress(done)
             if with_derived:
                 for done.derived, row in enumerate(stream_derived(connection, project.id), start=1):
-                    file.write(_line(row))
+                    write(row)
     progress(done)
     return done
 
@@ -71,7 +82,7 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
         sys.stdout.buffer.flush()
         return
     target = Path(path).resolve()
-    # A device or a pipe is written to, not replaced.
+    # A device or a pipe is written to directly.
     part = target.with_name(f"{target.name}.part") if target.is_file() or not target.exists() else target
     try:
         with part.open("wb") as file:
@@ -82,18 +93,3 @@ def _opened(path: str) -> Iterator[IO[bytes]]:
     finally:
         if part != target:
             part.unlink(missing_ok=True)
-
-
-def _raw(row: Mapping[str, Any]) -> dict[str, Any]:
-    # An import reads text in these two as JSON where it can, so a text is written as JSON to come back as it was.
-    coded = {name: json.dumps(row[name]) for name in ("tool_usage", "error_patterns") if isinstance(row[name], str)}
-    return {**row, **coded}
-
-
-def _line(row: Mapping[str, Any]) -> bytes:
-    said = {name: value for name, value in row.items() if value is not None and value != [] and value != {}}
-    return json.dumps(said, ensure_ascii=False, default=_plain).encode() + b"\n"
-
-
-def _plain(value: Any) -> str:
-    return str(value.isoformat() if hasattr(value, "isoformat") else value)

@@ -143,6 +143,18 @@ def load_packed_columns(
     return _columns(np.frombuffer(packed, dtype=np.dtype(list(kinds.items()))), kinds)
 
 
+def load_labelled(
+    connection: Connection, query: str, parameters: Mapping[str, Any], kinds: Mapping[str, str]
+) -> tuple[npt.NDArray[np.object_], tuple[npt.NDArray[Any], ...]]:
+    """As ``load_packed``, of a query that selects a label before each packet: labels by row (n,), and the columns."""
+    record = np.dtype(list(kinds.items()))
+    with _cursor(connection) as cursor:
+        packets = cursor.execute(query, parameters, binary=True).fetchall()
+    rows = np.frombuffer(b"".join(packet for _, packet in packets), dtype=record)
+    labels = np.array([label for label, _ in packets], dtype=object)
+    return labels.repeat([len(packet) // record.itemsize for _, packet in packets]), _columns(rows, kinds)
+
+
 def copy_columns(connection: Connection, target: str, columns: Mapping[str, npt.NDArray[Any]]) -> None:
     """Copy columns of shape (n,) into ``target``, written as ``table (name, ..)``; dtypes as in ``load_columns``."""
     kinds = {name: column.dtype.newbyteorder(">").str for name, column in columns.items()}

@@ -1,0 +1,286 @@
+"""One project as pandas DataFrames, for notebooks and pipelines: docs/frames.md says what each column holds.
+
+    from consolidation_pipeline import frames
+
+    memories = frames.memories("shop")
+
+Every function takes ``engine``: None = the store that the environment names, as the command line finds it; the URL of a
+Postgres; or a SQLAlchemy engine. One query each, in a transaction that reads only.
+
+A column has the same dtype whatever the project holds, also when it is empty. Ids are text (UUIDs as ``lineage`` and
+``rollback`` take them), times are ``datetime64[us, UTC]``, closed sets of words are categories, what may be missing has
+a nullable dtype, and columns of lists or mappings are ``object``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import date, datetime
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import pandas as pd
+from pydantic import SecretStr
+
+from consolidation_pipeline.core.memories.memories import LEVELS, MEMORY_TYPES
+from consolidation_pipeline.settings import IS_INSTALLED, PROJECT_ROOT, Settings
+from consolidation_pipeline.store.admin import frames as store
+from consolidation_pipeline.store.admin.frames import STATUSES
+from consolidation_pipeline.store.database.engine import Connection, Engine, connect, open_engine
+from consolidation_pipeline.store.database.schema import METHODS, OPERATIONS, PATTERN_TYPES, SUGGESTION_STATUSES, TIERS
+from consolidation_pipeline.store.ledger.ledger_writer import LEDGERED
+from consolidation_pipeline.store.projects import get_project
+
+__all__ = ["changes", "costs", "groups", "memories", "pairs", "suggestions"]
+
+Dtypes = Mapping[str, Any]
+
+
+def _one_of(words: Iterable[str], *, ordered: bool = False) -> pd.CategoricalDtype:
+    return pd.CategoricalDtype(list(words), ordered=ordered)
+
+
+# Not Arrow's strings, which would copy an id for every pair it is in, and which not every environment has.
+_TEXT = pd.StringDtype("python")
+_TIME = pd.DatetimeTZDtype("us", "UTC")
+# At the positions TOPIC, ASK and MERGE of the graph; ACROSS is -1, which is the code of a missing value.
+_VERDICTS = ("topic", "ask", "merge")
+_ENTITY_TYPES = (*LEDGERED, "consolidation_changes")
+
+MEMORIES: Dtypes = {
+    "id": _TEXT,
+    "kind": _one_of(LEVELS),
+    "level": "int64",
+    "status": _one_of(STATUSES),
+    "memory_type": _one_of(MEMORY_TYPES),
+    "pattern_type": _one_of(PATTERN_TYPES),
+    "content": _TEXT,
+    "goal": _TEXT,
+    "result": _TEXT,
+    "lessons_learned": _TEXT,
+    "feedback": _TEXT,
+    "tags": "object",
+    "source": _TEXT,
+    "external_id": _TEXT,
+    "task_id": _TEXT,
+    "user_id": _TEXT,
+    "agent_id": _TEXT,
+    "session_id": _TEXT,
+    "success": "boolean",
+    "importance": "float64",
+    "pinned": "bool",
+    "relevance_score": "Float64",
+    "confidence_score": "Float64",
+    "consolidation_method": _one_of(METHODS),
+    "needs_review": "bool",
+    "reuse_count": "int64",
+    "source_count": "Int64",
+    "source_ids": "object",
+    "successor_id": _TEXT,
+    "summary_id": _TEXT,
+    "archive_reason": _TEXT,
+    "learned_at": _TIME,
+    "created_at": _TIME,
+    "last_accessed_at": _TIME,
+    "retired_at": _TIME,
+    "language": _TEXT,
+    "embedding_model": _TEXT,
+    "version": "int64",
+}
+_VECTOR: Dtypes = {"vector": "object"}
+
+PAIRS: Dtypes = {
+    "a": _TEXT,
+    "b": _TEXT,
+    "similarity": "float32",
+    "verdict": _one_of(_VERDICTS, ordered=True),
+    "embedding_model": _TEXT,
+}
+
+GROUPS: Dtypes = {
+    "tier": _one_of(TIERS),
+    "key": _TEXT,
+    "size": "int64",
+    "merged_members": "int64",
+    "representative_id": _TEXT,
+    "member_ids": "object",
+    "cohesion_mean": "Float64",
+    "cohesion_min": "Float64",
+    "vetoes": "object",
+    "job_id": _TEXT,
+}
+
+SUGGESTIONS: Dtypes = {
+    "id": _TEXT,
+    "key": _TEXT,
+    "status": _one_of(SUGGESTION_STATUSES),
+    "memory_ids": "object",
+    "similarity": "Float64",
+    "content": _TEXT,
+    "rationale": _TEXT,
+    "reviewed_by": _TEXT,
+    "review_note": _TEXT,
+    "result_id": _TEXT,
+    "created_at": _TIME,
+    "reviewed_at": _TIME,
+}
+
+CHANGES: Dtypes = {
+    "seq": "int64",
+    "id": _TEXT,
+    "group_id": _TEXT,
+    "job_id": _TEXT,
+    "operation": _one_of(OPERATIONS),
+    "entity_type": _one_of(_ENTITY_TYPES),
+    "entity_id": _TEXT,
+    "version_before": "Int64",
+    "version_after": "Int64",
+    "reason": _TEXT,
+    "confidence": "Float64",
+    "changed_by": _TEXT,
+    "changed_at": _TIME,
+    "reverts_change_id": _TEXT,
+    "undone": "bool",
+}
+_IMAGES: Dtypes = {"previous_state": "object", "new_state": "object"}
+
+COSTS: Dtypes = {
+    "day": _TIME,
+    "model": _TEXT,
+    "purpose": _TEXT,
+    "calls": "int64",
+    "failed": "int64",
+    "cached": "int64",
+    "reserved": "int64",
+    "tokens": "int64",
+    "cost_usd": "float64",
+    "reserved_usd": "float64",
+}
+
+
+def memories(project: str, *, engine: Engine | str | None = None, vectors: bool = False) -> pd.DataFrame:
+    """Return all raw and consolidated memories, lowest level first, each level oldest first.
+
+    Args:
+        vectors: Add the column ``vector``: a float32 array (d,) of length 1, None where there is none yet. Arrays of
+            one ``embedding_model`` make a matrix by ``np.stack``.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    with _opened(engine, project) as (connection, id_):
+        found = store.stream_memories(connection, id_, vectors=vectors)
+        return _frame(found, {**MEMORIES, **(_VECTOR if vectors else {})})
+
+
+def pairs(project: str, *, engine: Engine | str | None = None, at_least: float = -1.0) -> pd.DataFrame:
+    """Return the pairs of the similarity graph, the most similar first.
+
+    A pair is two raw memories, ``a`` < ``b``, at or above the pattern threshold; of exact repeats one stands for all.
+    ``verdict`` is ``merge``, ``ask`` (a person decides) or ``topic`` (one topic at most); missing = of two memory
+    types, not judged.
+
+    Args:
+        at_least: Lowest cosine.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    with _opened(engine, project) as (connection, id_):
+        found = store.load_pairs(connection, id_, at_least=at_least)
+    # One text an id, however many pairs it is in.
+    ids = pd.array(found.ids, dtype=_TEXT)
+    return pd.DataFrame(
+        {
+            "a": ids.take(found.a),
+            "b": ids.take(found.b),
+            "similarity": found.similarity,
+            "verdict": pd.Categorical.from_codes(found.verdict, dtype=PAIRS["verdict"]),
+            "embedding_model": pd.array(found.model, dtype=_TEXT),
+        }
+    )
+
+
+def groups(project: str, *, engine: Engine | str | None = None) -> pd.DataFrame:
+    """Return the groups that the newest run formed, tier by tier, the largest first.
+
+    ``member_ids`` begins with the representative; ``vetoes`` lists, for groups that a person decides on, the pairs
+    that were kept apart and why.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    with _opened(engine, project) as (connection, id_):
+        return _frame(store.stream_groups(connection, id_), GROUPS)
+
+
+def suggestions(project: str, *, engine: Engine | str | None = None) -> pd.DataFrame:
+    """Return the merges that a person was asked about, oldest first, with what they said.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    with _opened(engine, project) as (connection, id_):
+        return _frame(store.stream_suggestions(connection, id_), SUGGESTIONS)
+
+
+def changes(
+    project: str, *, engine: Engine | str | None = None, since: datetime | None = None, images: bool = False
+) -> pd.DataFrame:
+    """Return the ledger, oldest change first.
+
+    Args:
+        since: Leave out older changes.
+        images: Add the columns ``previous_state`` and ``new_state``: mappings of the columns that changed, of the whole
+            row where it was made or removed, without its vector; None = did not exist.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    with _opened(engine, project) as (connection, id_):
+        found = store.stream_changes(connection, id_, since=since, images=images)
+        return _frame(found, {**CHANGES, **(_IMAGES if images else {})})
+
+
+def costs(project: str, *, engine: Engine | str | None = None, since: date | None = None) -> pd.DataFrame:
+    """Return what was spent on models, a row for each day (UTC), model and purpose.
+
+    Args:
+        since: Leave out earlier days.
+
+    Raises:
+        NotFoundError: There is no such project.
+    """
+    with _opened(engine, project) as (connection, id_):
+        return _frame(store.stream_costs(connection, id_, since=since), COSTS)
+
+
+@contextmanager
+def _opened(engine: Engine | str | None, slug: str) -> Iterator[tuple[Connection, UUID]]:
+    if not isinstance(engine, Engine):
+        # Like the command line: a checkout has its settings in `.env`, too.
+        env_file = None if IS_INSTALLED else PROJECT_ROOT / ".env"
+        given: dict[str, Any] = {} if engine is None else {"database_url": SecretStr(engine)}
+        engine = open_engine(Settings(_env_file=env_file, **given))
+    with connect(engine.execution_options(postgresql_readonly=True)) as connection:
+        yield connection, get_project(connection, slug).id
+
+
+def _frame(batches: Iterable[store.Columns], dtypes: Dtypes) -> pd.DataFrame:
+    # Each batch takes its dtypes at once, so that the driver's objects can go.
+    parts = [_typed(batch, dtypes) for batch in batches] or [_typed({}, dtypes)]
+    return pd.concat(parts, ignore_index=True)
+
+
+def _typed(batch: store.Columns, dtypes: Dtypes) -> pd.DataFrame:
+    return pd.DataFrame({name: _column(batch.get(name, ()), dtype) for name, dtype in dtypes.items()})
+
+
+def _column(values: Sequence[Any], dtype: Any) -> pd.Series[Any] | pd.DatetimeIndex:
+    if dtype == _TIME:
+        # NumPy holds every date that Postgres gives; pandas 2 would go by way of nanoseconds, which end in 2262.
+        return pd.DatetimeIndex(np.array(values, dtype="datetime64[us]")).tz_localize("UTC")
+    column: pd.Series[Any] = pd.Series(list(values), dtype=dtype)
+    return column

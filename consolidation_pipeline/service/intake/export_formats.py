@@ -1,0 +1,170 @@
+"""File formats of an export: JSON Lines, CSV and Parquet. Rows are written as they come, Parquet in small batches."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from typing import IO, Any
+
+from consolidation_pipeline.errors import UsageError
+
+FORMATS = ("jsonl", "csv", "parquet")
+
+Row = Mapping[str, Any]
+Write = Callable[[Row], Any]
+OpenWriter = Callable[[IO[bytes]], AbstractContextManager[Write]]
+
+# Rows in memory at one time, and in a row group.
+_ROWS_IN_GROUP = 5_000
+
+# Columns of the formats that are tables, each with its kind. Those of raw memories are what an import reads.
+_RAW_COLUMNS = {
+    "source": "text",
+    "id": "text",
+    "memory_type": "text",
+    "content": "text",
+    "goal": "text",
+    "result": "text",
+    "feedback": "text",
+    "lessons_learned": "text",
+    "tags": "texts",
+    "files": "texts",
+    "tool_usage": "json",
+    "error_patterns": "json",
+    "metadata": "json",
+    "success": "boolean",
+    "importance": "float",
+    "pinned": "boolean",
+    "reused_count": "integer",
+    "last_accessed_at": "time",
+    "learned_at": "time",
+    "language": "text",
+    "task_id": "text",
+    "user_id": "text",
+    "agent_id": "text",
+    "session_id": "text",
+}
+# Derived memories have their text under `text`, not under `content`: an import refuses them.
+_DERIVED_COLUMNS = {
+    "kind": "text",
+    "abstraction_level": "integer",
+    "pattern_type": "text",
+    "text": "text",
+    "confidence_score": "float",
+    "consolidation_method": "text",
+    "needs_review": "boolean",
+    "details": "json",
+    "reuse_count": "integer",
+    "created_at": "time",
+    "updated_at": "time",
+    "sources": "sources",
+}
+
+
+def prepare_writer(format: str, *, with_derived: bool, is_terminal: bool) -> OpenWriter:
+    """Return what opens a writer of ``format`` on a binary file; nothing is written before that.
+
+    Args:
+        with_derived: Tables get columns for derived memories, too.
+        is_terminal: The file is a terminal.
+
+    Raises:
+        UsageError: The format is unknown, needs a package that is missing, or is no text for a terminal.
+    """
+    columns = {**_RAW_COLUMNS, **(_DERIVED_COLUMNS if with_derived else {})}
+    if format == "jsonl":
+        return _write_lines
+    if format == "csv":
+        return lambda file: _write_csv(file, columns)
+    if format != "parquet":
+        raise UsageError(f"unknown format {format!r}; known formats: {', '.join(FORMATS)}")
+    if is_terminal:
+        raise UsageError("parquet is binary: name a file, or send standard output to a file or a pipe")
+    try:
+        import pyarrow.parquet  # noqa: F401
+    except ImportError:
+        raise UsageError("parquet needs pyarrow: pip install 'consolidation-pipeline[parquet]'") from None
+    return lambda file: _write_parquet(file, columns)
+
+
+@contextmanager
+def _write_lines(file: IO[bytes]) -> Iterator[Write]:
+    yield lambda row: file.write(_line(row))
+
+
+def _line(row: Row) -> bytes:
+    # An import reads text in these two as JSON where it can, so a text is written as JSON to come back as it was.
+    coded = {name: json.dumps(row[name]) for name in ("tool_usage", "error_patterns") if isinstance(row.get(name), str)}
+    said = {name: value for name, value in {**row, **coded}.items() if not _is_empty(value)}
+    return json.dumps(said, ensure_ascii=False, default=_plain).encode() + b"\n"
+
+
+@contextmanager
+def _write_csv(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Write]:
+    text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
+    writer = csv.writer(text)
+    writer.writerow(columns)
+    try:
+        yield lambda row: writer.writerow([_cell(row.get(name), kind) for name, kind in columns.items()])
+    finally:
+        # Closing is up to who opened the file.
+        text.detach()
+
+
+def _cell(value: Any, kind: str) -> Any:
+    if _is_empty(value):
+        return ""
+    if kind in ("texts", "json", "sources", "boolean"):
+        return _json(value)
+    return _plain(value) if kind == "time" else value
+
+
+@contextmanager
+def _write_parquet(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Write]:
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    source = {name: pa.string() for name in ("id", "kind", "source", "external_id")} | {"similarity": pa.float32()}
+    types = {
+        "text": pa.string(),
+        "texts": pa.list_(pa.string()),
+        "json": pa.string(),
+        "boolean": pa.bool_(),
+        "integer": pa.int64(),
+        "float": pa.float64(),
+        "time": pa.timestamp("us", "UTC"),
+        "sources": pa.list_(pa.struct(list(source.items()))),
+    }
+    schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
+    coded = [name for name, kind in columns.items() if kind == "json"]
+    rows: list[Row] = []
+
+    def flush() -> None:
+        writer.write_batch(pa.RecordBatch.from_pylist(rows, schema))
+        rows.clear()
+
+    def write(row: Row) -> None:
+        told = {name: _json(row[name]) for name in coded if row.get(name) is not None}
+        rows.append({**row, **told, "id": str(row["id"])})
+        if len(rows) == _ROWS_IN_GROUP:
+            flush()
+
+    with ParquetWriter(file, schema, compression="zstd") as writer:
+        yield write
+        if rows:
+            flush()
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or value == [] or value == {}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_plain)
+
+
+def _plain(value: Any) -> str:
+    return str(value.isoformat() if hasattr(value, "isoformat") else value)
