@@ -24,8 +24,8 @@ from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.admin import frames as store
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
-from consolidation_pipeline_tests.conftest import lasting_engine
-from consolidation_pipeline_tests.openai_server import chatting, openai_server
+from consolidation_pipeline_tests.conftest import open_shared_engine
+from consolidation_pipeline_tests.openai_server import openai_server, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note, reworded
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.review.test_suggestion_proposals import OPTIONS, both, propose
@@ -55,11 +55,11 @@ class Reviewed:
 def reviewed(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reviewed]:
     """Made once; the tests only read it."""
     folder = tmp_path_factory.mktemp("frames")
-    engines = lasting_engine(server)
+    engines = open_shared_engine(server)
     engine = next(engines)
     url = engine.url.render_as_string(hide_password=False)
     settings = Settings(database_url=SecretStr(url.replace("+psycopg", "")), data_dir=folder)
-    with openai_server(chatting(both)) as provider, pytest.MonkeyPatch.context() as patch:
+    with openai_server(reply_with_json(both)) as provider, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_BASE", provider.api_base)
         patch.setenv("OPENAI_BASE_URL", provider.api_base)
         patch.setenv("OPENAI_API_KEY", "sk-test")
