@@ -1,4 +1,4 @@
-"""The HTTP application in this process, over a database with a consolidated project that a module's tests share."""
+"""Fixtures of the HTTP API: the application in this process, over a database shared by the tests of a module."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from consolidation_pipeline.store.database.engine import connect_engine, with_dr
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.review.suggestions import NewSuggestion, append_suggestions
 from consolidation_pipeline_tests.cli.conftest import LESSONS, RECENT
-from consolidation_pipeline_tests.conftest import TEMPLATE, _database
+from consolidation_pipeline_tests.conftest import TEMPLATE, create_database
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 FOREIGN = "foreign"
@@ -32,8 +32,13 @@ API = "/api/v1"
 
 
 @dataclass
-class Served:
-    """An application over ``notes``, a project that was run once, and ``foreign``, whose memories nobody ran."""
+class ApiContext:
+    """Application over two projects: ``notes``, consolidated once, and ``foreign``, never consolidated.
+
+    Attributes:
+        job_id: job of the run of ``notes``.
+        keys: API keys by role and project (None: all projects).
+    """
 
     pipeline: Pipeline
     job_id: UUID
@@ -41,38 +46,38 @@ class Served:
 
     @cached_property
     def app(self) -> FastAPI:
-        """The application; its rate limit does not get in the way."""
+        """The application, with a rate limit that tests do not reach."""
         return create_app(self.pipeline.engine, self.pipeline.settings)
 
     def key(self, role: str, project: str | None = None) -> str:
-        """A key, made when it is first asked for."""
+        """Return the key of a role and project; create it on first use."""
         if (role, project) not in self.keys:
             self.keys[role, project] = create_key(self.pipeline.engine, role=role, project=project)[1]
         return self.keys[role, project]
 
     def client(self, role: str | None = "admin", project: str | None = None, app: FastAPI | None = None) -> TestClient:
-        """A client with a key; ``role`` None: without one."""
+        """Return a client that sends a key; ``role`` None: no key."""
         headers = {} if role is None else {"Authorization": f"Bearer {self.key(role, project)}"}
         return TestClient(app or self.app, headers=headers, base_url="http://localhost", raise_server_exceptions=False)
 
     @property
     def memory(self) -> str:
-        """An active raw memory of the project."""
+        """Id of an active raw memory of ``notes``."""
         query = "SELECT id FROM {s}.task_memories WHERE NOT is_consolidated AND project_id = :of ORDER BY id LIMIT 1"
         return str(self.pipeline.value(query, of=self.pipeline.project().id))
 
 
-def row(at: int, text: str) -> dict[str, Any]:
-    """A memory as an import takes it."""
+def memory_row(at: int, text: str) -> dict[str, Any]:
+    """Return a row for an import."""
     return {"id": f"n{at}", "content": text, "created_at": RECENT}
 
 
-def suggest(served: Served, count: int) -> list[str]:
-    """Ids of that many suggestions for ``notes``, the most similar first, each for two memories that are added."""
-    told = [f"The proxy closes idle connections after {30 + at} seconds." for at in range(2 * count)]
-    served.pipeline.add([{**row(at, text), "id": f"alike{at}"} for at, text in enumerate(told)], SLUG)
+def add_suggestions(api: ApiContext, count: int) -> list[str]:
+    """Add ``count`` suggestions to ``notes``, each for two new memories; return their ids, the most similar first."""
+    texts = [f"The proxy closes idle connections after {30 + at} seconds." for at in range(2 * count)]
+    api.pipeline.add([{**memory_row(at, text), "id": f"alike{at}"} for at, text in enumerate(texts)], SLUG)
     query = "SELECT id, version FROM {s}.task_memories WHERE external_id LIKE 'alike%' ORDER BY external_id"
-    rows = served.pipeline.rows(query)
+    rows = api.pipeline.rows(query)
     new = [
         NewSuggestion(
             cluster_key="4e1c",
@@ -86,8 +91,8 @@ def suggest(served: Served, count: int) -> list[str]:
         )
         for at in range(count)
     ]
-    author = Author(served.pipeline.project().id, None, "test")
-    with served.pipeline.engine.begin() as connection:
+    author = Author(api.pipeline.project().id, None, "test")
+    with api.pipeline.engine.begin() as connection:
         return list(map(str, append_suggestions(connection, author, new, now=datetime.now(UTC))))
 
 
@@ -97,32 +102,35 @@ def _serve(url: str, folder: Path) -> Pipeline:
 
 
 @pytest.fixture(scope="session")
-def served_once(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, UUID]]:
-    """A database with both projects, and the job of the one run: made once, for a copy takes less than a run."""
+def api_template(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, UUID]]:
+    """Name of a database with both projects, and the job of its run. Copying it takes less time than a run."""
     template = f"{TEMPLATE}_{os.environ.get('PYTEST_XDIST_WORKER', 'main')}"
-    for url in _database(server, template):
-        pipeline = _serve(url, tmp_path_factory.mktemp("served_once"))
-        pipeline.add([row(at, text) for at, text in enumerate(LESSONS)], SLUG)
+    for url in create_database(server, template):
+        pipeline = _serve(url, tmp_path_factory.mktemp("api_template"))
+        pipeline.add([memory_row(at, text) for at, text in enumerate(LESSONS)], SLUG)
         pipeline.add(
-            [row(at, f"A note of somebody else, which no other key may read{end}") for at, end in enumerate(".!")],
+            [
+                memory_row(at, f"A note of another project, which no other key may read{end}")
+                for at, end in enumerate(".!")
+            ],
             FOREIGN,
         )
         job_id = pipeline.run(SLUG).job_id
-        pipeline.engine.dispose()  # nobody may be connected to what is copied
+        pipeline.engine.dispose()  # Postgres copies only databases without connections
         yield str(make_url(url).database), job_id
 
 
 @pytest.fixture(scope="module")
-def served(server: str, served_once: tuple[str, UUID], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One application and database for a module: tests must not depend on what others left."""
-    template, job_id = served_once
-    for url in _database(server, template):
-        pipeline = _serve(url, tmp_path_factory.mktemp("served"))
-        yield Served(pipeline, job_id)
+def api(server: str, api_template: tuple[str, UUID], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiContext]:
+    """Application with its own database for each module. Tests must not depend on rows of other tests."""
+    template, job_id = api_template
+    for url in create_database(server, template):
+        pipeline = _serve(url, tmp_path_factory.mktemp("api"))
+        yield ApiContext(pipeline, job_id)
         pipeline.engine.dispose()
 
 
 @pytest.fixture
-def admin(served: Served) -> TestClient:
-    """A client that may do everything."""
-    return served.client("admin")
+def admin(api: ApiContext) -> TestClient:
+    """Client with an admin key for all projects."""
+    return api.client("admin")

@@ -1,6 +1,6 @@
-"""One request for each route, in an order in which each succeeds; ``docs/api.md`` shows the requests and replies.
+"""Examples for ``docs/api.md``: one request for each route, in an order in which each succeeds.
 
-A new route gets a line here. ``{name}`` in a path or body is a value kept from an earlier reply.
+Add an example for each new route. ``{name}`` in a path or body stands for a value kept from an earlier reply.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served, suggest
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 LONGEST_TEXT = 150
@@ -22,13 +22,13 @@ SHOWN_KEYS = 12
 
 @dataclass(frozen=True)
 class Example:
-    """A request.
+    """A request to a route.
 
     Attributes:
-        keep: name of a kept value -> its place in the reply.
-        also: a route with the same answer.
-        role: role of the key; "" is no key.
-        path: value of the route's parameter, by default the project's slug.
+        keep: name of a kept value -> its path in the reply.
+        also: another route with the same reply.
+        role: role of the key; "": no key.
+        path: value of the route's parameter; default: the project's slug.
     """
 
     chapter: str
@@ -227,8 +227,8 @@ EXAMPLES = [
 
 
 @dataclass(frozen=True)
-class Answered:
-    """An example with its path, body and reply."""
+class ExampleReply:
+    """An example with the path and body sent and the reply."""
 
     example: Example
     path: str
@@ -238,24 +238,24 @@ class Answered:
     media_type: str
 
 
-def prepare(served: Served) -> dict[str, str]:
-    """Prepare rows for the examples and return their ids: a finished job, memories, suggestions."""
-    served.pipeline.write(
+def prepare_rows(api: ApiContext) -> dict[str, str]:
+    """Add rows that the examples need; return ids of a job, memories and suggestions by name."""
+    api.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category, confidence) "
         "SELECT id, 'Batch the requests of the search client.', 'h', 'review', 'performance', 0.82 "
         "FROM {s}.projects WHERE slug = :slug",
         slug=SLUG,
     )
-    pinned = served.client().post(f"{API}/memories/{served.memory}/pin").json()["id"]
-    others = served.pipeline.rows(
+    pinned = api.client().post(f"{API}/memories/{api.memory}/pin").json()["id"]
+    others = api.pipeline.rows(
         "SELECT id FROM {s}.task_memories WHERE NOT is_consolidated AND project_id = :of AND NOT pinned ORDER BY id",
-        of=served.pipeline.project().id,
+        of=api.pipeline.project().id,
     )
-    merged = served.pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
-    suggestion, rejected, withdrawn = suggest(served, 3)
+    merged = api.pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")
+    suggestion, rejected, withdrawn = add_suggestions(api, 3)
     return {
         "merged": str(merged),
-        "job": str(served.job_id),
+        "job": str(api.job_id),
         "pinned": pinned,
         "memory": str(others[0].id),
         "suggestion": suggestion,
@@ -264,19 +264,21 @@ def prepare(served: Served) -> dict[str, str]:
     }
 
 
-def answer_all(served: Served, examples: Sequence[Example] = EXAMPLES) -> list[Answered]:
+def send_examples(api: ApiContext, examples: Sequence[Example] = EXAMPLES) -> list[ExampleReply]:
     """Send the examples in order and return their replies."""
-    known = prepare(served)
-    return [_answer(example, served, known) for example in examples]
+    known = prepare_rows(api)
+    return [_send_example(example, api, known) for example in examples]
 
 
-def _answer(example: Example, served: Served, known: dict[str, str]) -> Answered:
+def _send_example(example: Example, api: ApiContext, known: dict[str, str]) -> ExampleReply:
     path = re.sub(r"\{\w+\}", _fill(example.path, known), example.route) + example.query
     body = _fill(example.body, known)
-    got = served.client(example.role or None).request(example.method, path, json=body)
+    response = api.client(example.role or None).request(example.method, path, json=body)
     for name, where in example.keep.items():
-        known[name] = str(_reach(got.json(), where))
-    return Answered(example, path, body, got.status_code, got.text, got.headers["content-type"].partition(";")[0])
+        known[name] = str(_reach(response.json(), where))
+    return ExampleReply(
+        example, path, body, response.status_code, response.text, response.headers["content-type"].partition(";")[0]
+    )
 
 
 def _fill(value: Any, known: Mapping[str, str]) -> Any:
@@ -320,7 +322,7 @@ replaced, so that the page changes only when the replies do.
 """
 
 
-def to_document(answers: Sequence[Answered]) -> str:
+def to_document(answers: Sequence[ExampleReply]) -> str:
     """Return the page as Markdown."""
     parts, chapter = [_INTRODUCTION], ""
     for answer in answers:
@@ -332,7 +334,7 @@ def to_document(answers: Sequence[Answered]) -> str:
 
 
 def _steady(page: str) -> str:
-    """Replace what differs from run to run; ids by others in order of appearance."""
+    """Replace values that differ between runs; ids by fixed ones in order of appearance."""
     order = {found: at for at, found in enumerate(dict.fromkeys(_ID.findall(page)))}
     page = _ID.sub(lambda found: str(uuid5(NAMESPACE_URL, str(order[found[0]]))), page)
     page = _TIME.sub("2026-01-08T15:00:00Z", page)
@@ -346,7 +348,7 @@ _MEASURED = re.compile(r'("(?:\w*seconds|search_time_ms|relevance_score)": |_sec
 _STATE = re.compile(r'("state": ")[0-9a-f]{64}')
 
 
-def _section(answer: Answered) -> str:
+def _section(answer: ExampleReply) -> str:
     example = answer.example
     lines = [f"### {example.title}: `{example.method} {example.route}`", ""]
     if example.also:

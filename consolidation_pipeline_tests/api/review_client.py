@@ -1,4 +1,4 @@
-"""People at the pages: a project with suggestions that wait, and a client that has logged in."""
+"""Helpers for tests of the pages: suggestions to review, and a visitor that logs in and sends forms."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 SHOP = "shop"
 
 
-def ask(pipeline: Pipeline, slug: str = SHOP, *, count: int = 10) -> list[UUID]:
-    """Suggestions to merge pairs of memories that differ in a number, the most similar first."""
+def add_pair_suggestions(pipeline: Pipeline, slug: str = SHOP, *, count: int = 10) -> list[UUID]:
+    """Add suggestions to merge pairs of memories that differ in a number; return ids, the most similar first."""
     rows = [note(f"{n}-{side}", f"After {n + 3}{side} minutes. {LESSONS[n]}") for n in range(count) for side in (0, 5)]
     pipeline.add(rows, slug)
     project = pipeline.project(slug)
@@ -42,29 +42,29 @@ def ask(pipeline: Pipeline, slug: str = SHOP, *, count: int = 10) -> list[UUID]:
         return append_suggestions(connection, Author(project.id, None, "test"), proposed, now=datetime.now(UTC))
 
 
-class Person:
-    """Somebody with a browser that knows no scripts: follows links, and sends the forms of pages."""
+class PageVisitor:
+    """Visitor of the pages without JavaScript: opens pages and sends their forms. It follows no redirects."""
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
         self.client.follow_redirects = False
 
     def log_in(self, key: str, *, back: str = "") -> Response:
-        """Send the form of the login page."""
+        """Send the form of the login page; ``back``: page to return to."""
         page = self.client.get("/login", params={"next": back} if back else {})
-        return self.client.post("/login", data={"key": key, "next": back, "form_token": token_of(page.text)})
+        return self.client.post("/login", data={"key": key, "next": back, "form_token": find_form_token(page.text)})
 
-    def see(self, path: str) -> Response:
-        """A page."""
+    def get(self, path: str) -> Response:
+        """Request a page."""
         return self.client.get(path)
 
-    def send(self, path: str, *, on: str = "/projects", **fields: str) -> Response:
-        """Send a form as the page ``on`` has it."""
-        return self.client.post(path, data={"form_token": token_of(self.see(on).text), **fields})
+    def submit(self, path: str, *, on: str = "/projects", **fields: str) -> Response:
+        """Send a form with the token found on the page ``on``."""
+        return self.client.post(path, data={"form_token": find_form_token(self.get(on).text), **fields})
 
 
-def token_of(page: str) -> str:
-    """The token that the forms of a page carry."""
+def find_form_token(page: str) -> str:
+    """Return the token in the forms of a page."""
     found = re.search(r'name="form_token" value="([^"]+)"', page)
     assert found, page
     return found[1]

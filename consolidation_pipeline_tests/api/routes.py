@@ -1,6 +1,6 @@
-"""Every route of the application with requests for it, made from what the application says of itself.
+"""Every route of the application with a valid request for it.
 
-A route that is new is walked too: its role is read from its dependency, its body from its example.
+New routes are included: roles are read from the routes' dependencies, bodies from the OpenAPI examples.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.pages.page_route import PageRoute
 from consolidation_pipeline.service.admin.api_keys import ROLES
-from consolidation_pipeline_tests.api.conftest import Served
+from consolidation_pipeline_tests.api.conftest import ApiContext
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
-# For those who watch the process: they answer without a key.
-OPEN = {"/health/live", "/health/ready", "/metrics"}
+# Monitoring routes need no key.
+PUBLIC_PATHS = {"/health/live", "/health/ready", "/metrics"}
 
 
 @dataclass(frozen=True)
 class Route:
-    """A route, the role it needs (None: no key), and a body that is valid for it (None: it takes none)."""
+    """A route, the role it needs (None: no key) and a valid body (None: it takes no body)."""
 
     method: str
     path: str
@@ -36,14 +36,14 @@ class Route:
         return f"{self.method} {self.path}"
 
     def send(self, client: TestClient, names: dict[str, str], body: Any = None, **how: Any) -> Response:
-        """Send the request with these path parameters, and its own body where no other is given."""
+        """Send a request with these path parameters; ``body`` None: the route's own body."""
         sent = self.body if body is None else body
         more = {} if sent is None or "content" in how else {"json": sent}
         return client.request(self.method, self.path.format_map(names), **more, **how)
 
 
-def walk(app: FastAPI, served: Served) -> list[Route]:
-    """All routes; their bodies are about the project ``notes``."""
+def list_routes(app: FastAPI, api: ApiContext) -> list[Route]:
+    """Return all API routes; their bodies refer to rows of the project ``notes``."""
     schema = app.openapi()
     found = []
     for context in iter_route_contexts(app.routes):
@@ -51,12 +51,12 @@ def walk(app: FastAPI, served: Served) -> list[Route]:
         if _is_ours(route) and not isinstance(route, PageRoute):
             path = str(context.path)
             for method in sorted(route.methods):
-                found.append(Route(method, path, _role(route), _body(schema, path, method, served)))
+                found.append(Route(method, path, _role(route), _body(schema, path, method, api)))
     return found
 
 
-def walk_pages(app: FastAPI) -> list[Route]:
-    """All pages for people, and the role that each needs."""
+def list_page_routes(app: FastAPI) -> list[Route]:
+    """Return all routes of pages, each with the role it needs."""
     found = []
     for context in iter_route_contexts(app.routes):
         route = context.original_route
@@ -65,8 +65,8 @@ def walk_pages(app: FastAPI) -> list[Route]:
     return found
 
 
-def others(app: FastAPI) -> set[str]:
-    """Paths of what is not a route of ours: the documentation, and applications that are mounted."""
+def list_other_paths(app: FastAPI) -> set[str]:
+    """Return other paths: API documentation and mounted applications."""
     contexts = iter_route_contexts(app.routes)
     return {str(context.path) for context in contexts if not _is_ours(context.original_route)}
 
@@ -76,7 +76,7 @@ def _is_ours(route: Any) -> bool:
 
 
 def _role(route: APIRoute) -> str | None:
-    """The role that the route's dependency was made for."""
+    """Return the role that the route's dependency checks."""
     for dependency in route.dependant.dependencies:
         for cell in getattr(dependency.call, "__closure__", None) or ():
             if cell.cell_contents in ROLES:
@@ -84,12 +84,12 @@ def _role(route: APIRoute) -> str | None:
     return None
 
 
-def _body(schema: dict[str, Any], path: str, method: str, served: Served) -> Any:
+def _body(schema: dict[str, Any], path: str, method: str, api: ApiContext) -> Any:
     operation = schema["paths"][path][method.lower()]
     content = operation.get("requestBody", {}).get("content", {}).get("application/json")
     if content is None:
         return None
-    return _about(_example(schema, content["schema"]), served)
+    return _use_existing_ids(_example(schema, content["schema"]), api)
 
 
 def _example(schema: dict[str, Any], part: dict[str, Any]) -> Any:
@@ -99,29 +99,29 @@ def _example(schema: dict[str, Any], part: dict[str, Any]) -> Any:
     return model["examples"][0]
 
 
-def _about(example: dict[str, Any], served: Served) -> dict[str, Any]:
-    """The example with the rows of ``notes`` in place of those it names."""
-    own = {"project_id": SLUG, "consolidation_id": str(served.job_id), "ids": [served.memory]}
+def _use_existing_ids(example: dict[str, Any], api: ApiContext) -> dict[str, Any]:
+    """Replace the ids in the example by ids of rows of ``notes``."""
+    own = {"project_id": SLUG, "consolidation_id": str(api.job_id), "ids": [api.memory]}
     return {name: own.get(name, value) for name, value in example.items()}
 
 
-def names(served: Served) -> dict[str, str]:
-    """Path parameters that lead to rows of ``notes``."""
-    return {"project": SLUG, "job_id": str(served.job_id), "id": served.memory}
+def path_parameters(api: ApiContext) -> dict[str, str]:
+    """Return path parameters of existing rows of ``notes``."""
+    return {"project": SLUG, "job_id": str(api.job_id), "id": api.memory}
 
 
-def strings(body: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the texts of a body are."""
+def find_text_positions(body: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of each text in a body, as keys and indexes."""
     if isinstance(body, str):
         yield at
     for key, value in body.items() if isinstance(body, dict) else enumerate(body) if isinstance(body, list) else ():
-        yield from strings(value, (*at, key))
+        yield from find_text_positions(value, (*at, key))
 
 
-def replace(body: Any, at: tuple[Any, ...], value: Any) -> Any:
-    """The body with another value at a place."""
+def replace_at(body: Any, at: tuple[Any, ...], value: Any) -> Any:
+    """Return a copy of the body with another value at the path ``at``."""
     if not at:
         return value
     copy = dict(body) if isinstance(body, dict) else list(body)
-    copy[at[0]] = replace(body[at[0]], at[1:], value)
+    copy[at[0]] = replace_at(body[at[0]], at[1:], value)
     return copy

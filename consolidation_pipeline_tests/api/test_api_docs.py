@@ -1,6 +1,6 @@
-"""OpenAPI and ``docs/api.md`` tell of every route, and what they tell is so.
+"""OpenAPI schema and ``docs/api.md``: complete and in agreement with the routes.
 
-``CONSOLIDATION_WRITE_DOCS=1`` writes the document in place of comparing it.
+``CONSOLIDATION_WRITE_DOCS=1`` writes the page before it is compared.
 """
 
 from __future__ import annotations
@@ -13,50 +13,50 @@ from typing import Any
 import pytest
 
 from consolidation_pipeline.settings import PROJECT_ROOT
-from consolidation_pipeline_tests.api.conftest import Served
-from consolidation_pipeline_tests.api.examples import EXAMPLES, Answered, answer_all, to_document
+from consolidation_pipeline_tests.api.conftest import ApiContext
+from consolidation_pipeline_tests.api.examples import EXAMPLES, ExampleReply, send_examples, to_document
 
-PAGE = PROJECT_ROOT / "docs" / "api.md"
+API_PAGE = PROJECT_ROOT / "docs" / "api.md"
 
 
-def _operations(served: Served) -> dict[str, dict[str, Any]]:
-    paths = served.app.openapi()["paths"]
+def list_operations(api: ApiContext) -> dict[str, dict[str, Any]]:
+    paths = api.app.openapi()["paths"]
     return {f"{method.upper()} {path}": one for path, methods in paths.items() for method, one in methods.items()}
 
 
 @pytest.fixture(scope="module")
-def answers(served: Served) -> list[Answered]:
-    """Every example's answer."""
-    told = answer_all(served)
+def replies(api: ApiContext) -> list[ExampleReply]:
+    """Replies to all examples."""
+    shown = send_examples(api)
     if os.environ.get("CONSOLIDATION_WRITE_DOCS"):
-        PAGE.write_text(to_document(told))
-    return told
+        API_PAGE.write_text(to_document(shown))
+    return shown
 
 
-def test_every_route_has_one_docs_example(served: Served) -> None:
+def test_every_route_has_one_docs_example(api: ApiContext) -> None:
     shown = {f"{one.method} {route}" for one in EXAMPLES for route in (one.route, one.also) if route}
-    assert shown == set(_operations(served))
+    assert shown == set(list_operations(api))
 
 
-def test_every_docs_example_succeeds(answers: list[Answered]) -> None:
-    assert [(one.path, one.status, one.reply) for one in answers if one.status >= 300] == []
+def test_every_docs_example_succeeds(replies: list[ExampleReply]) -> None:
+    assert [(one.path, one.status, one.reply) for one in replies if one.status >= 300] == []
 
 
-def test_api_page_matches_routes_and_reply_fields(served: Served, answers: list[Answered]) -> None:
-    page = PAGE.read_text()
+def test_api_page_matches_routes_and_reply_fields(api: ApiContext, replies: list[ExampleReply]) -> None:
+    page = API_PAGE.read_text()
     listed = re.findall(r"^(?:### .*: |The same: )`(\w+ /\S*)`$", page, flags=re.MULTILINE)
-    assert sorted(listed) == sorted(_operations(served))
-    for answer in answers:
+    assert sorted(listed) == sorted(list_operations(api))
+    for answer in replies:
         section = page.partition(f"`{answer.example.method} {answer.example.route}`\n")[2].partition("\n### ")[0]
         assert f"\n{answer.status}:\n" in section
         if answer.media_type == "application/json":
-            told = json.loads(re.findall(r"```json\n(.*?)\n```", section, flags=re.DOTALL)[-1])
-            assert told.keys() == json.loads(answer.reply).keys(), answer.example.title
+            example = json.loads(re.findall(r"```json\n(.*?)\n```", section, flags=re.DOTALL)[-1])
+            assert example.keys() == json.loads(answer.reply).keys(), answer.example.title
 
 
-def test_openapi_describes_every_operation(served: Served) -> None:
-    schema = served.app.openapi()
-    operations = _operations(served)
+def test_openapi_describes_every_operation(api: ApiContext) -> None:
+    schema = api.app.openapi()
+    operations = list_operations(api)
     ids = [one["operationId"] for one in operations.values()]
     assert len(set(ids)) == len(ids)
     for name, one in operations.items():
@@ -70,8 +70,8 @@ def test_openapi_describes_every_operation(served: Served) -> None:
     assert set(schema["components"]["securitySchemes"]) == {"bearer", "header"}
 
 
-def test_openapi_declares_errors_as_problems(served: Served) -> None:
-    for name, one in _operations(served).items():
+def test_openapi_declares_errors_as_problems(api: ApiContext) -> None:
+    for name, one in list_operations(api).items():
         for status, answer in one["responses"].items():
             if status >= "400":
                 (media,) = answer["content"].items()

@@ -1,4 +1,4 @@
-"""What holds for every route: ids, limits, problems, health, metrics."""
+"""Behaviour common to all routes: request ids, limits, problems, health and metrics."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from consolidation_pipeline.api.rate_limit import RateLimiter
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.logs import TextFormatter
 from consolidation_pipeline.store.database.engine import connect_engine
-from consolidation_pipeline_tests.api.conftest import Served
+from consolidation_pipeline_tests.api.conftest import ApiContext
 
 
-def test_health_checks_need_no_key(served: Served) -> None:
-    with served.client(None) as client:
+def test_health_checks_need_no_key(api: ApiContext) -> None:
+    with api.client(None) as client:
         assert client.get("/health/live").json() == {"status": "alive"}
         assert client.get("/health/ready").json() == {"status": "ready"}
 
 
-def test_api_is_live_but_not_ready_without_database(served: Served) -> None:
+def test_api_is_live_but_not_ready_without_database(api: ApiContext) -> None:
     gone = connect_engine("postgresql+psycopg://nobody:hunter2@127.0.0.1:1/nothing")
-    client = served.client(None, app=create_app(gone, served.pipeline.settings))
+    client = api.client(None, app=create_app(gone, api.pipeline.settings))
     assert client.get("/health/live").status_code == 200
     answer = client.get("/health/ready")
     assert (answer.status_code, answer.json()["error"]) == (503, "unavailable")
@@ -71,31 +71,31 @@ def test_body_over_limit_returns_413(admin: TestClient) -> None:
         assert (answer.status_code, answer.json()["error"]) == (413, "too_large")
 
 
-def test_unexpected_error_hides_its_message(served: Served, caplog: pytest.LogCaptureFixture) -> None:
-    app = create_app(served.pipeline.engine, served.pipeline.settings)
+def test_unexpected_error_hides_its_message(api: ApiContext, caplog: pytest.LogCaptureFixture) -> None:
+    app = create_app(api.pipeline.engine, api.pipeline.settings)
 
     @app.get("/broken")
     def broken() -> None:
         raise RuntimeError("hunter2")
 
-    answer = served.client(None, app=app).get("/broken", headers={"X-Request-ID": "abc-3"})
+    answer = api.client(None, app=app).get("/broken", headers={"X-Request-ID": "abc-3"})
     assert (answer.status_code, answer.json()["error"]) == (500, "internal")
     assert "hunter2" not in answer.text
     assert any(record.exc_info and record.message == "the request failed" for record in caplog.records)
 
 
-def test_metrics_label_requests_by_route_template(served: Served) -> None:
-    client = served.client(None)
+def test_metrics_label_requests_by_route_template(api: ApiContext) -> None:
+    client = api.client(None)
     client.get("/nowhere/hunter2")
     client.request("BREW", "/health/live")
-    told = client.get("/metrics").text
-    assert 'consolidation_http_requests_total{method="GET",route="unmatched",status="404"}' in told
-    assert 'consolidation_http_requests_total{method="OTHER",route="/health/live",status="405"}' in told
-    assert 'consolidation_jobs{status="completed"} 1.0' in told
-    assert 'consolidation_memories_estimate{state="active"}' in told
-    assert 'consolidation_run_seconds_bucket{le="+Inf"} 1.0' in told
-    assert "consolidation_events_waiting" in told
-    assert "hunter2" not in told
+    samples = client.get("/metrics").text
+    assert 'consolidation_http_requests_total{method="GET",route="unmatched",status="404"}' in samples
+    assert 'consolidation_http_requests_total{method="OTHER",route="/health/live",status="405"}' in samples
+    assert 'consolidation_jobs{status="completed"} 1.0' in samples
+    assert 'consolidation_memories_estimate{state="active"}' in samples
+    assert 'consolidation_run_seconds_bucket{le="+Inf"} 1.0' in samples
+    assert "consolidation_events_waiting" in samples
+    assert "hunter2" not in samples
 
 
 def test_rate_limiter_allows_burst_then_refills() -> None:
@@ -107,8 +107,8 @@ def test_rate_limiter_allows_burst_then_refills() -> None:
     assert [limiter.take("a"), limiter.take("a")] == [0, 1]
 
 
-def test_api_auth_off_requires_loopback_host(served: Served) -> None:
-    off = served.pipeline.settings.model_copy(update={"api_auth": "off"})
+def test_api_auth_off_requires_loopback_host(api: ApiContext) -> None:
+    off = api.pipeline.settings.model_copy(update={"api_auth": "off"})
     check_exposure(off)
     with pytest.raises(UsageError, match="CONSOLIDATION_API_AUTH=off needs a loopback host"):
-        create_app(served.pipeline.engine, off.model_copy(update={"api_host": "0.0.0.0"}))
+        create_app(api.pipeline.engine, off.model_copy(update={"api_host": "0.0.0.0"}))

@@ -1,4 +1,4 @@
-"""Jobs, ledger, rollback, plan, configuration, numbers: what each route answers, and with which status."""
+"""Routes of jobs, ledger, rollback, plan, configuration and metrics: replies and status codes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from starlette.testclient import TestClient
 
 from consolidation_pipeline.logs import TextFormatter
 from consolidation_pipeline.service.jobs.job_requests import cancel_job, list_pending_jobs
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
 @pytest.fixture(autouse=True)
-def _nothing_waits(served: Served) -> Iterator[None]:
-    """No test leaves a job to the next one."""
+def _cancel_pending_jobs(api: ApiContext) -> Iterator[None]:
+    """Cancel pending jobs after each test."""
     yield
-    for job in list_pending_jobs(served.pipeline.engine):
-        cancel_job(served.pipeline.engine, job.job_id, cancelled_by="test")
+    for job in list_pending_jobs(api.pipeline.engine):
+        cancel_job(api.pipeline.engine, job.job_id, cancelled_by="test")
 
 
 @pytest.mark.parametrize("path", ["/consolidation/trigger", "/admin/consolidate-memories"])
-def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, served: Served, path: str) -> None:
-    slug, project_id = SLUG, str(served.pipeline.project().id)
+def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, api: ApiContext, path: str) -> None:
+    slug, project_id = SLUG, str(api.pipeline.project().id)
     made = admin.post(API + path, json={"project_id": slug, "trigger_type": "manual"})
     again = admin.post(API + path, json={"project_id": project_id})
     job = made.json()
@@ -47,8 +47,8 @@ def test_trigger_creates_one_job_and_cancel_ends_it(admin: TestClient, served: S
 
 def test_triggered_job_records_key_name(admin: TestClient) -> None:
     job = admin.post(f"{API}/consolidation/trigger", json={"project": SLUG}).json()
-    told = admin.get(f"{API}/admin/consolidation-status/{job['job_id']}").json()
-    assert told["triggered_by"] == "api:admin of all projects"
+    reply = admin.get(f"{API}/admin/consolidation-status/{job['job_id']}").json()
+    assert reply["triggered_by"] == "api:admin of all projects"
 
 
 def test_request_log_names_project_job_and_key(admin: TestClient, caplog: pytest.LogCaptureFixture) -> None:
@@ -60,14 +60,14 @@ def test_request_log_names_project_job_and_key(admin: TestClient, caplog: pytest
     assert followed.endswith(f" job={job}")
 
 
-def test_job_options_are_validated_and_apply_once(admin: TestClient, served: Served) -> None:
+def test_job_options_are_validated_and_apply_once(admin: TestClient, api: ApiContext) -> None:
     options = {"archive": False, "similarity_threshold": 0.97, "min_cluster_size": 2}
     made = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": options})
     assert made.status_code == 202
-    with served.pipeline.open(SLUG) as run:
+    with api.pipeline.open(SLUG) as run:
         assert str(run.job_id) == made.json()["job_id"]
         assert (run.options.archive, run.options.t_merge, run.options.summarize) == (False, 0.97, True)
-    with served.pipeline.open(SLUG) as run:
+    with api.pipeline.open(SLUG) as run:
         assert run.options.archive is True
     wrong = admin.post(f"{API}/consolidation/trigger", json={"project_id": SLUG, "options": {"min_cluster_size": 9}})
     assert (wrong.status_code, wrong.json()["error"]) == (422, "invalid_option")
@@ -110,13 +110,13 @@ def test_unknown_references_have_distinct_error_codes(admin: TestClient) -> None
     assert (missing.status_code, missing.json()["error"]) == (404, "not_found")
 
 
-def test_job_status_shows_counters_and_changes(admin: TestClient, served: Served) -> None:
-    told = admin.get(f"{API}/consolidation/status/{served.job_id}").json()
-    assert (told["status"], told["progress"], told["project"]) == ("completed", 1.0, SLUG)
-    assert told["memories_merged"] == 3
-    assert len(told["consolidation_changes"]) == told["consolidation_changes_total"] > 0
+def test_job_status_shows_counters_and_changes(admin: TestClient, api: ApiContext) -> None:
+    reply = admin.get(f"{API}/consolidation/status/{api.job_id}").json()
+    assert (reply["status"], reply["progress"], reply["project"]) == ("completed", 1.0, SLUG)
+    assert reply["memories_merged"] == 3
+    assert len(reply["consolidation_changes"]) == reply["consolidation_changes_total"] > 0
     jobs = admin.get(f"{API}/consolidation/jobs/{SLUG}", params={"limit": 100}).json()["jobs"]
-    assert str(served.job_id) in [job["id"] for job in jobs]
+    assert str(api.job_id) in [job["id"] for job in jobs]
 
 
 def test_summary_and_profile_routes_queue_own_phases(admin: TestClient) -> None:
@@ -127,9 +127,9 @@ def test_summary_and_profile_routes_queue_own_phases(admin: TestClient) -> None:
     assert (second.status_code, second.json()["phases"]) == (202, ["procedural_profile"])
 
 
-def test_history_route_pages_filters_and_counts(admin: TestClient, served: Served) -> None:
+def test_history_route_pages_filters_and_counts(admin: TestClient, api: ApiContext) -> None:
     for pinned in (True, False):
-        admin.post(f"{API}/memories/{served.memory}/pin", json={"pinned": pinned})
+        admin.post(f"{API}/memories/{api.memory}/pin", json={"pinned": pinned})
 
     def read(**query: Any) -> Any:
         return admin.get(f"{API}/consolidation/history/{SLUG}", params=query)
@@ -151,7 +151,7 @@ def test_history_route_pages_filters_and_counts(admin: TestClient, served: Serve
         assert read(**wrong).status_code == 422
 
 
-def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, served: Served) -> None:
+def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, api: ApiContext) -> None:
     path = f"{API}/consolidation/changes/{SLUG}"
     page = admin.get(path, params={"limit": 1000}).json()
     lines = admin.get(path, params={"format": "jsonl"})
@@ -162,19 +162,19 @@ def test_ledger_is_identical_as_json_and_jsonl(admin: TestClient, served: Served
     assert page["total"] == len(page["changes"])
     some = admin.get(path, params={"format": "jsonl", "limit": 2, "offset": 1}).text.splitlines()
     assert [json.loads(line) for line in some] == page["changes"][1:3]
-    own = admin.get(path, params={"job_id": str(served.job_id), "operation": "merge"}).json()
-    assert {one["job_id"] for one in own["changes"]} == {str(served.job_id)}
+    own = admin.get(path, params={"job_id": str(api.job_id), "operation": "merge"}).json()
+    assert {one["job_id"] for one in own["changes"]} == {str(api.job_id)}
     assert admin.get(f"{API}/consolidation/changes/nobody", params={"format": "jsonl"}).status_code == 404
 
 
-def test_rollback_route_undoes_and_redoes(admin: TestClient, served: Served) -> None:
+def test_rollback_route_undoes_and_redoes(admin: TestClient, api: ApiContext) -> None:
     undone = admin.post(
-        f"{API}/consolidation/rollback", json={"consolidation_id": str(served.job_id), "reason": "Incorrect merge"}
+        f"{API}/consolidation/rollback", json={"consolidation_id": str(api.job_id), "reason": "Incorrect merge"}
     )
     assert (undone.status_code, undone.json()["success"]) == (200, True)
     assert undone.json()["memories_deleted"] >= 1
     assert undone.json()["warnings"]
-    again = admin.post(f"{API}/consolidation/rollback", json={"id": str(served.job_id)})
+    again = admin.post(f"{API}/consolidation/rollback", json={"id": str(api.job_id)})
     assert (again.status_code, again.json()["error"]) == (409, "conflict")
     assert again.json()["conflicts"] == [undone.json()["rollback_id"]]
     redone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": undone.json()["rollback_id"]})
@@ -182,10 +182,10 @@ def test_rollback_route_undoes_and_redoes(admin: TestClient, served: Served) -> 
     assert admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": str(uuid4())}).status_code == 404
 
 
-def test_rollback_after_rollback_days_returns_400(admin: TestClient, served: Served) -> None:
+def test_rollback_after_rollback_days_returns_400(admin: TestClient, api: ApiContext) -> None:
     (group, *_) = admin.get(f"{API}/consolidation/history/{SLUG}").json()["history"]
-    # The ledger refuses to be made older by hand; the days for which one may roll back are what can be moved.
-    with served.pipeline.engine.begin() as connection:
+    # Triggers protect the ledger against updates, so they are disabled to backdate the change.
+    with api.pipeline.engine.begin() as connection:
         connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
         connection.exec_driver_sql(
             "UPDATE consolidation.consolidation_changes SET changed_at = changed_at - interval '8 days' "
@@ -204,8 +204,8 @@ def test_plan_route_lists_and_counts_merges(admin: TestClient) -> None:
     assert (plan.json()["totals"]["merge_groups"], plan.json()["totals"]["memories_merged"]) == (1, 2)
 
 
-def test_third_concurrent_plan_returns_503(served: Served, admin: TestClient) -> None:
-    slots = served.app.state.plan_slots
+def test_third_concurrent_plan_returns_503(api: ApiContext, admin: TestClient) -> None:
+    slots = api.app.state.plan_slots
     with slots, slots:
         refused = admin.post(f"{API}/consolidation/plan", json={"project_id": FOREIGN})
     assert (refused.status_code, refused.json()["error"]) == (503, "unavailable")
@@ -227,9 +227,9 @@ def test_configure_route_sets_resets_and_validates(admin: TestClient) -> None:
 
 @pytest.mark.parametrize("path", ["/consolidation/metrics", "/admin/consolidation-metrics"])
 def test_metrics_route_counts_memories_of_project(admin: TestClient, path: str) -> None:
-    told = admin.get(f"{API}{path}/{SLUG}").json()
-    assert told["total_memories"] == told["raw_count"] + told["consolidated_count"] + told["archived_count"] == 6
-    assert told["reduction_percentage"] == pytest.approx(100 / 3, abs=0.001)
-    assert set(told["abstraction_distribution"]) == {"1", "2", "3"}
-    assert told["last_run_time"] < told["next_run_time"]
-    assert told["memory_type_distribution"] == {"learning": told["raw_count"]}
+    reply = admin.get(f"{API}{path}/{SLUG}").json()
+    assert reply["total_memories"] == reply["raw_count"] + reply["consolidated_count"] + reply["archived_count"] == 6
+    assert reply["reduction_percentage"] == pytest.approx(100 / 3, abs=0.001)
+    assert set(reply["abstraction_distribution"]) == {"1", "2", "3"}
+    assert reply["last_run_time"] < reply["next_run_time"]
+    assert reply["memory_type_distribution"] == {"learning": reply["raw_count"]}

@@ -1,4 +1,4 @@
-"""What agents do: add memories, read them back, search, trace, say what helped."""
+"""Routes for agents: add and read memories, search, lineage, context, feedback."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from sqlalchemy import text
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline_tests.api.conftest import API, Served
+from consolidation_pipeline_tests.api.conftest import API, ApiContext
 from consolidation_pipeline_tests.cli.conftest import LESSONS
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
 @pytest.fixture
-def agent(served: Served) -> TestClient:
-    return served.client("agent", SLUG)
+def agent(api: ApiContext) -> TestClient:
+    return api.client("agent", SLUG)
 
 
 @pytest.fixture
-def reader(served: Served) -> TestClient:
-    return served.client("reader", SLUG)
+def reader(api: ApiContext) -> TestClient:
+    return api.client("reader", SLUG)
 
 
 def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
@@ -32,19 +32,19 @@ def search(reader: TestClient, query: str, **more: Any) -> dict[str, Any]:
     return found
 
 
-def count_uses(served: Served) -> int:
+def count_uses(api: ApiContext) -> int:
     query = """SELECT (SELECT sum(reused_count) FROM consolidation.task_memories)
         + (SELECT sum(reuse_count) FROM consolidation.consolidated_memories)"""
-    with served.pipeline.engine.connect() as connection:
+    with api.pipeline.engine.connect() as connection:
         return int(connection.execute(text(query)).scalar_one())
 
 
-def test_search_hits_count_as_uses_after_shutdown(served: Served) -> None:
-    before, app = count_uses(served), create_app(served.pipeline.engine, served.pipeline.settings)
-    with served.client("reader", app=app) as client:
+def test_search_hits_count_as_uses_after_shutdown(api: ApiContext) -> None:
+    before, app = count_uses(api), create_app(api.pipeline.engine, api.pipeline.settings)
+    with api.client("reader", app=app) as client:
         found = [len(search(client, LESSONS[0], min_similarity=0)["results"]) for _ in range(3)]
     assert min(found) > 0
-    assert count_uses(served) - before == sum(found)
+    assert count_uses(api) - before == sum(found)
 
 
 def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: TestClient) -> None:
@@ -61,9 +61,9 @@ def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: Te
     assert again.json()["id"] == id_
     other = agent.post(f"{API}/memories", json={"project_id": SLUG, "id": "k1", "execution_summary": "Else."})
     assert (other.status_code, other.json()["error"]) == (422, "invalid_memory")
-    told = agent.get(f"{API}/memories/{id_}").json()
-    assert {name: told[name] for name in row} == row
-    assert (told["kind"], told["level"], told["status"], told["agent_id"]) == (
+    memory = agent.get(f"{API}/memories/{id_}").json()
+    assert {name: memory[name] for name in row} == row
+    assert (memory["kind"], memory["level"], memory["status"], memory["agent_id"]) == (
         "raw",
         0,
         "active",
@@ -75,23 +75,23 @@ def test_added_memory_is_idempotent_and_searchable(agent: TestClient, reader: Te
 def test_bulk_add_stores_valid_rows_despite_errors(agent: TestClient) -> None:
     rows = [{"content": "A good one."}, {"content": " "}, {"contents": "x"}, {"content": "x", "memory_type": "magic"}]
     answer = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows})
-    told = answer.json()
-    assert (answer.status_code, len(told["added"]), told["existing"]) == (201, 1, [])
-    assert [error["index"] for error in told["errors"]] == [1, 2, 3]
-    assert "contents: Extra inputs are not permitted" in told["errors"][1]["message"]
-    assert "expected one of error_fix" in told["errors"][2]["message"]
-    assert told["ids"] == [told["added"][0], None, None, None]
+    memory = answer.json()
+    assert (answer.status_code, len(memory["added"]), memory["existing"]) == (201, 1, [])
+    assert [error["index"] for error in memory["errors"]] == [1, 2, 3]
+    assert "contents: Extra inputs are not permitted" in memory["errors"][1]["message"]
+    assert "expected one of error_fix" in memory["errors"][2]["message"]
+    assert memory["ids"] == [memory["added"][0], None, None, None]
     again = agent.post(f"{API}/memories/bulk", json={"project_id": SLUG, "memories": rows[:1]})
-    assert (again.status_code, again.json()["existing"]) == (200, told["added"])
+    assert (again.status_code, again.json()["existing"]) == (200, memory["added"])
 
 
 def test_feedback_changes_importance_and_is_listed(agent: TestClient) -> None:
     id_ = agent.post(f"{API}/memories", json={"project_id": SLUG, "content": "Feedback is welcome."}).json()["id"]
-    said = agent.post(f"{API}/memories/{id_}/feedback", json={"helpful": True, "comment": "yes"}).json()
-    assert said["importance"] > said["importance_before"]
-    told = agent.get(f"{API}/memories/{id_}").json()
-    assert (told["importance"], told["feedback"]) == (said["importance"], None)
-    assert [one["group_id"] for one in told["feedback_given"]] == [said["group_id"]]
+    given = agent.post(f"{API}/memories/{id_}/feedback", json={"helpful": True, "comment": "yes"}).json()
+    assert given["importance"] > given["importance_before"]
+    memory = agent.get(f"{API}/memories/{id_}").json()
+    assert (memory["importance"], memory["feedback"]) == (given["importance"], None)
+    assert [one["group_id"] for one in memory["feedback_given"]] == [given["group_id"]]
     empty = agent.post(f"{API}/memories/{id_}/feedback", json={})
     assert (empty.status_code, empty.json()["error"]) == (400, "usage")
 
@@ -105,11 +105,11 @@ def test_search_returns_merged_memory_with_sources(reader: TestClient, levels: l
     assert {source["summary"] for source in hit["source_memories"]} == set(LESSONS[:3])
     assert all(0.9 < source["similarity"] <= 1 for source in hit["source_memories"])
     assert hit["why"]
-    told = reader.get(f"{API}/consolidated-memories/{hit['id']}").json()
-    assert (told["content"], told["abstraction_level"], told["has_embedding"]) == (hit["content"], "1", True)
+    memory = reader.get(f"{API}/consolidated-memories/{hit['id']}").json()
+    assert (memory["content"], memory["abstraction_level"], memory["has_embedding"]) == (hit["content"], "1", True)
     tree = reader.get(f"{API}/consolidated-memories/{hit['id']}/lineage", params={"depth": 1}).json()
-    assert {source["id"] for source in tree["sources"]} == set(told["source_memory_ids"])
-    up = reader.get(f"{API}/consolidated-memories/{told['source_memory_ids'][0]}/lineage").json()
+    assert {source["id"] for source in tree["sources"]} == set(memory["source_memory_ids"])
+    up = reader.get(f"{API}/consolidated-memories/{memory['source_memory_ids'][0]}/lineage").json()
     assert (up["status"], [derived["id"] for derived in up["derived"]]) == ("merged", [hit["id"]])
 
 
@@ -132,27 +132,27 @@ def test_search_filters_narrow_hits(reader: TestClient) -> None:
         ({"query": "abc", "project_id": "nobody"}, 404),
     ],
 )
-def test_search_refuses_invalid_body(served: Served, body: dict[str, Any], status: int) -> None:
-    answer = served.client("reader").post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, **body})
+def test_search_refuses_invalid_body(api: ApiContext, body: dict[str, Any], status: int) -> None:
+    answer = api.client("reader").post(f"{API}/consolidated-memories/search", json={"project_id": SLUG, **body})
     assert answer.status_code == status, answer.text
 
 
-def test_memory_routes_return_404_for_missing_ids(served: Served, agent: TestClient, reader: TestClient) -> None:
+def test_memory_routes_return_404_for_missing_ids(api: ApiContext, agent: TestClient, reader: TestClient) -> None:
     for path in ("memories/{}", "consolidated-memories/{}", "consolidated-memories/{}/lineage"):
         assert agent.get(f"{API}/{path.format(uuid4())}").status_code == 404
-    assert reader.get(f"{API}/consolidated-memories/{served.memory}").status_code == 404
+    assert reader.get(f"{API}/consolidated-memories/{api.memory}").status_code == 404
     assert agent.get(f"{API}/memories/not-an-id").status_code == 422
-    assert reader.get(f"{API}/consolidated-memories/{served.memory}/lineage", params={"depth": 0}).status_code == 422
+    assert reader.get(f"{API}/consolidated-memories/{api.memory}/lineage", params={"depth": 0}).status_code == 422
 
 
 def test_context_holds_each_fact_once_within_budget(reader: TestClient) -> None:
     body = {"project_id": SLUG, "task_description": "Deploy the workers with a database migration"}
-    told = reader.post(f"{API}/consolidated-context", json=body).json()
-    assert (told["project"], told["token_budget"], 0 < told["tokens"] <= 2000) == (SLUG, 2000, True)
-    texts = [memory["content"] for memory in told["consolidated_memories"]]
+    reply = reader.post(f"{API}/consolidated-context", json=body).json()
+    assert (reply["project"], reply["token_budget"], 0 < reply["tokens"] <= 2000) == (SLUG, 2000, True)
+    texts = [memory["content"] for memory in reply["consolidated_memories"]]
     assert sum("migrations" in text for text in texts) == 1
-    assert told["abstraction_distribution"]["1"] == 1
-    assert told["playbook_entries"] == []
+    assert reply["abstraction_distribution"]["1"] == 1
+    assert reply["playbook_entries"] == []
     small = reader.post(f"{API}/consolidated-context", json={"project": SLUG, "task": "Deploy", "tokens": 20}).json()
     assert small["tokens"] <= 20
     for wrong in ({**body, "token_budget": 0}, {**body, "task_description": ""}, {**body, "task": "x"}):

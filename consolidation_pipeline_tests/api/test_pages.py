@@ -1,4 +1,4 @@
-"""What the pages show, and what their forms do, in a browser that knows no scripts."""
+"""Content of the pages and effect of their forms, without JavaScript."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
-from consolidation_pipeline_tests.api.conftest import Served
-from consolidation_pipeline_tests.api.review_client import SHOP, Person, ask
+from consolidation_pipeline_tests.api.conftest import ApiContext
+from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
 @pytest.fixture(scope="module")
-def asked(served: Served) -> list[UUID]:
-    """Suggestions in the project ``shop``."""
-    return ask(served.pipeline, count=6)
+def suggestion_ids(api: ApiContext) -> list[UUID]:
+    """Ids of six suggestions in the project ``shop``."""
+    return add_pair_suggestions(api.pipeline, count=6)
 
 
 @pytest.fixture
-def anna(served: Served, asked: list[UUID]) -> Person:
-    """Somebody who may decide."""
-    del asked
-    person = Person(served.client(None))
-    person.log_in(served.key("admin"))
-    return person
+def visitor(api: ApiContext, suggestion_ids: list[UUID]) -> PageVisitor:
+    """Visitor logged in as admin."""
+    del suggestion_ids
+    visitor = PageVisitor(api.client(None))
+    visitor.log_in(api.key("admin"))
+    return visitor
 
 
-def status(served: Served, id_: UUID) -> str:
-    return get_suggestion(served.pipeline.engine, id_).status
+def suggestion_status(api: ApiContext, id_: UUID) -> str:
+    return get_suggestion(api.pipeline.engine, id_).status
 
 
-def merged_of(served: Served) -> UUID:
-    """The merged memory that the run made."""
+def find_merged_id(api: ApiContext) -> UUID:
+    """Return the id of the memory that the run merged."""
     query = "SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged' AND project_id = :of AND retired_at IS NULL"
-    found: UUID = served.pipeline.value(query, of=served.pipeline.project().id)
+    found: UUID = api.pipeline.value(query, of=api.pipeline.project().id)
     return found
 
 
@@ -52,144 +52,148 @@ def test_page_labels_cover_all_stored_values() -> None:
     assert {*LEVELS, "playbook"} == set(KIND_LABELS)
 
 
-def test_review_page_highlights_differences(anna: Person) -> None:
-    page = anna.see("/review").text
-    for said in (
+def test_review_page_highlights_differences(visitor: PageVisitor) -> None:
+    page = visitor.get("/review").text
+    for text in (
         "Do these 2 memories say the same?",
         "Check carefully:",
         "different numbers",
         "1</strong> of 6 waiting",
     ):
-        assert said in page
+        assert text in page
     assert '<mark class="conflict">30 minutes</mark>' in page
     assert '<mark class="conflict">35 minutes</mark>' in page
     assert '<mark class="new">or</mark>' in page
-    assert "2</strong> of 6 waiting" in anna.see("/review?at=1").text
-    assert "No waiting suggestion matches these filters" in anna.see("/review?similarity=1").text
+    assert "2</strong> of 6 waiting" in visitor.get("/review?at=1").text
+    assert "No waiting suggestion matches these filters" in visitor.get("/review?similarity=1").text
 
 
-def test_approval_with_edited_text_merges_and_undoes(served: Served, anna: Person, asked: list[UUID]) -> None:
-    path = f"/review/{asked[0]}"
-    done = anna.send(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", back="/review?project=shop")
-    assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={asked[0]}")
-    told = anna.see(done.headers["location"]).text
-    assert "<strong>Merged.</strong> 2 memories became one." in told
-    decided = get_suggestion(served.pipeline.engine, asked[0])
+def test_approval_with_edited_text_merges_and_undoes(
+    api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
+) -> None:
+    path = f"/review/{suggestion_ids[0]}"
+    done = visitor.submit(f"{path}/approve", content="Wait half\r\nan hour.", note="ok", back="/review?project=shop")
+    assert (done.status_code, done.headers["location"]) == (303, f"/review?project=shop&done={suggestion_ids[0]}")
+    page = visitor.get(done.headers["location"]).text
+    assert "<strong>Merged.</strong> 2 memories became one." in page
+    decided = get_suggestion(api.pipeline.engine, suggestion_ids[0])
     assert decided.status == "validated"
     assert decided.reviewed_by == "web:admin of all projects"
-    merged = anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").text
+    merged = visitor.get(f"/projects/{SHOP}/memories/{decided.memory_id}").text
     assert "Wait half\nan hour." in merged
     assert "Made from <small>2</small>" in merged
-    assert "<strong>Undone.</strong>" in anna.see(anna.send(f"{path}/undo").headers["location"]).text
-    assert status(served, asked[0]) == "pending"
-    assert anna.see(f"/projects/{SHOP}/memories/{decided.memory_id}").status_code == 404
+    assert "<strong>Undone.</strong>" in visitor.get(visitor.submit(f"{path}/undo").headers["location"]).text
+    assert suggestion_status(api, suggestion_ids[0]) == "pending"
+    assert visitor.get(f"/projects/{SHOP}/memories/{decided.memory_id}").status_code == 404
 
 
-def test_second_decision_shows_first_reviewer(served: Served, anna: Person, asked: list[UUID]) -> None:
-    assert anna.send(f"/review/{asked[1]}/reject", note="not the same").status_code == 303
-    late = anna.send(f"/review/{asked[1]}/approve", back="/review?at=1")
+def test_second_decision_shows_first_reviewer(
+    api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]
+) -> None:
+    assert visitor.submit(f"/review/{suggestion_ids[1]}/reject", note="not the same").status_code == 303
+    late = visitor.submit(f"/review/{suggestion_ids[1]}/approve", back="/review?at=1")
     assert late.status_code == 409
     assert "This suggestion was rejected by admin of all projects" in late.text
     assert 'href="/review?at=1"' in late.text
-    assert str(asked[1]) not in late.text
-    assert "“not the same”" in anna.see(f"/review/{asked[1]}").text
-    assert status(served, asked[1]) == "rejected"
+    assert str(suggestion_ids[1]) not in late.text
+    assert "“not the same”" in visitor.get(f"/review/{suggestion_ids[1]}").text
+    assert suggestion_status(api, suggestion_ids[1]) == "rejected"
 
 
-def test_approval_refuses_archived_original(served: Served, anna: Person, asked: list[UUID]) -> None:
-    original = get_suggestion(served.pipeline.engine, asked[2]).originals[0]
-    archive_by_hand(served.pipeline.engine, [original.id], changed_by="test")
-    assert "changed since this was proposed" in anna.see(f"/review/{asked[2]}").text
-    late = anna.send(f"/review/{asked[2]}/approve", content="Words that took an hour.")
+def test_approval_refuses_archived_original(api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]) -> None:
+    original = get_suggestion(api.pipeline.engine, suggestion_ids[2]).originals[0]
+    archive_by_hand(api.pipeline.engine, [original.id], changed_by="test")
+    assert "changed since this was proposed" in visitor.get(f"/review/{suggestion_ids[2]}").text
+    late = visitor.submit(f"/review/{suggestion_ids[2]}/approve", content="A text edited for an hour.")
     assert late.status_code == 409
-    assert "Words that took an hour.</textarea>" in late.text
+    assert "A text edited for an hour.</textarea>" in late.text
     assert "changed, archived or merged after" in late.text
-    assert status(served, asked[2]) == "superseded"
+    assert suggestion_status(api, suggestion_ids[2]) == "superseded"
 
 
-def test_approval_refuses_blank_text(served: Served, anna: Person, asked: list[UUID]) -> None:
-    refused = anna.send(f"/review/{asked[3]}/approve", content="   ")
+def test_approval_refuses_blank_text(api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]) -> None:
+    refused = visitor.submit(f"/review/{suggestion_ids[3]}/approve", content="   ")
     assert refused.status_code == 400
     assert "Back to the queue" in refused.text
-    assert status(served, asked[3]) == "pending"
+    assert suggestion_status(api, suggestion_ids[3]) == "pending"
 
 
-def test_project_pages_show_knowledge_and_sources(served: Served, anna: Person) -> None:
-    page = anna.see(f"/projects/{SLUG}").text
-    for said in ("Playbook", "Map", "History", "Knowledge", "memories merged", "Undo this run"):
-        assert said in page
-    assert anna.see(f"/projects/{SLUG}/map.svg").text.startswith("<svg")
-    merged = merged_of(served)
+def test_project_pages_show_knowledge_and_sources(api: ApiContext, visitor: PageVisitor) -> None:
+    page = visitor.get(f"/projects/{SLUG}").text
+    for text in ("Playbook", "Map", "History", "Knowledge", "memories merged", "Undo this run"):
+        assert text in page
+    assert visitor.get(f"/projects/{SLUG}/map.svg").text.startswith("<svg")
+    merged = find_merged_id(api)
     for path in (f"/projects/{SLUG}/memories/{merged}", f"/projects/{SLUG}/memories/{merged}/sources"):
-        assert "otherwise the first jobs fail on missing columns" in anna.see(path).text
-    assert "<html" not in anna.see(f"/projects/{SLUG}/memories/{merged}/sources").text
+        assert "otherwise the first jobs fail on missing columns" in visitor.get(path).text
+    assert "<html" not in visitor.get(f"/projects/{SLUG}/memories/{merged}/sources").text
 
 
-def test_knowledge_page_filters_and_pages(served: Served, anna: Person) -> None:
+def test_knowledge_page_filters_and_pages(api: ApiContext, visitor: PageVisitor) -> None:
     at = f"/projects/{SLUG}/knowledge?kind=merged"
-    assert anna.see(f"{at}&confidence=0.95").text.count('class="node"') == 1
-    assert "Nothing matches" in anna.see(f"{at}&confidence=0.96").text
+    assert visitor.get(f"{at}&confidence=0.95").text.count('class="node"') == 1
+    assert "Nothing matches" in visitor.get(f"{at}&confidence=0.96").text
     at = f"/projects/{SHOP}/knowledge?kind=raw"
-    assert "Nothing matches" in anna.see(f"{at}&type=decision").text
-    assert "Nothing matches" in anna.see(f"{at}&until=2001-01-01").text
-    served.pipeline.add([{"id": f"more-{n}", "content": f"Lesson {n} of many"} for n in range(30)], SHOP)
-    first, second = anna.see(at).text, anna.see(f"{at}&page=2").text
+    assert "Nothing matches" in visitor.get(f"{at}&type=decision").text
+    assert "Nothing matches" in visitor.get(f"{at}&until=2001-01-01").text
+    api.pipeline.add([{"id": f"more-{n}", "content": f"Lesson {n} of many"} for n in range(30)], SHOP)
+    first, second = visitor.get(at).text, visitor.get(f"{at}&page=2").text
     assert "Page 1 of 2" in first
     assert first.count('class="node"') == 25
     assert second.count('class="node"') < 25
-    assert anna.see(f"{at}&page=99").status_code == 200
+    assert visitor.get(f"{at}&page=99").status_code == 200
 
 
-def test_playbook_page_decides_and_undoes_entry(served: Served, anna: Person) -> None:
-    served.pipeline.write(
+def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVisitor) -> None:
+    api.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
         "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
         slug=SLUG,
     )
     playbook = f"/projects/{SLUG}/playbook"
-    [entry] = served.pipeline.rows("SELECT id FROM {s}.playbook_entries WHERE content_hash = 'h'")
+    [entry] = api.pipeline.rows("SELECT id FROM {s}.playbook_entries WHERE content_hash = 'h'")
     path = f"/projects/{SLUG}/memories/{entry.id}"
-    assert f'action="{path}/approve"' in anna.see(playbook).text
-    assert f'formaction="{path}/dismiss"' in anna.see(path).text
-    reader = Person(served.client(None))
-    reader.log_in(served.key("reader"))
-    assert "Approve" not in reader.see(playbook).text
+    assert f'action="{path}/approve"' in visitor.get(playbook).text
+    assert f'formaction="{path}/dismiss"' in visitor.get(path).text
+    reader = PageVisitor(api.client(None))
+    reader.log_in(api.key("reader"))
+    assert "Approve" not in reader.get(playbook).text
     for decision, status in (("approve", "active"), ("dismiss", "retired")):
-        done = anna.send(f"{path}/{decision}", on=playbook, back=playbook)
+        done = visitor.submit(f"{path}/{decision}", on=playbook, back=playbook)
         assert done.headers["location"].startswith(f"{playbook}?done=")
-        assert served.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == status
-        again = anna.send(f"{path}/{decision}", on=playbook)
+        assert api.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == status
+        again = visitor.submit(f"{path}/{decision}", on=playbook)
         assert again.status_code == 409
-    undo = re.search(r'href="([^"]+/undo/[^"]+)"', anna.see(done.headers["location"]).text)
+    undo = re.search(r'href="([^"]+/undo/[^"]+)"', visitor.get(done.headers["location"]).text)
     assert undo is not None
-    assert anna.send(undo[1], on=undo[1]).status_code == 303
-    assert served.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == "active"
-    assert anna.send(f"/projects/{SHOP}/memories/{entry.id}/dismiss").status_code == 404
+    assert visitor.submit(undo[1], on=undo[1]).status_code == 303
+    assert api.pipeline.value("SELECT status FROM {s}.playbook_entries WHERE content_hash = 'h'") == "active"
+    assert visitor.submit(f"/projects/{SHOP}/memories/{entry.id}/dismiss").status_code == 404
 
 
-def test_undo_page_lists_dependents_before_cascade(served: Served, anna: Person) -> None:
-    merged = merged_of(served)
-    archive_by_hand(served.pipeline.engine, [merged], changed_by="cli:tom")
-    at = f"/projects/{SLUG}/undo/{served.job_id}"
-    assert "Undo this run?" in anna.see(at).text
-    refused = anna.send(at, on=at)
+def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: PageVisitor) -> None:
+    merged = find_merged_id(api)
+    archive_by_hand(api.pipeline.engine, [merged], changed_by="cli:tom")
+    at = f"/projects/{SLUG}/undo/{api.job_id}"
+    assert "Undo this run?" in visitor.get(at).text
+    refused = visitor.submit(at, on=at)
     assert refused.status_code == 409
     assert "later changes depend on this" in refused.text
     assert "Archived" in refused.text
-    assert anna.send(at, on=at, cascade="yes").headers["location"] == f"/projects/{SLUG}/changes"
-    assert anna.see(f"/projects/{SLUG}/memories/{merged}").status_code == 404
-    assert ">undone<" in anna.see(f"/projects/{SLUG}/history").text
-    assert "Redo…" in anna.see(f"/projects/{SLUG}/changes").text
-    again = anna.send(at, on=at)
+    assert visitor.submit(at, on=at, cascade="yes").headers["location"] == f"/projects/{SLUG}/changes"
+    assert visitor.get(f"/projects/{SLUG}/memories/{merged}").status_code == 404
+    assert ">undone<" in visitor.get(f"/projects/{SLUG}/history").text
+    assert "Redo…" in visitor.get(f"/projects/{SLUG}/changes").text
+    again = visitor.submit(at, on=at)
     assert again.status_code == 409
     assert "was rolled back before" in again.text
 
 
-def test_empty_pages_name_the_next_step(served: Served, anna: Person) -> None:
-    ensure_project(served.pipeline.engine, "new")
-    assert "consolidation import memories.jsonl --project new" in anna.see("/projects/new").text
-    assert "Not run yet" in anna.see("/projects/new/history").text
-    assert "No principles yet" in anna.see("/projects/new/knowledge?kind=principle").text
-    assert "llm_model=" not in anna.see("/review").text
-    assert "No expired suggestions" in anna.see("/review?status=expired").text
-    assert anna.see("/projects/new/map.svg").status_code == 404
+def test_empty_pages_name_the_next_step(api: ApiContext, visitor: PageVisitor) -> None:
+    ensure_project(api.pipeline.engine, "new")
+    assert "consolidation import memories.jsonl --project new" in visitor.get("/projects/new").text
+    assert "Not run yet" in visitor.get("/projects/new/history").text
+    assert "No principles yet" in visitor.get("/projects/new/knowledge?kind=principle").text
+    assert "llm_model=" not in visitor.get("/review").text
+    assert "No expired suggestions" in visitor.get("/review?status=expired").text
+    assert visitor.get("/projects/new/map.svg").status_code == 404

@@ -1,4 +1,4 @@
-"""No page shows anything to whom it must not, and no form does anything that its visitor did not mean."""
+"""Security of the pages: roles, projects, sessions, form tokens, headers and escaping."""
 
 from __future__ import annotations
 
@@ -13,145 +13,145 @@ from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.api.pages.page_route import SECURITY_HEADERS
 from consolidation_pipeline.api.pages.page_session import SESSION_COOKIE
 from consolidation_pipeline.service.admin.api_keys import create_key, revoke_key
-from consolidation_pipeline_tests.api.conftest import FOREIGN, Served
-from consolidation_pipeline_tests.api.review_client import SHOP, Person, ask, token_of
-from consolidation_pipeline_tests.api.routes import Route, walk_pages
+from consolidation_pipeline_tests.api.conftest import FOREIGN, ApiContext
+from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, find_form_token
+from consolidation_pipeline_tests.api.routes import Route, list_page_routes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 from consolidation_pipeline_tests.service.table_dumps import checksums
 
-# To be seen by everybody: how else would one log in.
-OPEN = {"/", "/login", "/logout", "/static/{name}"}
+# Pages that need no login.
+PUBLIC_PAGES = {"/", "/login", "/logout", "/static/{name}"}
 
 
 @dataclass(frozen=True)
 class Pages:
-    """The application, its pages, and a suggestion in the project ``shop``."""
+    """The application, the routes of its pages and a suggestion in the project ``shop``."""
 
-    served: Served
+    api: ApiContext
     routes: list[Route]
     suggestion: UUID
 
-    def person(self, role: str | None = "admin", project: str | None = None) -> Person:
-        """Somebody who has logged in; ``role`` None: nobody."""
-        person = Person(self.served.client(None))
+    def visitor(self, role: str | None = "admin", project: str | None = None) -> PageVisitor:
+        """Return a visitor logged in with a role; ``role`` None: not logged in."""
+        person = PageVisitor(self.api.client(None))
         if role is not None:
-            assert person.log_in(self.served.key(role, project)).status_code == 303
+            assert person.log_in(self.api.key(role, project)).status_code == 303
         return person
 
     def path(self, route: Route) -> str:
-        """The route's address, of something that there is."""
-        target = self.suggestion if route.path.startswith("/review") else self.served.job_id
-        id_ = self.served.memory if "/memories/" in route.path else str(target)
+        """Return the route's path with ids of existing rows."""
+        target = self.suggestion if route.path.startswith("/review") else self.api.job_id
+        id_ = self.api.memory if "/memories/" in route.path else str(target)
         return route.path.format_map({"project": SLUG, "id": id_, "name": "pages.css"})
 
-    def state(self) -> list[tuple[str, int, int]]:
-        """All tables but that of the keys, whose use is noted."""
-        return [counted for counted in checksums(self.served.pipeline) if counted[0] != "api_keys"]
+    def table_checksums(self) -> list[tuple[str, int, int]]:
+        """Return checksums of all tables but ``api_keys``, in which each use of a key is recorded."""
+        return [counted for counted in checksums(self.api.pipeline) if counted[0] != "api_keys"]
 
 
 @pytest.fixture(scope="module")
-def pages(served: Served) -> Pages:
-    routes = walk_pages(served.app)
+def pages(api: ApiContext) -> Pages:
+    routes = list_page_routes(api.app)
     assert len(routes) > 15
-    return Pages(served, routes, ask(served.pipeline, count=2)[0])
+    return Pages(api, routes, add_pair_suggestions(api.pipeline, count=2)[0])
 
 
 def test_page_forms_need_admin_and_pages_need_role(pages: Pages) -> None:
-    assert {route.path for route in pages.routes if route.role is None} == OPEN
+    assert {route.path for route in pages.routes if route.role is None} == PUBLIC_PAGES
     for route in pages.routes:
-        if route.path not in OPEN and route.method == "POST":
+        if route.path not in PUBLIC_PAGES and route.method == "POST":
             assert route.role == "admin", str(route)
 
 
 def test_visitor_without_login_is_redirected_to_login(pages: Pages) -> None:
-    person = pages.person(None)
+    visitor = pages.visitor(None)
     for route in pages.routes:
         if route.role is not None and route.method == "GET":
-            answer = person.see(pages.path(route))
+            answer = visitor.get(pages.path(route))
             assert (answer.status_code, answer.headers["location"].partition("?")[0]) == (303, "/login"), str(route)
-    assert person.log_in(pages.served.key("reader"), back="/projects/notes?page=2").headers["location"] == (
+    assert visitor.log_in(pages.api.key("reader"), back="/projects/notes?page=2").headers["location"] == (
         "/projects/notes?page=2"
     )
 
 
 @pytest.mark.parametrize("back", ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)"])
 def test_login_refuses_redirect_to_other_site(pages: Pages, back: str) -> None:
-    assert pages.person(None).log_in(pages.served.key("reader"), back=back).headers["location"] == "/review"
+    assert pages.visitor(None).log_in(pages.api.key("reader"), back=back).headers["location"] == "/review"
 
 
 def test_form_without_session_token_returns_403(pages: Pages) -> None:
-    person, before = pages.person(), pages.state()
-    other = token_of(pages.person().see("/projects").text)
+    visitor, before = pages.visitor(), pages.table_checksums()
+    other = find_form_token(pages.visitor().get("/projects").text)
     for route in pages.routes:
         if route.method == "POST":
             for data in ({}, {"form_token": "x"}, {"form_token": other}, {"form_token": "é"}):
-                answer = person.client.post(pages.path(route), data={"key": pages.served.key("admin"), **data})
+                answer = visitor.client.post(pages.path(route), data={"key": pages.api.key("admin"), **data})
                 assert answer.status_code == 403, str(route)
                 assert "another site" in answer.text
-    assert pages.state() == before
-    assert person.see("/projects").status_code == 200
+    assert pages.table_checksums() == before
+    assert visitor.get("/projects").status_code == 200
 
 
 def test_readers_and_agents_see_pages_without_deciding(pages: Pages) -> None:
-    before = pages.state()
+    before = pages.table_checksums()
     for role in ("reader", "agent"):
-        person = pages.person(role)
+        visitor = pages.visitor(role)
         for route in pages.routes:
             if route.role is None:
                 continue
             path = pages.path(route)
-            answer = person.see(path) if route.method == "GET" else person.send(path)
+            answer = visitor.get(path) if route.method == "GET" else visitor.submit(path)
             assert answer.status_code == (200 if route.role == "reader" else 403), (str(route), role, answer.text)
-        assert "Approve" not in person.see("/review").text
-    assert pages.state() == before
+        assert "Approve" not in visitor.get("/review").text
+    assert pages.table_checksums() == before
 
 
 def test_project_key_sees_no_pages_of_other_projects(pages: Pages) -> None:
-    person, before = pages.person("admin", FOREIGN), pages.state()
+    visitor, before = pages.visitor("admin", FOREIGN), pages.table_checksums()
     for route in pages.routes:
         if route.role is not None and "{" in route.path:
             path = pages.path(route)
-            answer = person.see(path) if route.method == "GET" else person.send(path)
+            answer = visitor.get(path) if route.method == "GET" else visitor.submit(path)
             assert answer.status_code in (403, 404), str(route)
             assert "migrations" not in answer.text
-    assert SLUG not in person.see("/projects").text
-    assert "No suggestions to review" in person.see("/review").text
-    assert 'role="status"' not in person.see(f"/review?done={pages.suggestion}").text
-    assert person.see(f"/projects/{FOREIGN}/memories/{pages.served.memory}").status_code == 404
-    assert person.see(f"/projects/{FOREIGN}/changes?job={pages.served.job_id}").status_code == 404
-    assert pages.state() == before
+    assert SLUG not in visitor.get("/projects").text
+    assert "No suggestions to review" in visitor.get("/review").text
+    assert 'role="status"' not in visitor.get(f"/review?done={pages.suggestion}").text
+    assert visitor.get(f"/projects/{FOREIGN}/memories/{pages.api.memory}").status_code == 404
+    assert visitor.get(f"/projects/{FOREIGN}/changes?job={pages.api.job_id}").status_code == 404
+    assert pages.table_checksums() == before
 
 
 def test_session_cookie_is_strict_and_holds_no_key(pages: Pages) -> None:
     for scheme in ("http", "https"):
-        client = TestClient(pages.served.app, base_url=f"{scheme}://localhost")
-        cookie = Person(client).log_in(pages.served.key("admin")).headers["set-cookie"]
+        client = TestClient(pages.api.app, base_url=f"{scheme}://localhost")
+        cookie = PageVisitor(client).log_in(pages.api.key("admin")).headers["set-cookie"]
         assert cookie.startswith(f"{SESSION_COOKIE}=")
         assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(cookie.split("; "))
         assert ("Secure" in cookie) == (scheme == "https")
-        assert pages.served.key("admin") not in cookie
+        assert pages.api.key("admin") not in cookie
 
 
 def test_revoked_key_and_logout_end_session(pages: Pages) -> None:
-    key, secret = create_key(pages.served.pipeline.engine, role="reader", name="leaving")
-    person = Person(pages.served.client(None))
-    person.log_in(secret)
-    assert "leaving" in person.see("/projects").text
-    revoke_key(pages.served.pipeline.engine, key.id)
-    assert person.see("/projects").status_code == 303
-    again = person.log_in(secret)
+    key, secret = create_key(pages.api.pipeline.engine, role="reader", name="leaving")
+    visitor = PageVisitor(pages.api.client(None))
+    visitor.log_in(secret)
+    assert "leaving" in visitor.get("/projects").text
+    revoke_key(pages.api.pipeline.engine, key.id)
+    assert visitor.get("/projects").status_code == 303
+    again = visitor.log_in(secret)
     assert again.status_code == 401
     assert "not valid, or it was revoked" in again.text
-    leaver = pages.person("reader")
-    assert leaver.send("/logout").headers["location"] == "/login"
-    assert leaver.see("/projects").status_code == 303
+    leaver = pages.visitor("reader")
+    assert leaver.submit("/logout").headers["location"] == "/login"
+    assert leaver.get("/projects").status_code == 303
 
 
 def test_pages_send_security_headers_and_no_inline(pages: Pages) -> None:
-    person = pages.person()
+    visitor = pages.visitor()
     paths = [pages.path(route) for route in pages.routes if route.method == "GET"]
     for path in (*paths, "/projects/nowhere", "/review?at=x", f"/review/{uuid4()}", "/static/pages.js"):
-        answer = person.see(path)
+        answer = visitor.get(path)
         for name in SECURITY_HEADERS.keys() - {"Cache-Control"}:
             assert answer.headers[name] == SECURITY_HEADERS[name], (path, name)
         assert "unsafe" not in answer.headers["Content-Security-Policy"]
@@ -161,32 +161,32 @@ def test_pages_send_security_headers_and_no_inline(pages: Pages) -> None:
 
 def test_pages_escape_memory_text(pages: Pages) -> None:
     hostile = "<script>alert(1)</script><img src=x onerror=alert(1)> {{ 7 * 7 }}"
-    pages.served.pipeline.add([{"id": "hostile", "content": hostile, "tags": ["<b>bold</b>"]}], SHOP)
-    person = pages.person()
-    id_ = pages.served.pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = 'hostile'")
+    pages.api.pipeline.add([{"id": "hostile", "content": hostile, "tags": ["<b>bold</b>"]}], SHOP)
+    visitor = pages.visitor()
+    id_ = pages.api.pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = 'hostile'")
     for path in (f"/projects/{SHOP}/knowledge?kind=raw", f"/projects/{SHOP}/memories/{id_}"):
-        page = person.see(path).text
+        page = visitor.get(path).text
         assert "&lt;script&gt;alert(1)&lt;/script&gt;" in page
         assert "{{ 7 * 7 }}" in page
         assert not re.search(r"<script>|<img src=x|<b>bold", page)
 
 
 def test_pages_without_auth_refuse_foreign_host_names(pages: Pages) -> None:
-    off = pages.served.pipeline.settings.model_copy(update={"api_auth": "off"})
-    app = create_app(pages.served.pipeline.engine, off)
-    here = Person(TestClient(app, base_url="http://127.0.0.1:8642"))
-    assert here.see("/login").headers["location"] == "/review"
-    assert here.see("/projects").status_code == 200
+    off = pages.api.pipeline.settings.model_copy(update={"api_auth": "off"})
+    app = create_app(pages.api.pipeline.engine, off)
+    here = PageVisitor(TestClient(app, base_url="http://127.0.0.1:8642"))
+    assert here.get("/login").headers["location"] == "/review"
+    assert here.get("/projects").status_code == 200
     assert here.client.post(f"/review/{pages.suggestion}/reject", data={}).status_code == 403
-    assert here.send(f"/review/{pages.suggestion}/reject", on="/review").status_code == 303
-    assert here.send(f"/review/{pages.suggestion}/undo", on=f"/review/{pages.suggestion}").status_code == 303
-    rebound = Person(TestClient(app, base_url="http://evil.example"))
-    assert rebound.see("/projects").status_code == 403
-    assert rebound.see("/login").status_code == 403
+    assert here.submit(f"/review/{pages.suggestion}/reject", on="/review").status_code == 303
+    assert here.submit(f"/review/{pages.suggestion}/undo", on=f"/review/{pages.suggestion}").status_code == 303
+    rebound = PageVisitor(TestClient(app, base_url="http://evil.example"))
+    assert rebound.get("/projects").status_code == 403
+    assert rebound.get("/login").status_code == 403
 
 
 def test_invalid_page_parameters_return_html_422(pages: Pages) -> None:
-    person = pages.person()
+    visitor = pages.visitor()
     for path in (
         "/review?at=-1",
         "/review?similarity=2",
@@ -198,11 +198,11 @@ def test_invalid_page_parameters_return_html_422(pages: Pages) -> None:
         f"/projects/{SLUG}/knowledge?page=0",
         f"/projects/{SLUG}/changes?operation=nonsense",
     ):
-        answer = person.see(path)
+        answer = visitor.get(path)
         assert answer.status_code == 422, path
         assert answer.headers["content-type"].startswith("text/html")
     for path in (
         f"/projects/{SLUG}/knowledge?type=&confidence=&since=&until=9999-12-31",
         "/review?at=2000000000&similarity=",
     ):
-        assert person.see(path).status_code == 200, path
+        assert visitor.get(path).status_code == 200, path

@@ -1,4 +1,4 @@
-"""Memories by hand, review, playbook; and what a key of one project sees of another."""
+"""Routes of manual actions, review and playbook; access with keys of one project."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from consolidation_pipeline.api.app import create_app
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 
-def test_archive_and_restore_routes_change_memory(admin: TestClient, served: Served) -> None:
-    memory = served.memory
+def test_archive_and_restore_routes_change_memory(admin: TestClient, api: ApiContext) -> None:
+    memory = api.memory
     done = admin.post(f"{API}/memories/{memory}/archive", json={"reason": "obsolete"})
     assert (done.status_code, done.json()["id"], done.json()["kind"]) == (200, memory, "raw")
     twice = admin.post(f"{API}/memories/{memory}/archive")
@@ -24,21 +24,21 @@ def test_archive_and_restore_routes_change_memory(admin: TestClient, served: Ser
     assert admin.post(f"{API}/memories/{uuid4()}/restore").status_code == 404
 
 
-def test_pin_route_pins_and_unpins_memory(admin: TestClient, served: Served) -> None:
-    memory = served.memory
+def test_pin_route_pins_and_unpins_memory(admin: TestClient, api: ApiContext) -> None:
+    memory = api.memory
     assert admin.post(f"{API}/memories/{memory}/pin").status_code == 200
     assert admin.post(f"{API}/memories/{memory}/archive").status_code == 409
     assert admin.post(f"{API}/memories/{memory}/pin", json={"pinned": False}).status_code == 200
 
 
-def test_manual_change_is_rolled_back_by_group(admin: TestClient, served: Served) -> None:
-    group = admin.post(f"{API}/memories/{served.memory}/pin").json()["group_id"]
+def test_manual_change_is_rolled_back_by_group(admin: TestClient, api: ApiContext) -> None:
+    group = admin.post(f"{API}/memories/{api.memory}/pin").json()["group_id"]
     undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": group})
     assert (undone.json()["scope"], undone.json()["memories_restored"]) == ("group", 1)
 
 
-def test_review_queue_lists_and_decides_entries(admin: TestClient, served: Served) -> None:
-    served.pipeline.write(
+def test_review_queue_lists_and_decides_entries(admin: TestClient, api: ApiContext) -> None:
+    api.pipeline.write(
         "INSERT INTO {s}.playbook_entries (project_id, content, content_hash, status, category) "
         "SELECT id, 'Batch the requests.', 'h', 'review', 'performance' FROM {s}.projects WHERE slug = :slug",
         slug=SLUG,
@@ -62,11 +62,8 @@ def test_review_queue_lists_and_decides_entries(admin: TestClient, served: Serve
     assert admin.post(f"{API}/review/approve", json={"ids": []}).status_code == 422
 
 
-Ask = Callable[[TestClient], Any]
-
-
 @pytest.mark.parametrize(
-    "ask",
+    "send_request",
     [
         lambda client, _: client.post(f"{API}/consolidation/trigger", json={"project_id": SLUG}),
         lambda client, _: client.post(f"{API}/consolidation/plan", json={"project_id": SLUG}),
@@ -75,53 +72,55 @@ Ask = Callable[[TestClient], Any]
         lambda client, _: client.get(f"{API}/playbook/{SLUG}"),
     ],
 )
-def test_project_key_gets_403_for_any_other_project(served: Served, ask: Callable[[TestClient, Served], Any]) -> None:
-    answer = ask(served.client("admin", FOREIGN), served)
+def test_project_key_gets_403_for_any_other_project(
+    api: ApiContext, send_request: Callable[[TestClient, ApiContext], Any]
+) -> None:
+    answer = send_request(api.client("admin", FOREIGN), api)
     assert (answer.status_code, answer.json()["message"]) == (403, f"this key is for project {FOREIGN} only")
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "send_request",
     [
-        lambda client, served: client.get(f"{API}/consolidation/status/{served.job_id}"),
-        lambda client, served: client.post(f"{API}/consolidation/cancel/{served.job_id}"),
-        lambda client, served: client.post(
-            f"{API}/consolidation/rollback", json={"consolidation_id": str(served.job_id)}
-        ),
-        lambda client, served: client.post(f"{API}/memories/{served.memory}/archive"),
-        lambda client, served: client.post(f"{API}/review/dismiss", json={"ids": [served.memory]}),
+        lambda client, api: client.get(f"{API}/consolidation/status/{api.job_id}"),
+        lambda client, api: client.post(f"{API}/consolidation/cancel/{api.job_id}"),
+        lambda client, api: client.post(f"{API}/consolidation/rollback", json={"consolidation_id": str(api.job_id)}),
+        lambda client, api: client.post(f"{API}/memories/{api.memory}/archive"),
+        lambda client, api: client.post(f"{API}/review/dismiss", json={"ids": [api.memory]}),
     ],
 )
-def test_project_key_gets_404_for_foreign_rows(served: Served, ask: Callable[[TestClient, Served], Any]) -> None:
-    answer = ask(served.client("admin", FOREIGN), served)
+def test_project_key_gets_404_for_foreign_rows(
+    api: ApiContext, send_request: Callable[[TestClient, ApiContext], Any]
+) -> None:
+    answer = send_request(api.client("admin", FOREIGN), api)
     assert (answer.status_code, answer.json()["error"]) == (404, "not_found")
 
 
-def test_route_needs_valid_key_with_sufficient_role(served: Served) -> None:
+def test_route_needs_valid_key_with_sufficient_role(api: ApiContext) -> None:
     path = f"{API}/consolidation/metrics/{SLUG}"
-    without = served.client(None).get(path)
+    without = api.client(None).get(path)
     assert (without.status_code, without.json()["error"]) == (401, "unauthorized")
     assert without.headers["www-authenticate"].startswith("Bearer")
-    wrong = served.client(None).get(path, headers={"Authorization": "Bearer cnsl_wrong"})
+    wrong = api.client(None).get(path, headers={"Authorization": "Bearer cnsl_wrong"})
     assert wrong.status_code == 401
-    lesser = served.client("agent").get(path)
+    lesser = api.client("agent").get(path)
     assert (lesser.status_code, lesser.json()["error"]) == (403, "forbidden")
-    assert served.client("reader").get(f"{API}/playbook/{SLUG}").status_code == 200
-    assert served.client(None).get(path, headers={"X-API-Key": served.key("admin")}).status_code == 200
+    assert api.client("reader").get(f"{API}/playbook/{SLUG}").status_code == 200
+    assert api.client(None).get(path, headers={"X-API-Key": api.key("admin")}).status_code == 200
 
 
-def test_rate_limited_key_returns_429(served: Served) -> None:
-    slow = served.pipeline.settings.model_copy(update={"api_rate": 0.01, "api_burst": 1})
-    client = served.client("reader", app=create_app(served.pipeline.engine, slow))
+def test_rate_limited_key_returns_429(api: ApiContext) -> None:
+    slow = api.pipeline.settings.model_copy(update={"api_rate": 0.01, "api_burst": 1})
+    client = api.client("reader", app=create_app(api.pipeline.engine, slow))
     assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
     refused = client.get(f"{API}/playbook/{SLUG}")
     assert (refused.status_code, refused.json()["error"]) == (429, "rate_limited")
     assert 0 < int(refused.headers["retry-after"]) <= 100
 
 
-def test_api_auth_off_refuses_foreign_host_header(served: Served) -> None:
-    off = served.pipeline.settings.model_copy(update={"api_auth": "off"})
-    client = served.client(None, app=create_app(served.pipeline.engine, off))
+def test_api_auth_off_refuses_foreign_host_header(api: ApiContext) -> None:
+    off = api.pipeline.settings.model_copy(update={"api_auth": "off"})
+    client = api.client(None, app=create_app(api.pipeline.engine, off))
     assert client.get(f"{API}/playbook/{SLUG}").status_code == 200
     rebound = client.get(f"{API}/playbook/{SLUG}", headers={"Host": "evil.example"})
     assert rebound.status_code == 403

@@ -1,4 +1,4 @@
-"""A person reviews by keyboard, in a real browser with its scripts and its policy in force."""
+"""Review pages in a real browser: keyboard, layout and contrast, with scripts and Content-Security-Policy."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import uvicorn
 
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline_tests.api.browser import CHROMIUM, Browser, open_browser
-from consolidation_pipeline_tests.api.conftest import Served
-from consolidation_pipeline_tests.api.review_client import SHOP, ask
+from consolidation_pipeline_tests.api.conftest import ApiContext
+from consolidation_pipeline_tests.api.review_client import SHOP, add_pair_suggestions
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")
 
-NARROW, TALL = 390, 844
+NARROW_WIDTH, NARROW_HEIGHT = 390, 844
 
 
 @pytest.fixture(scope="module")
-def site(served: Served) -> Iterator[str]:
-    """Address of a server of the application."""
-    server = uvicorn.Server(uvicorn.Config(served.app, host="127.0.0.1", port=0, log_config=None))
+def site(api: ApiContext) -> Iterator[str]:
+    """URL of a server that runs the application."""
+    server = uvicorn.Server(uvicorn.Config(api.app, host="127.0.0.1", port=0, log_config=None))
     thread = threading.Thread(target=server.run)
     thread.start()
     while not server.started:
@@ -34,68 +34,68 @@ def site(served: Served) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser(served: Served, site: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser in which an admin has logged in."""
+def browser(api: ApiContext, site: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """Browser in which an admin is logged in."""
     folder: Path = tmp_path_factory.mktemp("browser")
     with open_browser(folder) as opened:
         opened.open(f"{site}/review")
-        opened.write(served.key("admin"))
-        opened.leave(lambda: opened.evaluate("document.querySelector('main form').requestSubmit()"))
+        opened.type_text(api.key("admin"))
+        opened.navigate(lambda: opened.evaluate("document.querySelector('main form').requestSubmit()"))
         assert opened.evaluate("location.pathname") == "/review"
         yield opened
 
 
-def go(browser: Browser, key: str) -> None:
-    """Press a key that leads to another page."""
-    browser.leave(lambda: browser.press(key))
+def press_and_navigate(browser: Browser, key: str) -> None:
+    """Press a key that opens another page and wait for it."""
+    browser.navigate(lambda: browser.press(key))
 
 
-def test_keyboard_review_decides_edits_and_undoes(served: Served, site: str, browser: Browser) -> None:
-    ids = ask(served.pipeline)
+def test_keyboard_review_decides_edits_and_undoes(api: ApiContext, site: str, browser: Browser) -> None:
+    ids = add_pair_suggestions(api.pipeline)
     browser.open(f"{site}/review")
     assert "1 of 10 waiting" in browser.text()
     for key in "ar":
-        go(browser, key)
+        press_and_navigate(browser, key)
     browser.press("e")
-    browser.wait("document.activeElement.id === 'content'")
-    browser.write(" Ask before.")
-    for letter in "ar":  # in a text they are letters
+    browser.wait_for("document.activeElement.id === 'content'")
+    browser.type_text(" Ask before.")
+    for letter in "ar":  # in the text field they are letters
         browser.press(letter)
     browser.press("Escape")
-    go(browser, "a")
-    go(browser, "a")
-    go(browser, "a")
+    press_and_navigate(browser, "a")
+    press_and_navigate(browser, "a")
+    press_and_navigate(browser, "a")
     assert "5 of 5" not in browser.text()
-    go(browser, "u")
+    press_and_navigate(browser, "u")
     assert "Undone." in browser.text()
     assert "1 of 6 waiting" in browser.text()
-    go(browser, "j")
+    press_and_navigate(browser, "j")
     assert "2 of 6 waiting" in browser.text()
     for key in "rarar":
-        go(browser, key)
+        press_and_navigate(browser, key)
     assert "1 of 1 waiting" in browser.text()
-    found = [get_suggestion(served.pipeline.engine, id_) for id_ in ids]
+    found = [get_suggestion(api.pipeline.engine, id_) for id_ in ids]
     short = {"validated": "a", "rejected": "r", "pending": "-"}
     assert "".join(short[one.status] for one in found) == "araa-rarar"
     assert {one.reviewed_by for one in found if one.status != "pending"} == {"web:admin of all projects"}
     query = "SELECT content FROM {s}.consolidated_memories WHERE project_id = :of AND retired_at IS NULL"
-    of = served.pipeline.project(SHOP).id
+    of = api.pipeline.project(SHOP).id
     texts = {found[at].content for at in (0, 3, 6, 8)} | {f"{found[2].content} Ask before.ar"}
-    assert {row.content for row in served.pipeline.rows(query, of=of)} == texts
+    assert {row.content for row in api.pipeline.rows(query, of=of)} == texts
     hidden = "SELECT count(*) FROM {s}.task_memories WHERE project_id = :of AND is_consolidated"
-    assert served.pipeline.value(hidden, of=of) == 2 * 5
-    assert browser.problems == []
+    assert api.pipeline.value(hidden, of=of) == 2 * 5
+    assert browser.errors == []
 
 
 def test_lineage_branch_expands_in_place(site: str, browser: Browser) -> None:
     browser.open(f"{site}/projects/notes/knowledge?kind=merged")
     browser.evaluate("document.querySelector('.branch summary').click()")
-    browser.wait("document.querySelectorAll('.branch .node').length === 3")
-    assert browser.problems == []
+    browser.wait_for("document.querySelectorAll('.branch .node').length === 3")
+    assert browser.errors == []
 
 
-def test_pages_fit_narrow_window_without_errors(served: Served, site: str, browser: Browser) -> None:
-    id_ = served.memory
+def test_pages_fit_narrow_window_without_errors(api: ApiContext, site: str, browser: Browser) -> None:
+    id_ = api.memory
     for path in (
         "/review",
         "/review?status=validated",
@@ -106,25 +106,25 @@ def test_pages_fit_narrow_window_without_errors(served: Served, site: str, brows
         f"/projects/notes/memories/{id_}",
         "/projects/notes/history",
         "/projects/notes/changes",
-        f"/projects/notes/undo/{served.job_id}",
+        f"/projects/notes/undo/{api.job_id}",
     ):
-        browser.resize(NARROW, TALL)
+        browser.resize(NARROW_WIDTH, NARROW_HEIGHT)
         browser.open(f"{site}{path}")
-        assert browser.evaluate("document.documentElement.scrollWidth") <= NARROW, path
-    assert browser.problems == []
+        assert browser.evaluate("document.documentElement.scrollWidth") <= NARROW_WIDTH, path
+    assert browser.errors == []
 
 
 def test_text_contrast_meets_wcag_in_both_themes(site: str, browser: Browser) -> None:
-    """WCAG 2 asks for 4.5 : 1 (success criterion 1.4.3)."""
+    """WCAG 2 requires a contrast of 4.5 : 1 (success criterion 1.4.3)."""
     for path in ("/review", "/projects/notes", "/projects/notes/history"):
         for dark in (False, True):
             browser.resize(1280, 860, dark=dark)
             browser.open(f"{site}{path}")
-            assert browser.evaluate(_FAINT) == [], (path, dark)
+            assert browser.evaluate(_LOW_CONTRAST_TEXTS) == [], (path, dark)
 
 
-# Texts of the page whose contrast to the nearest background is below 4.5, with that contrast.
-_FAINT = """
+# JavaScript: texts of the page with a contrast to the nearest background below 4.5, with that contrast.
+_LOW_CONTRAST_TEXTS = """
 (() => {
   const light = (color) => {
     const parts = color.match(/[\\d.]+/g).slice(0, 3).map((part) => part / 255);

@@ -1,4 +1,4 @@
-"""No route lets anyone in who may not: the tests walk the application's own routes, so that none is forgotten."""
+"""Authentication and authorization of every route of the application."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.logs import TextFormatter
 from consolidation_pipeline.service.admin.api_keys import LOCAL, ROLES, Principal, revoke_key
 from consolidation_pipeline.store.database.engine import Engine
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served
-from consolidation_pipeline_tests.api.routes import OPEN, Route, names, others, walk
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext
+from consolidation_pipeline_tests.api.routes import PUBLIC_PATHS, Route, list_other_paths, list_routes, path_parameters
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 from consolidation_pipeline_tests.service.table_dumps import checksums
 
-# What interfaces promise; a route that is not here needs a role all the same.
-PROMISED = {
+# Routes promised to readers and agents; all others need the role admin.
+PROMISED_ROUTES = {
     "reader": {
         "POST /consolidated-memories/search",
         "GET /consolidated-memories/{id}",
@@ -33,117 +33,119 @@ PROMISED = {
 
 
 @pytest.fixture(scope="module")
-def routes(served: Served) -> list[Route]:
-    found = walk(served.app, served)
+def routes(api: ApiContext) -> list[Route]:
+    found = list_routes(api.app, api)
     assert len(found) > 25
     return found
 
 
 @pytest.fixture(scope="module")
-def guarded(routes: list[Route]) -> list[Route]:
-    return [route for route in routes if route.path not in OPEN]
+def protected_routes(routes: list[Route]) -> list[Route]:
+    return [route for route in routes if route.path not in PUBLIC_PATHS]
 
 
-def state(served: Served) -> list[tuple[str, int, int]]:
-    """All tables but that of the keys, whose use is noted."""
-    return [counted for counted in checksums(served.pipeline) if counted[0] != "api_keys"]
+def table_checksums(api: ApiContext) -> list[tuple[str, int, int]]:
+    """Return checksums of all tables but ``api_keys``, in which each use of a key is recorded."""
+    return [counted for counted in checksums(api.pipeline) if counted[0] != "api_keys"]
 
 
 def test_route_roles_match_the_promised_roles(routes: list[Route]) -> None:
-    assert {route.path for route in routes if route.role is None} == OPEN
-    for role, promised in PROMISED.items():
+    assert {route.path for route in routes if route.role is None} == PUBLIC_PATHS
+    for role, promised in PROMISED_ROUTES.items():
         needing = {str(route).replace(API, "") for route in routes if route.role == role}
         assert promised <= needing
-    lesser = {str(route).replace(API, "") for route in routes if route.role in PROMISED}
-    assert lesser == set().union(*PROMISED.values())
+    lesser = {str(route).replace(API, "") for route in routes if route.role in PROMISED_ROUTES}
+    assert lesser == set().union(*PROMISED_ROUTES.values())
 
 
-def test_app_serves_only_docs_and_mcp_beside_routes(served: Served) -> None:
+def test_app_serves_only_docs_and_mcp_beside_routes(api: ApiContext) -> None:
     documentation = {"/docs", "/docs/oauth2-redirect", "/docs/static", "/redoc", "/openapi.json"}
-    assert others(served.app) <= documentation | {"/mcp"}
+    assert list_other_paths(api.app) <= documentation | {"/mcp"}
 
 
 @pytest.mark.parametrize("page", ["/docs", "/redoc"])
-def test_api_docs_load_only_local_files(served: Served, page: str) -> None:
-    client = served.client(None)
-    told = client.get(page).text
-    loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', told)
+def test_api_docs_load_only_local_files(api: ApiContext, page: str) -> None:
+    client = api.client(None)
+    html = client.get(page).text
+    loaded = re.findall(r'<(?:script|link)[^>]* (?:src|href)="([^"]+)"', html)
     assert loaded
     assert all(client.get(path).status_code == 200 for path in loaded if path.startswith("/"))
     assert not [path for path in loaded if not path.startswith("/")]
 
 
-def test_every_route_returns_401_without_valid_key(served: Served, guarded: list[Route]) -> None:
-    before, client = state(served), served.client(None)
-    key = served.key("admin")
-    for route in guarded:
+def test_every_route_returns_401_without_valid_key(api: ApiContext, protected_routes: list[Route]) -> None:
+    before, client = table_checksums(api), api.client(None)
+    key = api.key("admin")
+    for route in protected_routes:
         for headers in (
             {},
             {"Authorization": "Bearer cnsl_" + "A" * 43},
             {"Authorization": f"Basic {key}"},
             {"X-API-Key": key[:-1]},
         ):
-            answer = route.send(client, names(served), headers=headers)
+            answer = route.send(client, path_parameters(api), headers=headers)
             assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized"), (str(route), headers)
             assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert route.send(client, names(served), params={"api_key": key, "key": key}).status_code == 401, str(route)
-    assert state(served) == before
+        assert route.send(client, path_parameters(api), params={"api_key": key, "key": key}).status_code == 401, str(
+            route
+        )
+    assert table_checksums(api) == before
 
 
-def test_every_route_returns_403_to_lower_roles(served: Served, guarded: list[Route]) -> None:
-    before = state(served)
-    for route in guarded:
+def test_every_route_returns_403_to_lower_roles(api: ApiContext, protected_routes: list[Route]) -> None:
+    before = table_checksums(api)
+    for route in protected_routes:
         for role in ROLES[: ROLES.index(route.role or "")]:
-            answer = route.send(served.client(role), names(served))
+            answer = route.send(api.client(role), path_parameters(api))
             assert (answer.status_code, answer.json()["error"]) == (403, "forbidden"), (str(route), role)
             assert role in answer.json()["message"]
-    assert state(served) == before
-    for route in guarded:
-        missing = names(served) | {"id": str(uuid4()), "job_id": str(uuid4()), "project": "nowhere"}
-        assert route.send(served.client(route.role), missing, body={}).status_code not in (401, 403, 500), str(route)
+    assert table_checksums(api) == before
+    for route in protected_routes:
+        missing = path_parameters(api) | {"id": str(uuid4()), "job_id": str(uuid4()), "project": "nowhere"}
+        assert route.send(api.client(route.role), missing, body={}).status_code not in (401, 403, 500), str(route)
 
 
-def test_project_key_learns_nothing_of_other_projects(served: Served, guarded: list[Route]) -> None:
-    before = state(served)
-    for route in guarded:
-        client = served.client(route.role, FOREIGN)
-        answer = route.send(client, names(served))
+def test_project_key_learns_nothing_of_other_projects(api: ApiContext, protected_routes: list[Route]) -> None:
+    before = table_checksums(api)
+    for route in protected_routes:
+        client = api.client(route.role, FOREIGN)
+        answer = route.send(client, path_parameters(api))
         assert "migrations" not in answer.text
-        if "{" not in route.path and route.body is None:  # it names nothing, and answers with what is the key's own
+        if (
+            "{" not in route.path and route.body is None
+        ):  # the route has no parameter and returns rows of the key's project
             assert (answer.status_code, SLUG in answer.text) == (200, False), str(route)
-            answer = route.send(client, names(served), params={"project": SLUG})
+            answer = route.send(client, path_parameters(api), params={"project": SLUG})
             assert answer.status_code == 403, str(route)
             continue
         assert answer.status_code in (403, 404), (str(route), answer.text)
-        elsewhere = Route(route.method, route.path, route.role, _unknown(route.body))
+        elsewhere = Route(route.method, route.path, route.role, use_unknown_ids(route.body))
         unknown = elsewhere.send(client, {"project": "nowhere", "job_id": str(uuid4()), "id": str(uuid4())})
-        assert (unknown.status_code, _without_ids(unknown.text)) == (answer.status_code, _without_ids(answer.text)), (
-            route
-        )
-    assert state(served) == before
+        assert (unknown.status_code, mask_ids(unknown.text)) == (answer.status_code, mask_ids(answer.text)), route
+    assert table_checksums(api) == before
 
 
-def _unknown(body: object) -> object:
-    """The body with things in it that there are not."""
+def use_unknown_ids(body: object) -> object:
+    """Replace the ids in the body by ids of no row."""
     if not isinstance(body, dict):
         return body
     nothing = {"project_id": "nowhere", "consolidation_id": str(uuid4()), "ids": [str(uuid4())]}
     return {name: nothing.get(name, value) for name, value in body.items()}
 
 
-def _without_ids(text: str) -> str:
+def mask_ids(text: str) -> str:
     return re.sub(r"[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}", "ID", text)
 
 
-def test_valid_key_is_cached_for_one_second(served: Served) -> None:
+def test_valid_key_is_cached_for_one_second(api: ApiContext) -> None:
     now = 100.0
-    asked: list[str] = []
+    lookups: list[str] = []
 
     def authenticate(_: Engine, secret: str) -> Principal | None:
-        asked.append(secret)
+        lookups.append(secret)
         return LOCAL if secret == "valid" else None
 
-    app = create_app(served.pipeline.engine, served.pipeline.settings, authenticate=authenticate)
+    app = create_app(api.pipeline.engine, api.pipeline.settings, authenticate=authenticate)
     app.state.recent_keys = access.create_key_cache(lambda: now)
 
     def ask(key: str) -> int:
@@ -151,45 +153,45 @@ def test_valid_key_is_cached_for_one_second(served: Served) -> None:
         return client.get(f"{API}/playbook/{SLUG}").status_code
 
     assert [ask(key) for key in ("valid", "valid", "wrong", "wrong")] == [200, 200, 401, 401]
-    assert asked == ["valid", "wrong", "wrong"]
+    assert lookups == ["valid", "wrong", "wrong"]
     now += 1.0
     assert ask("valid") == 200
-    assert asked == ["valid", "wrong", "wrong", "valid"]
+    assert lookups == ["valid", "wrong", "wrong", "valid"]
 
 
-def test_project_lookup_is_cached_for_one_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(access, "find_project", lambda _, reference: asked.append(reference))
+def test_project_lookup_is_cached_for_one_second(api: ApiContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    lookups: list[str] = []
+    monkeypatch.setattr(access, "find_project", lambda _, reference: lookups.append(reference))
     now = 100.0
-    find = access.create_project_finder(served.pipeline.engine, lambda: now)
+    find = access.create_project_finder(api.pipeline.engine, lambda: now)
     for _ in range(3):
         find(SLUG)
         now += 0.6
-    assert asked == [SLUG, SLUG]
+    assert lookups == [SLUG, SLUG]
 
 
-def test_both_key_headers_work_until_revocation(served: Served) -> None:
-    client = served.client(None)
-    key = served.key("reader", SLUG)
+def test_both_key_headers_work_until_revocation(api: ApiContext) -> None:
+    client = api.client(None)
+    key = api.key("reader", SLUG)
     for headers in ({"Authorization": f"Bearer {key}"}, {"Authorization": f"bearer {key}"}, {"X-API-Key": key}):
         assert client.get(f"{API}/playbook/{SLUG}", headers=headers).status_code == 200
-    revoke_key(served.pipeline.engine, f"reader of {SLUG}")
-    del served.keys["reader", SLUG]
-    served.app.state.recent_keys.clear()
+    revoke_key(api.pipeline.engine, f"reader of {SLUG}")
+    del api.keys["reader", SLUG]
+    api.app.state.recent_keys.clear()
     assert client.get(f"{API}/playbook/{SLUG}", headers={"X-API-Key": key}).status_code == 401
 
 
 def test_keys_never_appear_in_replies_logs_or_metrics(
-    served: Served, guarded: list[Route], caplog: pytest.LogCaptureFixture
+    api: ApiContext, protected_routes: list[Route], caplog: pytest.LogCaptureFixture
 ) -> None:
-    said = []
+    replies = []
     with caplog.at_level(logging.DEBUG):
-        for route in guarded:
-            for client in (served.client("reader", FOREIGN), served.client("admin", FOREIGN)):
-                answer = route.send(client, names(served), body={"project_id": {}, "nonsense": True})
-                said.append(answer.text + str(answer.headers))
-        said.append(served.client(None).get("/metrics").text)
-        said.append(served.client(None).get("/openapi.json").text)
-    everything = "".join(said) + caplog.text + "".join(map(TextFormatter().format, caplog.records))
-    assert [key for key in served.keys.values() if key in everything or key[5:] in everything] == []
+        for route in protected_routes:
+            for client in (api.client("reader", FOREIGN), api.client("admin", FOREIGN)):
+                answer = route.send(client, path_parameters(api), body={"project_id": {}, "nonsense": True})
+                replies.append(answer.text + str(answer.headers))
+        replies.append(api.client(None).get("/metrics").text)
+        replies.append(api.client(None).get("/openapi.json").text)
+    everything = "".join(replies) + caplog.text + "".join(map(TextFormatter().format, caplog.records))
+    assert [key for key in api.keys.values() if key in everything or key[5:] in everything] == []
     assert "request_id" in everything

@@ -1,4 +1,4 @@
-"""Suggestions over HTTP: listed, approved and rejected, each once, and only by whose they are."""
+"""Routes of suggestions: list, approve, reject and expire; access with keys of other projects."""
 
 from __future__ import annotations
 
@@ -7,61 +7,61 @@ from uuid import UUID, uuid4
 import pytest
 from starlette.testclient import TestClient
 
-from consolidation_pipeline_tests.api.conftest import API, FOREIGN, Served, suggest
+from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext, add_suggestions
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 
 SUGGESTIONS = f"{API}/suggestions"
 
 
 @pytest.fixture(scope="module")
-def waiting(served: Served) -> list[str]:
-    """Three suggestions of the project."""
-    return suggest(served, 3)
+def suggestion_ids(api: ApiContext) -> list[str]:
+    """Ids of three suggestions of the project."""
+    return add_suggestions(api, 3)
 
 
-def test_suggestions_are_listed_and_filtered(served: Served, admin: TestClient, waiting: list[str]) -> None:
+def test_suggestions_are_listed_and_filtered(api: ApiContext, admin: TestClient, suggestion_ids: list[str]) -> None:
     page = admin.get(SUGGESTIONS, params={"project": SLUG, "limit": 2}).json()
     assert (page["total"], page["limit"], page["offset"]) == (3, 2, 0)
-    assert [one["id"] for one in page["suggestions"]] == waiting[:2]
-    shown = admin.get(f"{SUGGESTIONS}/{waiting[0]}").json()
+    assert [one["id"] for one in page["suggestions"]] == suggestion_ids[:2]
+    shown = admin.get(f"{SUGGESTIONS}/{suggestion_ids[0]}").json()
     assert shown == page["suggestions"][0]
     assert len(shown["originals"]) == 2
     assert admin.get(SUGGESTIONS, params={"min_similarity": 0.99}).json()["total"] == 0
     assert admin.get(SUGGESTIONS, params={"type": "nonsense"}).status_code == 400
     assert admin.get(SUGGESTIONS, params={"status": "nonsense"}).status_code == 422
-    own = served.client("admin", SLUG)
+    own = api.client("admin", SLUG)
     assert own.get(SUGGESTIONS).json()["total"] == 3
 
 
-def test_suggestions_are_hidden_from_foreign_key(served: Served, waiting: list[str]) -> None:
-    foreign = served.client("admin", FOREIGN)
+def test_suggestions_are_hidden_from_foreign_key(api: ApiContext, suggestion_ids: list[str]) -> None:
+    foreign = api.client("admin", FOREIGN)
     assert foreign.get(SUGGESTIONS).json()["total"] == 0
     assert foreign.get(SUGGESTIONS, params={"project": SLUG}).status_code == 403
     for method, path in (("GET", ""), ("POST", "/validate"), ("POST", "/reject"), ("DELETE", "")):
-        assert foreign.request(method, f"{SUGGESTIONS}/{waiting[0]}{path}").status_code == 404
+        assert foreign.request(method, f"{SUGGESTIONS}/{suggestion_ids[0]}{path}").status_code == 404
 
 
-def test_suggestion_is_decided_only_once(served: Served, admin: TestClient, waiting: list[str]) -> None:
-    body = {"content": "Approved in these words.", "lessons_learned": "", "note": "fine"}
-    done = admin.post(f"{SUGGESTIONS}/{waiting[0]}/validate", json=body)
+def test_suggestion_is_decided_only_once(api: ApiContext, admin: TestClient, suggestion_ids: list[str]) -> None:
+    body = {"content": "Approved with this text.", "lessons_learned": "", "note": "fine"}
+    done = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/validate", json=body)
     assert done.status_code == 200
     memory = admin.get(f"{API}/memories/{done.json()['memory_id']}").json()
-    assert memory["content"] == "Approved in these words."
+    assert memory["content"] == "Approved with this text."
     for path in ("/validate", "/reject"):
-        again = admin.post(f"{SUGGESTIONS}/{waiting[0]}{path}")
-        assert (again.status_code, again.json()["conflicts"]) == (409, [waiting[0]])
+        again = admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}{path}")
+        assert (again.status_code, again.json()["conflicts"]) == (409, [suggestion_ids[0]])
         assert "approved by api:" in again.json()["message"]
-    assert admin.post(f"{SUGGESTIONS}/{waiting[1]}/reject", json={"note": "no"}).json()["status"] == "rejected"
-    assert admin.delete(f"{SUGGESTIONS}/{waiting[2]}").json()["status"] == "expired"
-    assert admin.delete(f"{SUGGESTIONS}/{waiting[2]}").status_code == 409
+    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[1]}/reject", json={"note": "no"}).json()["status"] == "rejected"
+    assert admin.delete(f"{SUGGESTIONS}/{suggestion_ids[2]}").json()["status"] == "expired"
+    assert admin.delete(f"{SUGGESTIONS}/{suggestion_ids[2]}").status_code == 409
     undone = admin.post(f"{API}/consolidation/rollback", json={"consolidation_id": done.json()["group_id"]})
     assert undone.status_code == 200
-    assert [one["id"] for one in admin.get(SUGGESTIONS).json()["suggestions"]] == waiting[:1]
+    assert [one["id"] for one in admin.get(SUGGESTIONS).json()["suggestions"]] == suggestion_ids[:1]
     query = "SELECT count(*) FROM {s}.consolidation_suggestions WHERE status = 'pending' AND id = :id"
-    assert served.pipeline.value(query, id=UUID(waiting[0])) == 1
+    assert api.pipeline.value(query, id=UUID(suggestion_ids[0])) == 1
 
 
-def test_suggestion_route_refuses_invalid_input(admin: TestClient, waiting: list[str]) -> None:
+def test_suggestion_route_refuses_invalid_input(admin: TestClient, suggestion_ids: list[str]) -> None:
     assert admin.get(f"{SUGGESTIONS}/{uuid4()}").status_code == 404
-    assert admin.post(f"{SUGGESTIONS}/{waiting[0]}/validate", json={"text": "x"}).status_code == 422
-    assert admin.post(f"{SUGGESTIONS}/{waiting[0]}/validate", json={"content": "  "}).status_code == 400
+    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/validate", json={"text": "x"}).status_code == 422
+    assert admin.post(f"{SUGGESTIONS}/{suggestion_ids[0]}/validate", json={"content": "  "}).status_code == 400
