@@ -33,17 +33,17 @@ def server() -> str:
         folder = tempfile.mkdtemp()
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         given = server_url(Path(folder), "postgres")
-        _write_lazily(given)
+        disable_durability(given)
     with psycopg.connect(given, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(template)))
         connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(template)))
-    engine = connect_engine(_of(given, template))
+    engine = connect_engine(replace_database(given, template))
     upgrade(engine)
     engine.dispose()
     return given
 
 
-def _write_lazily(url: str) -> None:
+def disable_durability(url: str) -> None:
     """What a crash of the machine would lose here need not outlive the session; waiting for the disk takes longest."""
     with psycopg.connect(url, autocommit=True) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
@@ -54,14 +54,14 @@ def _write_lazily(url: str) -> None:
 @pytest.fixture
 def empty_database_url(server: str) -> Iterator[str]:
     """URL of a database without our schema."""
-    yield from _database(server, None)
+    yield from create_database(server, None)
 
 
 @pytest.fixture
 def database_url(server: str) -> Iterator[str]:
     """URL of a fresh, migrated database."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    yield from _database(server, f"{TEMPLATE}_{worker}")
+    yield from create_database(server, f"{TEMPLATE}_{worker}")
 
 
 @pytest.fixture
@@ -78,16 +78,16 @@ def settings(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return Settings()
 
 
-def lasting_engine(server: str) -> Iterator[Engine]:
+def open_shared_engine(server: str) -> Iterator[Engine]:
     """Engine on a migrated database that several tests share."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
-    for url in _database(server, f"{TEMPLATE}_{worker}"):
+    for url in create_database(server, f"{TEMPLATE}_{worker}"):
         engine = connect_engine(with_driver(url, "psycopg"))
         yield engine
         engine.dispose()
 
 
-def _database(server: str, template: str | None) -> Iterator[str]:
+def create_database(server: str, template: str | None) -> Iterator[str]:
     name = f"test_{uuid.uuid4().hex[:12]}"
     create = sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name))
     if template is not None:
@@ -95,13 +95,13 @@ def _database(server: str, template: str | None) -> Iterator[str]:
         create += sql.SQL(" TEMPLATE {} STRATEGY FILE_COPY").format(sql.Identifier(template))
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(create)
-    yield _of(server, name).replace("postgresql+psycopg://", "postgresql://")
-    connect_engine(_of(server, name)).dispose()
+    yield replace_database(server, name).replace("postgresql+psycopg://", "postgresql://")
+    connect_engine(replace_database(server, name)).dispose()
     with psycopg.connect(server, autocommit=True) as connection:
         connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
-def _of(server: str, database: str) -> str:
+def replace_database(server: str, database: str) -> str:
     """The URL of another database on the same server."""
     head, _, query = server.partition("?")
     return with_driver(f"{head.rpartition('/')[0]}/{database}" + (f"?{query}" if query else ""), "psycopg")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-HANG_UP = 0
+DROPPED = 0
 
 
 @dataclass(frozen=True)
@@ -39,29 +39,31 @@ class Reply:
 Behaviour = Callable[[Request], Reply | None]
 """None means: never answer."""
 
-Rows = list[dict[str, Any]]
+EmbeddingRows = list[dict[str, Any]]
 
 Answer = Callable[[Request], Any]
 """What a chat model finds, as JSON values."""
 
 
-def vector_of(text: str, dimension: int = 8) -> list[float]:
+def text_vector(text: str, dimension: int = 8) -> list[float]:
     """The vector that the server gives for a text: the same one in every process, not normalised."""
     noise = random.Random(text)
     return [noise.gauss(0, 3) for _ in range(dimension)]
 
 
-def embedding(*, dimension: int = 8, edit: Callable[[Rows], Rows] = lambda rows: rows) -> Behaviour:
+def reply_with_embeddings(
+    *, dimension: int = 8, edit: Callable[[EmbeddingRows], EmbeddingRows] = lambda rows: rows
+) -> Behaviour:
     """Answer ``/v1/embeddings``; ``edit`` may spoil the rows before they are sent."""
 
     def behaviour(request: Request) -> Reply:
         texts = request.body["input"]
         rows = [
-            {"object": "embedding", "index": index, "embedding": vector_of(text, dimension)}
+            {"object": "embedding", "index": index, "embedding": text_vector(text, dimension)}
             for index, text in enumerate(texts)
         ]
         tokens = sum(len(text.split()) for text in texts)
-        return as_json(
+        return json_response(
             {
                 "object": "list",
                 "model": request.body["model"],
@@ -73,22 +75,22 @@ def embedding(*, dimension: int = 8, edit: Callable[[Rows], Rows] = lambda rows:
     return behaviour
 
 
-def backwards(rows: Rows) -> Rows:
+def reverse_rows(rows: EmbeddingRows) -> EmbeddingRows:
     """The right vectors with the right indices, listed from last to first."""
     return rows[::-1]
 
 
-def one_missing(rows: Rows) -> Rows:
+def drop_last_row(rows: EmbeddingRows) -> EmbeddingRows:
     """One vector less than there are texts."""
     return rows[:-1]
 
 
-def with_vector(position: int, vector: list[float]) -> Callable[[Rows], Rows]:
+def replace_vector(position: int, vector: list[float]) -> Callable[[EmbeddingRows], EmbeddingRows]:
     """The vector at ``position`` replaced: by NaN, by zeros, by one of another length."""
     return lambda rows: [{**row, "embedding": vector} if row["index"] == position else row for row in rows]
 
 
-def saying(
+def reply_with_text(
     content: str | Callable[[Request], str | None] | None,
     *,
     finish_reason: str = "stop",
@@ -110,12 +112,12 @@ def saying(
         if usage is not None:
             sent, received = usage
             reply["usage"] = {"prompt_tokens": sent, "completion_tokens": received, "total_tokens": sent + received}
-        return as_json(reply)
+        return json_response(reply)
 
     return behaviour
 
 
-def chatting(
+def reply_with_json(
     answer: Answer,
     *,
     edit: Callable[[Any], Any] = lambda value: value,
@@ -123,40 +125,40 @@ def chatting(
     usage: tuple[int, int] | None = (100, 20),
 ) -> Behaviour:
     """Answer with JSON; ``edit`` may spoil what it says, ``write`` how it is written."""
-    return saying(lambda request: write(json.dumps(edit(answer(request)))), usage=usage)
+    return reply_with_text(lambda request: write(json.dumps(edit(answer(request)))), usage=usage)
 
 
-def cut_short(text: str) -> str:
+def truncate_half(text: str) -> str:
     """The first half."""
     return text[: len(text) // 2]
 
 
-def fenced(text: str) -> str:
+def wrap_in_markdown(text: str) -> str:
     """As a block of Markdown."""
     return f"```json\n{text}\n```"
 
 
-def in_prose(text: str) -> str:
+def wrap_in_prose(text: str) -> str:
     """With words before and after, and braces in them that are no JSON."""
     return f"Sure, here is the {{result}} you asked for:\n{text}\nLet me know {{if}} you need more."
 
 
-def wrong_ids(value: Any) -> Any:
+def invent_unit_ids(value: Any) -> Any:
     """Every ``unit`` is one that nobody named."""
     return _edited(value, lambda key, old: 999 if key == "unit" else old)
 
 
-def invented_quotes(value: Any) -> Any:
+def invent_quotes(value: Any) -> Any:
     """Every ``quote`` is one that nobody wrote."""
     return _edited(value, lambda key, old: "words that nobody wrote" if key == "quote" else old)
 
 
-def dropped_numbers(value: Any) -> Any:
+def drop_numbers(value: Any) -> Any:
     """No text holds a digit any more."""
     return _edited(value, lambda _, old: re.sub(r"\d+", "", old) if isinstance(old, str) else old)
 
 
-def other_numbers(value: Any) -> Any:
+def change_numbers(value: Any) -> Any:
     """Every number in a text is another one."""
     return _edited(value, lambda _, old: re.sub(r"\d+", "987654", old) if isinstance(old, str) else old)
 
@@ -169,33 +171,33 @@ def _edited(value: Any, change: Callable[[str, Any], Any], key: str = "") -> Any
     return change(key, value)
 
 
-def refusing(request: Request) -> Reply | None:
+def reply_with_refusal(request: Request) -> Reply | None:
     """What a model says that will not do what it is asked to."""
-    return saying(None, refusal="I cannot help with that.")(request)
+    return reply_with_text(None, refusal="I cannot help with that.")(request)
 
 
-def hanging_up(_: Request) -> Reply:
+def drop_connection(_: Request) -> Reply:
     """The connection is closed without an answer."""
-    return Reply(b"", status=HANG_UP)
+    return Reply(b"", status=DROPPED)
 
 
-def failing(status: int, *, retry_after: float | None = None) -> Behaviour:
+def reply_with_error(status: int, *, retry_after: float | None = None) -> Behaviour:
     """An error of the kind that OpenAI sends."""
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     error = {"error": {"message": f"told to fail with {status}", "type": "test", "code": None}}
-    return lambda _: as_json(error, status=status, headers=headers)
+    return lambda _: json_response(error, status=status, headers=headers)
 
 
-def malformed(_: Request) -> Reply:
+def reply_with_broken_json(_: Request) -> Reply:
     """A success whose JSON ends in the middle."""
     return Reply(b'{"object": "list", "data": [{"index": 0, "embe', headers={"Content-Type": "application/json"})
 
 
-def hanging(_: Request) -> None:
+def never_reply(_: Request) -> None:
     """No answer until the client gives up."""
 
 
-def as_json(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
+def json_response(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
     """A reply with a JSON body; NaN is written as ``NaN``, as lenient servers do."""
     return Reply(json.dumps(content).encode(), status, {"Content-Type": "application/json", **(headers or {})})
 
@@ -240,7 +242,7 @@ class OpenAIServer:
 @contextmanager
 def openai_server(behaviour: Behaviour | None = None) -> Iterator[OpenAIServer]:
     """A running server on a free port of the loopback interface; answers embeddings of dimension 8 unless told else."""
-    with OpenAIServer(behaviour or embedding()).running() as server:
+    with OpenAIServer(behaviour or reply_with_embeddings()).running() as server:
         yield server
 
 
@@ -253,7 +255,7 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             if reply is None:
                 server.closing.wait()
                 return
-            if reply.status == HANG_UP:
+            if reply.status == DROPPED:
                 self.close_connection = True
                 return
             self.send_response(reply.status)

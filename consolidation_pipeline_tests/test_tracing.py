@@ -18,8 +18,8 @@ import pytest
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.settings import PROJECT_ROOT
-from consolidation_pipeline_tests.openai_server import chatting, openai_server
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.openai_server import openai_server, reply_with_json
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
 from consolidation_pipeline_tests.traced_process import PHASES, TRACE
 
@@ -78,7 +78,7 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
 @pytest.mark.slow
 def test_spans_cover_process_without_memory_text(database_url: str, tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
-    with collector() as (address, sent), openai_server(chatting(finding(0.9))) as provider:
+    with collector() as (address, sent), openai_server(reply_with_json(pattern_reply(0.9))) as provider:
         told = {"CONSOLIDATION_DATABASE_URL": database_url, "CONSOLIDATION_DATA_DIR": str(tmp_path), ENDPOINT: address}
         asked = {
             "OPENAI_API_BASE": provider.api_base,

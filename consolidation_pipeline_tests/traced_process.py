@@ -16,7 +16,7 @@ from consolidation_pipeline.api.app import create_app
 from consolidation_pipeline.service.admin.api_keys import create_key
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import open_engine
-from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, WEBHOOKS, topic
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 QUERY = "hunter2-query"
@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
     settings = Settings()
     pipeline = Pipeline(open_engine(settings), settings, folder)
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
-    pipeline.add(topic("hook", WEBHOOKS))
+    pipeline.add(topic_notes("hook", WEBHOOKS))
     _, key = create_key(pipeline.engine, role="admin")
     app = create_app(pipeline.engine, settings)
     calling = {"Authorization": f"Bearer {key}", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "r1"}

@@ -38,7 +38,7 @@ Reply = Callable[[bytes], None]
 Answer = Callable[[Message, Reply], None]
 
 
-def status(code: int, **headers: str) -> bytes:
+def status_reply(code: int, **headers: str) -> bytes:
     """An answer with this status and nothing in it."""
     lines = [f"HTTP/1.1 {code} Told", *(f"{name}: {value}" for name, value in headers.items()), "Content-Length: 0"]
     return "\r\n".join([*lines, "", ""]).encode()
@@ -50,7 +50,7 @@ class Receiver:
     def __init__(self, port: int, scheme: str) -> None:
         self.port, self.scheme = port, scheme
         self.messages: list[Message] = []
-        self.answer: Answer = lambda _, reply: reply(status(200))
+        self.answer: Answer = lambda _, reply: reply(status_reply(200))
         self.over = threading.Event()
         self._next: deque[bytes] = deque()
         self._lock = threading.Lock()
@@ -74,7 +74,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
+def run_receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
     """A receiver at a free port of this machine."""
 
     class Handler(socketserver.StreamRequestHandler):

@@ -38,7 +38,7 @@ from consolidation_pipeline.store.admin.project_counts import count_raw_memories
 from consolidation_pipeline.store.database.engine import Engine, open_engine
 from consolidation_pipeline.store.jobs.jobs import list_jobs
 from consolidation_pipeline.store.projects import Project, get_project
-from consolidation_pipeline_tests.openai_server import Request, chatting, openai_server
+from consolidation_pipeline_tests.openai_server import Request, openai_server, reply_with_json
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTANCE = ROOT / "deploy" / "distributed"
@@ -317,7 +317,7 @@ def main() -> None:
     folder, is_done = Path(tempfile.mkdtemp(prefix="two_workers_")), Event()
     # Registered before the server's own exit handler, so it runs after that.
     atexit.register(lambda: shutil.rmtree(folder) if is_done.is_set() else None)
-    with openai_server(chatting(reply_as_model)) as model:
+    with openai_server(reply_with_json(reply_as_model)) as model:
         set_environment(folder, model.api_base)
         run_test(folder, int(sys.argv[1]) if len(sys.argv) > 1 else 5)
     is_done.set()

@@ -17,12 +17,12 @@ from psycopg import sql
 
 from consolidation_pipeline.store.database.embedded_server import start_server
 from consolidation_pipeline_tests.chaos.clients import Scene, perform
-from consolidation_pipeline_tests.openai_server import Reply, Request, chatting
+from consolidation_pipeline_tests.openai_server import Reply, Request, reply_with_json
 from consolidation_pipeline_tests.service.fork_server import Nursery
-from consolidation_pipeline_tests.service.knowledge.test_failing_providers import KINDS, well
-from consolidation_pipeline_tests.service.knowledge.test_summaries import telling
+from consolidation_pipeline_tests.service.knowledge.test_failing_providers import BEHAVIOURS, sound_reply
+from consolidation_pipeline_tests.service.knowledge.test_summaries import summary_reply
 from consolidation_pipeline_tests.service.review.test_suggestion_proposals import both
-from consolidation_pipeline_tests.webhook_receiver import Message, status
+from consolidation_pipeline_tests.webhook_receiver import Message, status_reply
 
 # Those who are killed: what others did stays to be told by them.
 MORTAL = ("launcher", "worker", "post")
@@ -164,10 +164,10 @@ class Outside:
 
     def model(self, request: Request) -> Reply | None:
         """A sound answer, or one of those that providers give at their worst."""
-        kind = "well" if self.calm or self.dice.random() < 0.5 else self.dice.choice(list(KINDS))
+        kind = "well" if self.calm or self.dice.random() < 0.5 else self.dice.choice(list(BEHAVIOURS))
         if not self.calm and self.dice.random() < 0.1:
             time.sleep(0.5)
-        return _sound(request) if kind == "well" else KINDS[kind](request)
+        return _sound(request) if kind == "well" else BEHAVIOURS[kind](request)
 
     def receive(self, message: Message, reply: Callable[[bytes], None]) -> None:
         """Take an event, refuse it, take long, or hang up before or after it was taken."""
@@ -175,16 +175,16 @@ class Outside:
         if how == "slow":
             time.sleep(0.3)
         if how == "refuse":
-            reply(status(self.dice.choice([429, 500, 503])))
+            reply(status_reply(self.dice.choice([429, 500, 503])))
         elif how != "drop":
             self.taken.add(message.headers["webhook-id"])
             if how != "forget":
-                reply(status(200))
+                reply(status_reply(200))
 
 
 def _sound(request: Request) -> Reply | None:
     system = request.body["messages"][0]["content"]
     if "could stand in their place" in system:
-        return chatting(both)(request)
+        return reply_with_json(both)(request)
     is_told = "software agents noted" in system or "they noted after" in system
-    return chatting(telling)(request) if is_told else well(request)
+    return reply_with_json(summary_reply)(request) if is_told else sound_reply(request)

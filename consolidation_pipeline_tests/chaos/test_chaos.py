@@ -26,7 +26,7 @@ from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.corpus import near_misses, reworded
 from consolidation_pipeline_tests.service.fork_server import open_nursery
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.webhook_receiver import receiving
+from consolidation_pipeline_tests.webhook_receiver import run_receiver
 
 SECONDS = float(os.environ.get("CONSOLIDATION_CHAOS_SECONDS", "4"))
 SEED = os.environ.get("CONSOLIDATION_CHAOS_SEED", str(random.randrange(10**6)))
@@ -58,7 +58,11 @@ def test_no_failure_loses_or_duplicates_memories(
     print(f"CONSOLIDATION_CHAOS_SEED={SEED} CONSOLIDATION_CHAOS_SECONDS={SECONDS:g}, timeline in {tmp_path}")
     server, url = database
     outside = Outside(random.Random(SEED))
-    with openai_server(outside.model) as provider, receiving() as receiver, open_nursery(clients.__name__) as nursery:
+    with (
+        openai_server(outside.model) as provider,
+        run_receiver() as receiver,
+        open_nursery(clients.__name__) as nursery,
+    ):
         receiver.answer = outside.receive
         for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
             monkeypatch.setenv(name, provider.api_base)

@@ -11,14 +11,14 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.cli.conftest import Cli
-from consolidation_pipeline_tests.webhook_receiver import SECRET, Receiver, receiving, status
+from consolidation_pipeline_tests.webhook_receiver import SECRET, Receiver, run_receiver, status_reply
 
 
 @pytest.fixture
 def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
     """A receiver that the environment names; the doctor need not start another server for Dagster."""
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me@127.0.0.1:5432/runs")
-    with receiving() as found:
+    with run_receiver() as found:
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_URL", found.url)
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_SECRET", SECRET)
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "1")
@@ -56,7 +56,7 @@ def test_what_is_due_is_delivered_and_listed(events: Cli, receiver: Receiver) ->
 
 
 def test_a_failure_is_told_by_the_exit_code_the_list_and_the_doctor(events: Cli, receiver: Receiver) -> None:
-    receiver.then(status(500))
+    receiver.then(status_reply(500))
     answer = events("events", "deliver", "--once", "--json")
     assert (answer.code, answer.json) == (1, {"delivered": 0, "failed": 1, "waiting": 2})
     assert "waiting, 1 attempts: 500 Internal Server Error" in events("events", "list", "notes").out

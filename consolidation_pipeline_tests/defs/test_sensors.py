@@ -11,7 +11,7 @@ from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.projects import get_project
-from consolidation_pipeline_tests.webhook_receiver import SECRET, receiving
+from consolidation_pipeline_tests.webhook_receiver import SECRET, run_receiver
 
 
 def tick(engine: Engine) -> str:
@@ -25,7 +25,7 @@ def test_events_go_out_where_a_webhook_is_configured(engine: Engine, monkeypatch
     with engine.begin() as connection:
         append_event(connection, get_project(connection, "notes").id, "test.happened", {})
     assert tick(engine).startswith("no webhook is configured")
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_URL", receiver.url)
         monkeypatch.setenv("CONSOLIDATION_WEBHOOK_SECRET", SECRET)
         with pytest.raises(InvalidWebhookError):

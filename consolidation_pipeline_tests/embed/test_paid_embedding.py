@@ -21,19 +21,19 @@ from consolidation_pipeline.embed.remote import BATCH_TEXTS, FALLBACK_PRICE, Lit
 from consolidation_pipeline.errors import BudgetExhaustedError, EmbeddingError
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
-from consolidation_pipeline_tests.conftest import lasting_engine
+from consolidation_pipeline_tests.conftest import open_shared_engine
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.llm.patterns import calls, spent
 from consolidation_pipeline_tests.llm.test_budget import _killing
 from consolidation_pipeline_tests.openai_server import (
     Behaviour,
     OpenAIServer,
-    embedding,
-    failing,
-    hanging_up,
-    malformed,
-    one_missing,
+    drop_connection,
+    drop_last_row,
     openai_server,
+    reply_with_broken_json,
+    reply_with_embeddings,
+    reply_with_error,
 )
 
 MODEL = "openai/text-embedding-3-large"
@@ -42,7 +42,7 @@ MODEL = "openai/text-embedding-3-large"
 @pytest.fixture(scope="module")
 def engine(server: str) -> Iterator[Engine]:
     """Engine on a database for all these tests: each has a project of its own in it."""
-    yield from lasting_engine(server)
+    yield from open_shared_engine(server)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_what_was_embedded_before_the_budget_was_used_up_is_handed_out(
 
 
 def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(provider: OpenAIServer, ledger: SpendLedger) -> None:
-    provider.behaviour = embedding(edit=one_missing)
+    provider.behaviour = reply_with_embeddings(edit=drop_last_row)
     with pytest.raises(EmbeddingError, match="0 vectors for 1 texts"):
         to(provider, ledger).embed(["three words here"])
     [row] = calls(ledger)
@@ -117,7 +117,12 @@ def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(provider: OpenAISe
 
 @pytest.mark.parametrize(
     ("behaviour", "attempts", "is_billed"),
-    [(failing(429), 4, False), (failing(500), 4, False), (failing(502), 4, True), (failing(401), 1, False)],
+    [
+        (reply_with_error(429), 4, False),
+        (reply_with_error(500), 4, False),
+        (reply_with_error(502), 4, True),
+        (reply_with_error(401), 1, False),
+    ],
 )
 def test_every_attempt_is_reserved_and_costs_only_what_it_may_have_cost(
     provider: OpenAIServer, ledger: SpendLedger, behaviour: Behaviour, attempts: int, is_billed: bool
@@ -166,14 +171,14 @@ def test_a_process_killed_while_it_waits_for_vectors_leaves_its_reservation_spen
 
 
 KINDS: dict[str, Behaviour] = {
-    "well": embedding(),
-    "one missing": embedding(edit=one_missing),
-    "429": failing(429),
-    "400": failing(400),
-    "500": failing(500),
-    "502": failing(502),
-    "cut short": malformed,
-    "hung up": hanging_up,
+    "well": reply_with_embeddings(),
+    "one missing": reply_with_embeddings(edit=drop_last_row),
+    "429": reply_with_error(429),
+    "400": reply_with_error(400),
+    "500": reply_with_error(500),
+    "502": reply_with_error(502),
+    "cut short": reply_with_broken_json,
+    "hung up": drop_connection,
 }
 
 

@@ -19,16 +19,16 @@ from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Reply,
     Request,
-    as_json,
-    backwards,
-    embedding,
-    failing,
-    hanging,
-    malformed,
-    one_missing,
+    drop_last_row,
+    json_response,
+    never_reply,
     openai_server,
-    vector_of,
-    with_vector,
+    replace_vector,
+    reply_with_broken_json,
+    reply_with_embeddings,
+    reply_with_error,
+    reverse_rows,
+    text_vector,
 )
 
 MODEL = "openai/text-embedding-3-large"
@@ -56,7 +56,7 @@ def to(server: OpenAIServer, **options: Any) -> LiteLLMEmbedder:
 
 
 def unit(texts: list[str]) -> NDArray[np.float64]:
-    vectors = np.array([vector_of(text) for text in texts])
+    vectors = np.array([text_vector(text) for text in texts])
     lengths: NDArray[np.float64] = np.linalg.norm(vectors, axis=1, keepdims=True)
     return vectors / lengths
 
@@ -96,7 +96,7 @@ def test_long_texts_share_a_batch_only_within_its_bound_and_are_sent_whole(
 def test_vectors_listed_backwards_are_put_in_order_by_their_index(
     server: OpenAIServer, embedder: LiteLLMEmbedder
 ) -> None:
-    server.behaviour = embedding(edit=backwards)
+    server.behaviour = reply_with_embeddings(edit=reverse_rows)
     np.testing.assert_allclose(embedder.embed(numbered(5)), unit(numbered(5)), atol=1e-6)
 
 
@@ -113,7 +113,7 @@ def test_requests_run_side_by_side_but_never_more_than_the_bound(
         together.wait()
         with lock:
             running[0] -= 1
-        return embedding()(request)
+        return reply_with_embeddings()(request)
 
     server.behaviour = counting
     embedder.embed(numbered(2 * CONCURRENCY * BATCH_TEXTS))
@@ -123,7 +123,7 @@ def test_requests_run_side_by_side_but_never_more_than_the_bound(
 def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float]
 ) -> None:
-    server.then(failing(429, retry_after=7), failing(429, retry_after=3600), failing(429))
+    server.then(reply_with_error(429, retry_after=7), reply_with_error(429, retry_after=3600), reply_with_error(429))
     np.testing.assert_allclose(embedder.embed(["a"]), unit(["a"]), atol=1e-6)
     assert len(server.requests) == 4
     assert 7 <= waits[0] <= 10.5
@@ -131,7 +131,9 @@ def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
     assert 4 <= waits[2] <= 6
 
 
-@pytest.mark.parametrize("behaviour", [failing(500), failing(503), failing(529), malformed])
+@pytest.mark.parametrize(
+    "behaviour", [reply_with_error(500), reply_with_error(503), reply_with_error(529), reply_with_broken_json]
+)
 def test_a_server_that_stays_broken_is_asked_four_times(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], behaviour: Behaviour
 ) -> None:
@@ -146,7 +148,7 @@ def test_a_server_that_stays_broken_is_asked_four_times(
 def test_a_refusal_is_not_repeated_and_names_the_longest_text(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], status: int
 ) -> None:
-    server.behaviour = failing(status)
+    server.behaviour = reply_with_error(status)
     with pytest.raises(EmbeddingError, match=r"attempt 1 .*longest: text 1 \('longer'\), 6 characters.*told to fail"):
         embedder.embed(["a", "longer", "b"])
     assert (len(server.requests), waits) == (1, [])
@@ -155,27 +157,27 @@ def test_a_refusal_is_not_repeated_and_names_the_longest_text(
 def test_a_refusal_prints_nothing(
     server: OpenAIServer, embedder: LiteLLMEmbedder, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    server.behaviour = failing(401)
+    server.behaviour = reply_with_error(401)
     with pytest.raises(EmbeddingError):
         embedder.embed(["a"])
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_reply_that_is_something_else_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    server.behaviour = lambda _: as_json({"greeting": "hello"})
+    server.behaviour = lambda _: json_response({"greeting": "hello"})
     with pytest.raises(EmbeddingError, match=r"0 vectors for 1 texts, texts 0 to 0 \(longest: text 0 \('a'\)"):
         embedder.embed(["a"])
 
 
 def test_a_server_that_never_answers_is_given_up_after_the_timeout(server: OpenAIServer, waits: list[float]) -> None:
-    server.behaviour = hanging
+    server.behaviour = never_reply
     with pytest.raises(EmbeddingError, match=r"attempt 4 .*[Tt]ime"):
         to(server, timeout=0.1, sleep=waits.append).embed(["a"])
     assert len(waits) == 3
 
 
 def test_a_server_that_hangs_once_is_asked_again(server: OpenAIServer, waits: list[float]) -> None:
-    server.then(hanging)
+    server.then(never_reply)
     np.testing.assert_allclose(to(server, timeout=1.0, sleep=waits.append).embed(["a"]), unit(["a"]), atol=1e-6)
     assert len(waits) >= 1
 
@@ -193,9 +195,9 @@ def test_after_a_refusal_the_remaining_batches_are_not_sent(server: OpenAIServer
 
     def refusing_the_first(request: Request) -> Reply | None:
         if request.body["input"][0] == "memory number 0":
-            return failing(401)(request)
+            return reply_with_error(401)(request)
         refused.wait(0.5)
-        return embedding()(request)
+        return reply_with_embeddings()(request)
 
     server.behaviour = refusing_the_first
     with pytest.raises(EmbeddingError):
@@ -206,7 +208,7 @@ def test_after_a_refusal_the_remaining_batches_are_not_sent(server: OpenAIServer
 @pytest.mark.parametrize(
     "spoiled",
     [
-        one_missing,
+        drop_last_row,
         lambda rows: [*rows, {**rows[0], "index": len(rows)}],
         lambda rows: [{**row, "index": 0} for row in rows],
         lambda rows: [{**row, "index": row["index"] + 1} for row in rows],
@@ -216,7 +218,7 @@ def test_after_a_refusal_the_remaining_batches_are_not_sent(server: OpenAIServer
 def test_vectors_that_cannot_be_matched_to_texts_are_refused(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], spoiled: Any
 ) -> None:
-    server.behaviour = embedding(edit=spoiled)
+    server.behaviour = reply_with_embeddings(edit=spoiled)
     with pytest.raises(EmbeddingError, match=r"gave \d vectors for 3 texts, texts 0 to 2.*each text needs one"):
         embedder.embed(numbered(3))
     assert waits == []
@@ -231,7 +233,7 @@ def test_a_vector_without_direction_is_refused_with_its_text(
     def spoiling_one(request: Request) -> Reply | None:
         texts = request.body["input"]
         bad = texts.index("memory number 130") if "memory number 130" in texts else -1
-        return embedding(edit=with_vector(bad, vector))(request)
+        return reply_with_embeddings(edit=replace_vector(bad, vector))(request)
 
     server.behaviour = spoiling_one
     with pytest.raises(EmbeddingError, match=r"text 130 \('memory number 130'\): its vector is zero or holds NaN"):
@@ -242,20 +244,20 @@ def test_a_vector_without_direction_is_refused_with_its_text(
 def test_a_vector_of_another_length_is_refused_with_its_text(
     server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
 ) -> None:
-    server.behaviour = embedding(edit=with_vector(1, vector))
+    server.behaviour = reply_with_embeddings(edit=replace_vector(1, vector))
     with pytest.raises(EmbeddingError, match=rf"text 1 \('memory number 1'\): .* {len(vector)} dimensions, 8 are"):
         embedder.embed(numbered(3))
 
 
 def test_a_dimension_that_changes_between_calls_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     embedder.embed(["a"])
-    server.behaviour = embedding(dimension=16)
+    server.behaviour = reply_with_embeddings(dimension=16)
     with pytest.raises(EmbeddingError, match=r"text 0 \('b'\): its vector has 16 dimensions, 8 are expected"):
         embedder.embed(["b"])
 
 
 def test_a_dimension_that_changes_between_batches_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
-    server.then(embedding(dimension=16))
+    server.then(reply_with_embeddings(dimension=16))
     with pytest.raises(EmbeddingError, match=r"dimensions, (8|16) are expected"):
         embedder.embed(numbered(2 * BATCH_TEXTS))
 
@@ -274,7 +276,9 @@ def test_a_blank_text_is_refused_before_anything_is_paid_for(server: OpenAIServe
 def test_parts_come_as_they_are_ready_and_before_the_error(server: OpenAIServer, waits: list[float]) -> None:
     embedder = to(server, sleep=waits.append)
     refused = "memory number 130"
-    server.behaviour = lambda request: (failing(401) if refused in request.body["input"] else embedding())(request)
+    server.behaviour = lambda request: (
+        reply_with_error(401) if refused in request.body["input"] else reply_with_embeddings()
+    )(request)
     texts, parts = numbered(3 * BATCH_TEXTS), []
     with pytest.raises(EmbeddingError, match="told to fail with 401"):
         parts.extend(embedder.embed_batches(texts))

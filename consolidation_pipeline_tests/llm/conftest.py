@@ -12,20 +12,20 @@ from consolidation_pipeline.core.jobs.spending import Budgets
 from consolidation_pipeline.llm.gateway import Gateway
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
-from consolidation_pipeline_tests.conftest import lasting_engine
+from consolidation_pipeline_tests.conftest import open_shared_engine
 from consolidation_pipeline_tests.llm.patterns import KEY, MODEL, Connect, well
-from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting, openai_server
+from consolidation_pipeline_tests.openai_server import OpenAIServer, openai_server, reply_with_json
 
 
 @pytest.fixture(scope="session")
 def engine(server: str) -> Iterator[Engine]:
     """Engine on a database for all these tests: each has a project of its own in it."""
-    yield from lasting_engine(server)
+    yield from open_shared_engine(server)
 
 
 @pytest.fixture
 def provider() -> Iterator[OpenAIServer]:
-    with openai_server(chatting(well)) as running:
+    with openai_server(reply_with_json(well)) as running:
         yield running
 
 

@@ -33,12 +33,12 @@ from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Reply,
     Request,
-    chatting,
-    failing,
-    hanging_up,
-    malformed,
+    drop_connection,
     openai_server,
-    saying,
+    reply_with_broken_json,
+    reply_with_error,
+    reply_with_json,
+    reply_with_text,
 )
 
 
@@ -122,7 +122,7 @@ def test_gateways_at_once_never_exceed_their_budget(
     provider: OpenAIServer, connect: Connect, ledger: SpendLedger
 ) -> None:
     needed = reserved_for_one(connect, ledger)
-    provider.behaviour = chatting(answer_well, usage=None)  # so that each call costs what it reserves
+    provider.behaviour = reply_with_json(answer_well, usage=None)  # so that each call costs what it reserves
     frugal = with_budget(ledger, 5 * needed)
     found: list[list[Any]] = []
 
@@ -183,7 +183,7 @@ def test_a_process_killed_while_it_waits_for_a_reply_leaves_its_reservation_spen
     [row] = calls(ledger)
     assert (row.status, row.cost_usd) == ("reserved", None)
     assert spent(ledger) == row.reserved_usd > 0
-    provider.behaviour = chatting(answer_well)
+    provider.behaviour = reply_with_json(answer_well)
     connect().ask(ask_for(), Pattern)
     assert [(row.status, row.attempt) for row in calls(ledger)] == [("reserved", 1), ("settled", 2)]
     assert spent(ledger) == row.reserved_usd + COST
@@ -192,7 +192,7 @@ def test_a_process_killed_while_it_waits_for_a_reply_leaves_its_reservation_spen
 def _killing(children: Sequence[subprocess.Popen[bytes]]) -> Behaviour:
     def behaviour(request: Request) -> Reply:
         os.kill(children[0].pid, signal.SIGKILL)
-        return hanging_up(request)
+        return drop_connection(request)
 
     return behaviour
 
@@ -214,15 +214,15 @@ class Dying(SpendLedger):
 
 
 KINDS: dict[str, Behaviour] = {
-    "well": chatting(answer_well),
-    "without usage": chatting(answer_well, usage=None),
-    "nonsense": saying("nonsense"),
-    "429": failing(429),
-    "400": failing(400),
-    "500": failing(500),
-    "502": failing(502),
-    "cut short": malformed,
-    "hung up": hanging_up,
+    "well": reply_with_json(answer_well),
+    "without usage": reply_with_json(answer_well, usage=None),
+    "nonsense": reply_with_text("nonsense"),
+    "429": reply_with_error(429),
+    "400": reply_with_error(400),
+    "500": reply_with_error(500),
+    "502": reply_with_error(502),
+    "cut short": reply_with_broken_json,
+    "hung up": drop_connection,
 }
 RUNS = st.lists(
     st.tuples(
@@ -241,7 +241,7 @@ def test_whatever_the_provider_does_and_whenever_the_process_dies_the_budget_hol
     one = Pricing(MODEL).max_bill(ask_for().messages(), Pattern.model_json_schema(), 500).usd
     budgets = Budgets(float(calls_in_budget * one * Decimal("1.3")), 5, 1_000_000)
     ledger = Dying(engine, uuid4(), uuid4(), budgets)
-    with openai_server(chatting(answer_well)) as provider:
+    with openai_server(reply_with_json(answer_well)) as provider:
         for numbers, kinds, is_new_job in runs:
             ledger = replace(ledger, job_id=uuid4()) if is_new_job else ledger
             provider.then(*[KINDS[kind] for kind in kinds])

@@ -37,35 +37,35 @@ from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Reply,
     Request,
-    as_json,
-    chatting,
-    cut_short,
-    dropped_numbers,
-    failing,
-    fenced,
-    hanging,
-    hanging_up,
-    in_prose,
-    invented_quotes,
-    malformed,
-    other_numbers,
-    refusing,
-    saying,
-    wrong_ids,
+    change_numbers,
+    drop_connection,
+    drop_numbers,
+    invent_quotes,
+    invent_unit_ids,
+    json_response,
+    never_reply,
+    reply_with_broken_json,
+    reply_with_error,
+    reply_with_json,
+    reply_with_refusal,
+    reply_with_text,
+    truncate_half,
+    wrap_in_markdown,
+    wrap_in_prose,
 )
 
 UNUSABLE: dict[str, tuple[Behaviour, str]] = {
-    "malformed": (chatting(well, write=cut_short), "no complete JSON object"),
-    "prose": (saying("There is no pattern."), "no complete JSON object"),
-    "empty": (saying(""), "the reply is empty"),
-    "refusal": (refusing, "the model refused: I cannot help"),
-    "too long": (saying(json.dumps(GOOD), finish_reason="length"), "cut off"),
-    "filtered": (saying(json.dumps(GOOD), finish_reason="content_filter"), "content filter"),
-    "out of range": (chatting(lambda _: {**GOOD, "confidence": 7}), "confidence: Input should be less"),
-    "wrong ids": (chatting(well, edit=wrong_ids), "'999' is not one of the given memories: 1, 2"),
-    "invented quotes": (chatting(well, edit=invented_quotes), "is not what memory '1' says"),
-    "other numbers": (chatting(well, edit=other_numbers), "stands in none of the memories"),
-    "no choices": (lambda _: as_json({"choices": [], "usage": {"prompt_tokens": 1, "total_tokens": 1}}), "empty"),
+    "malformed": (reply_with_json(well, write=truncate_half), "no complete JSON object"),
+    "prose": (reply_with_text("There is no pattern."), "no complete JSON object"),
+    "empty": (reply_with_text(""), "the reply is empty"),
+    "refusal": (reply_with_refusal, "the model refused: I cannot help"),
+    "too long": (reply_with_text(json.dumps(GOOD), finish_reason="length"), "cut off"),
+    "filtered": (reply_with_text(json.dumps(GOOD), finish_reason="content_filter"), "content filter"),
+    "out of range": (reply_with_json(lambda _: {**GOOD, "confidence": 7}), "confidence: Input should be less"),
+    "wrong ids": (reply_with_json(well, edit=invent_unit_ids), "'999' is not one of the given memories: 1, 2"),
+    "invented quotes": (reply_with_json(well, edit=invent_quotes), "is not what memory '1' says"),
+    "other numbers": (reply_with_json(well, edit=change_numbers), "stands in none of the memories"),
+    "no choices": (lambda _: json_response({"choices": [], "usage": {"prompt_tokens": 1, "total_tokens": 1}}), "empty"),
 }
 unusable = pytest.mark.parametrize(("behaviour", "problem"), UNUSABLE.values(), ids=UNUSABLE)
 
@@ -115,9 +115,9 @@ def test_a_model_that_takes_no_temperature_is_asked_without(provider: OpenAIServ
     assert "temperature" not in provider.requests[0].body
 
 
-@pytest.mark.parametrize("write", [fenced, in_prose])
+@pytest.mark.parametrize("write", [wrap_in_markdown, wrap_in_prose])
 def test_fences_and_prose_around_a_reply_do_no_harm(provider: OpenAIServer, gateway: Gateway, write: Any) -> None:
-    provider.behaviour = chatting(well, write=write)
+    provider.behaviour = reply_with_json(well, write=write)
     assert gateway.ask(ask_for(), Pattern, check=find_problems).value.confidence == 0.9
     assert len(provider.requests) == 1
 
@@ -149,7 +149,7 @@ def test_a_second_unusable_reply_is_final_also_when_asked_again_by_the_same_job(
 
 
 def test_dropped_numbers_are_for_the_check_to_find(provider: OpenAIServer, gateway: Gateway) -> None:
-    provider.behaviour = chatting(well, edit=dropped_numbers)
+    provider.behaviour = reply_with_json(well, edit=drop_numbers)
     with pytest.raises(InvalidReplyError, match="is not what memory '1' says"):
         gateway.ask(ask_for(), Pattern, check=find_problems)
 
@@ -157,7 +157,7 @@ def test_dropped_numbers_are_for_the_check_to_find(provider: OpenAIServer, gatew
 def test_a_repair_after_a_crash_goes_on_where_it_stopped(
     provider: OpenAIServer, connect: Connect, ledger: SpendLedger
 ) -> None:
-    provider.then(saying("nonsense"), failing(400))
+    provider.then(reply_with_text("nonsense"), reply_with_error(400))
     with pytest.raises(LLMError, match="got no reply"):
         connect().ask(ask_for(), Pattern)
     connect().ask(ask_for(), Pattern)
@@ -182,7 +182,7 @@ def test_what_a_check_raises_comes_out_and_the_reply_is_paid_for(
 def test_a_refused_request_is_not_repeated_and_costs_nothing(
     provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, waits: list[float], status: int
 ) -> None:
-    provider.behaviour = failing(status)
+    provider.behaviour = reply_with_error(status)
     with pytest.raises(LLMError, match=f"got no reply: attempt 1 failed: .*told to fail with {status}"):
         gateway.ask(ask_for(), Pattern)
     assert (len(provider.requests), waits) == (1, [])
@@ -192,14 +192,14 @@ def test_a_refused_request_is_not_repeated_and_costs_nothing(
 @pytest.mark.parametrize(
     ("behaviour", "is_billed"),
     [
-        (failing(429), False),
-        (failing(500), False),
-        (failing(503), False),
-        (failing(529), False),
-        (failing(502), True),
-        (failing(504), True),
-        (malformed, True),
-        (hanging_up, True),
+        (reply_with_error(429), False),
+        (reply_with_error(500), False),
+        (reply_with_error(503), False),
+        (reply_with_error(529), False),
+        (reply_with_error(502), True),
+        (reply_with_error(504), True),
+        (reply_with_broken_json, True),
+        (drop_connection, True),
     ],
     ids=["429", "500", "503", "529", "502", "504", "cut short", "hung up"],
 )
@@ -224,7 +224,7 @@ def test_what_may_pass_is_tried_four_times_and_counts_as_spent_unless_it_surely_
 def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
     provider: OpenAIServer, gateway: Gateway, waits: list[float]
 ) -> None:
-    provider.then(failing(429, retry_after=7), failing(500))
+    provider.then(reply_with_error(429, retry_after=7), reply_with_error(500))
     gateway.ask(ask_for(), Pattern)
     assert 7 <= waits[0] <= 10.5
     assert 2 <= waits[1] <= 3
@@ -233,7 +233,7 @@ def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
 def test_a_server_that_never_answers_is_given_up_and_counts_as_spent(
     provider: OpenAIServer, connect: Connect, ledger: SpendLedger
 ) -> None:
-    provider.behaviour = hanging
+    provider.behaviour = never_reply
     with pytest.raises(LLMError, match=r"attempt 4 failed: .*[Tt]ime"):
         connect(timeout=0.1).ask(ask_for(), Pattern)
     assert all(row.cost_usd == row.reserved_usd > 0 for row in calls(ledger))
@@ -249,7 +249,7 @@ def test_a_server_that_is_not_there_costs_nothing(connect: Connect, ledger: Spen
 def test_a_reply_without_usage_counts_as_reserved(
     provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
 ) -> None:
-    provider.behaviour = chatting(well, usage=None)
+    provider.behaviour = reply_with_json(well, usage=None)
     answer = gateway.ask(ask_for(), Pattern)
     [row] = calls(ledger)
     assert answer.usd == row.cost_usd == row.reserved_usd > 0
@@ -257,7 +257,7 @@ def test_a_reply_without_usage_counts_as_reserved(
 
 
 def test_a_job_sends_a_prompt_five_times_at_most(provider: OpenAIServer, connect: Connect) -> None:
-    provider.behaviour = failing(500)
+    provider.behaviour = reply_with_error(500)
     with pytest.raises(LLMError, match="attempt 4"):
         connect().ask(ask_for(), Pattern)
     for _ in range(2):
@@ -290,7 +290,7 @@ def test_another_version_model_schema_or_text_is_asked_anew(provider: OpenAIServ
 
 def test_a_cached_reply_that_fails_a_stricter_check_is_asked_anew(provider: OpenAIServer, gateway: Gateway) -> None:
     gateway.ask(ask_for(), Pattern)
-    provider.behaviour = chatting(lambda _: {**GOOD, "confidence": 0.5})
+    provider.behaviour = reply_with_json(lambda _: {**GOOD, "confidence": 0.5})
     answer = gateway.ask(ask_for(), Pattern, check=lambda _, reply: ["too sure"] if reply.confidence > 0.5 else [])
     assert (answer.value.confidence, answer.is_cached) == (0.5, False)
 
@@ -298,7 +298,13 @@ def test_a_cached_reply_that_fails_a_stricter_check_is_asked_anew(provider: Open
 def test_one_prompt_that_fails_does_not_harm_the_others(provider: OpenAIServer, gateway: Gateway) -> None:
     def fails_for_two(request: Request) -> Reply | None:
         text = request.body["messages"][1]["content"]
-        behaviour = failing(400) if "Question 2." in text else saying("") if "Question 3." in text else chatting(well)
+        behaviour = (
+            reply_with_error(400)
+            if "Question 2." in text
+            else reply_with_text("")
+            if "Question 3." in text
+            else reply_with_json(well)
+        )
         return behaviour(request)
 
     provider.behaviour = fails_for_two
@@ -328,14 +334,16 @@ def test_requests_run_side_by_side_but_never_more_than_the_bound(provider: OpenA
         together.wait()
         with lock:
             running[0] -= 1
-        return chatting(well)(request)
+        return reply_with_json(well)(request)
 
     provider.behaviour = counting
     gateway.ask_many([ask_for(n) for n in range(3 * CONCURRENCY)], Pattern)
     assert running == [0, CONCURRENCY]
 
 
-@pytest.mark.parametrize(("behaviour", "per_prompt"), [(failing(401), 1), (saying("no"), 2), (failing(500), 4)])
+@pytest.mark.parametrize(
+    ("behaviour", "per_prompt"), [(reply_with_error(401), 1), (reply_with_text("no"), 2), (reply_with_error(500), 4)]
+)
 def test_a_model_that_fails_five_times_in_a_row_is_not_asked_again_by_this_gateway(
     provider: OpenAIServer, connect: Connect, behaviour: Behaviour, per_prompt: int
 ) -> None:
@@ -345,7 +353,7 @@ def test_a_model_that_fails_five_times_in_a_row_is_not_asked_again_by_this_gatew
     assert [type(outcome) is ModelUnavailableError for outcome in outcomes] == [False] * 5 + [True] * 15
     assert "failed for 5 prompts in a row and is not asked again in this phase; the last time: " in str(outcomes[-1])
     assert len(provider.requests) == 5 * per_prompt
-    provider.behaviour = chatting(well)
+    provider.behaviour = reply_with_json(well)
     with pytest.raises(ModelUnavailableError):
         gateway.ask(ask_for(99), Pattern)
     assert connect().ask(ask_for(99), Pattern).value.confidence == 0.9
@@ -353,7 +361,7 @@ def test_a_model_that_fails_five_times_in_a_row_is_not_asked_again_by_this_gatew
 
 def test_a_success_in_between_keeps_the_model_in_use(provider: OpenAIServer, connect: Connect) -> None:
     for _ in range(4):
-        provider.then(*[failing(400)] * 4, chatting(well))
+        provider.then(*[reply_with_error(400)] * 4, reply_with_json(well))
     outcomes = connect(concurrency=1).ask_many([ask_for(n) for n in range(20)], Pattern)
     assert [isinstance(outcome, Answer) for outcome in outcomes] == ([False] * 4 + [True]) * 4
 
@@ -362,7 +370,7 @@ def test_answers_in_the_cache_are_given_even_when_the_model_is_not_asked_again(
     provider: OpenAIServer, connect: Connect
 ) -> None:
     connect().ask(ask_for(7), Pattern)
-    provider.behaviour = failing(401)
+    provider.behaviour = reply_with_error(401)
     gateway = connect(failures_in_a_row=1)
     with pytest.raises(LLMError):
         gateway.ask(ask_for(8), Pattern)
@@ -378,7 +386,7 @@ def test_the_key_stands_in_no_error_no_row_and_no_log(
 ) -> None:
     def telling(request: Request) -> Reply:
         error = {"message": f"wrong key {request.headers['authorization']}", "type": "auth", "code": None}
-        return as_json({"error": error}, status=401 if "1." in request.body["messages"][1]["content"] else 500)
+        return json_response({"error": error}, status=401 if "1." in request.body["messages"][1]["content"] else 500)
 
     provider.behaviour = telling
     with caplog.at_level(logging.DEBUG):
@@ -398,6 +406,6 @@ def test_the_key_stands_in_no_error_no_row_and_no_log(
 def test_nothing_is_printed_when_a_model_misbehaves(
     provider: OpenAIServer, gateway: Gateway, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    provider.then(failing(500), saying("nonsense"))
+    provider.then(reply_with_error(500), reply_with_text("nonsense"))
     gateway.ask(ask_for(), Pattern)
     assert capfd.readouterr() == ("", "")

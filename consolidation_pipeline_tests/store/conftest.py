@@ -9,14 +9,14 @@ from sqlalchemy import Connection
 
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import Project
-from consolidation_pipeline_tests.conftest import lasting_engine
+from consolidation_pipeline_tests.conftest import open_shared_engine
 from consolidation_pipeline_tests.store.sample_rows import plant_project
 
 
 @pytest.fixture(scope="session")
 def shared_engine(server: str) -> Iterator[Engine]:
     """Engine on a migrated database that stays empty."""
-    yield from lasting_engine(server)
+    yield from open_shared_engine(server)
 
 
 @pytest.fixture

@@ -13,13 +13,13 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageErr
 from consolidation_pipeline.service.admin.api_keys import LOCAL, PREFIX, authenticate, create_key, list_keys, revoke_key
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import create_project, delete_project
-from consolidation_pipeline_tests.conftest import lasting_engine
+from consolidation_pipeline_tests.conftest import open_shared_engine
 
 
 @pytest.fixture(scope="module")
 def engine(server: str) -> Iterator[Engine]:
     """One database for all: each test makes keys of its own."""
-    for engine in lasting_engine(server):
+    for engine in open_shared_engine(server):
         with engine.begin() as connection:
             create_project(connection, "garden")
             create_project(connection, "shop")
@@ -55,9 +55,9 @@ def test_each_role_may_do_what_those_below_it_may(engine: Engine) -> None:
     for role in ("reader", "agent", "admin"):
         principal = authenticate(engine, create_key(engine, role=role)[1])
         assert principal is not None
-        may[role] = [needed for needed in ("reader", "agent", "admin") if principal.may(needed)]
+        may[role] = [needed for needed in ("reader", "agent", "admin") if principal.has_role(needed)]
     assert may == {"reader": ["reader"], "agent": ["reader", "agent"], "admin": ["reader", "agent", "admin"]}
-    assert LOCAL.may("admin")
+    assert LOCAL.has_role("admin")
 
 
 def test_a_key_sees_its_project_and_a_key_for_all_sees_all(engine: Engine) -> None:
@@ -66,8 +66,8 @@ def test_a_key_sees_its_project_and_a_key_for_all_sees_all(engine: Engine) -> No
     assert scoped is not None
     assert whole is not None
     assert scoped.project_id is not None
-    assert (scoped.sees(scoped.project_id), scoped.sees(uuid4())) == (True, False)
-    assert (whole.project_id, whole.sees(uuid4())) == (None, True)
+    assert (scoped.can_access(scoped.project_id), scoped.can_access(uuid4())) == (True, False)
+    assert (whole.project_id, whole.can_access(uuid4())) == (None, True)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,17 @@ from consolidation_pipeline.service.admin.costs import MAX_JOBS, describe_costs
 from consolidation_pipeline.service.runs.model_access import open_spend_ledger
 from consolidation_pipeline.service.similarity.calibration import calibrate_project
 from consolidation_pipeline.service.similarity.embedding import embed_memories
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Reply, Request, chatting, embedding
+from consolidation_pipeline_tests.openai_server import (
+    OpenAIServer,
+    Reply,
+    Request,
+    reply_with_embeddings,
+    reply_with_json,
+)
 from consolidation_pipeline_tests.service.corpus import corpus, note, reworded
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import shorter
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import rewrite_reply
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
 PAID: dict[str, Any] = {
@@ -36,9 +42,9 @@ PAID: dict[str, Any] = {
 def answering(request: Request) -> Reply | None:
     """A provider of both kinds of models."""
     if request.path.endswith("embeddings"):
-        return embedding(dimension=16)(request)
+        return reply_with_embeddings(dimension=16)(request)
     is_merge = "say nearly the same" in request.body["messages"][0]["content"]
-    return chatting(shorter if is_merge else finding(0.9))(request)
+    return reply_with_json(rewrite_reply if is_merge else pattern_reply(0.9))(request)
 
 
 @pytest.fixture

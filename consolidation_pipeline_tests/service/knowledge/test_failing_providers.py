@@ -23,22 +23,22 @@ from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Reply,
     Request,
-    chatting,
-    dropped_numbers,
-    failing,
-    hanging_up,
-    invented_quotes,
-    malformed,
+    drop_connection,
+    drop_numbers,
+    invent_quotes,
     openai_server,
-    refusing,
-    saying,
+    reply_with_broken_json,
+    reply_with_error,
+    reply_with_json,
+    reply_with_refusal,
+    reply_with_text,
 )
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.crash_helpers import _die_at
 from consolidation_pipeline_tests.service.fork_server import Nursery, open_nursery
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
-from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS, shorter
-from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS, rewrite_reply
+from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 # Everything that asks a model.
@@ -54,43 +54,43 @@ OPTIONS: dict[str, Any] = {
 }
 ROWS = [
     *(note(f"{at}-{side}", text) for at, pair in enumerate(PAIRS) for side, text in enumerate(pair)),
-    *topic("hook", WEBHOOKS),
-    *topic("move", MIGRATIONS),
+    *topic_notes("hook", WEBHOOKS),
+    *topic_notes("move", MIGRATIONS),
 ]
 
 
-def well(request: Request) -> Reply | None:
+def sound_reply(request: Request) -> Reply | None:
     """What a sound model says, to whatever it is asked."""
     is_merge = "say nearly the same" in request.body["messages"][0]["content"]
-    return chatting(shorter if is_merge else finding(0.9))(request)
+    return reply_with_json(rewrite_reply if is_merge else pattern_reply(0.9))(request)
 
 
-def spoiled(request: Request) -> Reply | None:
+def spoiled_reply(request: Request) -> Reply | None:
     """A reply whose facts are gone or made up."""
     is_merge = "say nearly the same" in request.body["messages"][0]["content"]
-    answer = shorter if is_merge else finding(0.9)
-    return chatting(answer, edit=dropped_numbers if is_merge else invented_quotes)(request)
+    answer = rewrite_reply if is_merge else pattern_reply(0.9)
+    return reply_with_json(answer, edit=drop_numbers if is_merge else invent_quotes)(request)
 
 
-KINDS: dict[str, Behaviour] = {
-    "well": well,
-    "spoiled": spoiled,
-    "nonsense": saying("nonsense"),
-    "refusal": refusing,
-    "429": failing(429),
-    "401": failing(401),
-    "500": failing(500),
-    "502": failing(502),
-    "cut short": malformed,
-    "hung up": hanging_up,
+BEHAVIOURS: dict[str, Behaviour] = {
+    "well": sound_reply,
+    "spoiled": spoiled_reply,
+    "nonsense": reply_with_text("nonsense"),
+    "refusal": reply_with_refusal,
+    "429": reply_with_error(429),
+    "401": reply_with_error(401),
+    "500": reply_with_error(500),
+    "502": reply_with_error(502),
+    "cut short": reply_with_broken_json,
+    "hung up": drop_connection,
 }
-TROUBLE = st.lists(st.sampled_from(list(KINDS)), max_size=12)
+TROUBLE = st.lists(st.sampled_from(list(BEHAVIOURS)), max_size=12)
 KILLS = st.tuples(st.integers(1, 30), st.sampled_from(["before", "after"]))
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[OpenAIServer]:
-    with openai_server(well) as running, pytest.MonkeyPatch.context() as patch:
+    with openai_server(sound_reply) as running, pytest.MonkeyPatch.context() as patch:
         for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
             patch.setenv(name, running.api_base)
         patch.setenv("OPENAI_API_KEY", "sk-test")
@@ -177,10 +177,10 @@ def test_budget_holds_and_result_survives_failures(
 ) -> None:
     begin(shared, budget_tokens_per_run=tokens)
     provider.requests.clear()
-    provider.then(*(KINDS[kind] for kind in trouble))
+    provider.then(*(BEHAVIOURS[kind] for kind in trouble))
     url = shared.engine.url.render_as_string(hide_password=False)
     assert nursery.wait(nursery.spawn(run_until, url, *kill)) in (0, -signal.SIGKILL)
-    provider.then(*(KINDS[kind] for kind in later))
+    provider.then(*(BEHAVIOURS[kind] for kind in later))
     run(shared)
     check_spending(shared, len(provider.requests), tokens)
     provider._orders.clear()

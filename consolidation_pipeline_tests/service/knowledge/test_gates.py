@@ -6,10 +6,16 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, OPTIONS, WEBHOOKS, patterns, topic
+from consolidation_pipeline_tests.service.knowledge.test_patterns import (
+    MIGRATIONS,
+    OPTIONS,
+    WEBHOOKS,
+    patterns,
+    topic_notes,
+)
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 
 MODEL = "openai/gpt-4o-mini"
@@ -33,9 +39,9 @@ def told(done: Outcome) -> tuple[int, int, int]:
 def test_reply_confidence_gates_and_reply_is_cached(
     pipeline: Pipeline, provider: OpenAIServer, confidence: float, first: tuple[int, int, int]
 ) -> None:
-    provider.behaviour = chatting(finding(confidence))
+    provider.behaviour = reply_with_json(pattern_reply(confidence))
     pipeline.configure_new(**OPTIONS, llm_model=MODEL, promote=False)
-    pipeline.add(topic("move", MIGRATIONS))
+    pipeline.add(topic_notes("move", MIGRATIONS))
     assert told(pipeline.run()) == first
     assert spent(pipeline) == {"calls": 1, "cached": 0}
     again = pipeline.run()
@@ -50,5 +56,5 @@ def test_reply_confidence_gates_and_reply_is_cached(
 @pytest.mark.parametrize(("size", "made"), [(2, 0), (3, 1)])
 def test_pattern_needs_three_memories(pipeline: Pipeline, provider: OpenAIServer, size: int, made: int) -> None:
     pipeline.configure_new(**OPTIONS, llm_model=MODEL, promote=False)
-    pipeline.add(topic("hook", WEBHOOKS[:size]))
+    pipeline.add(topic_notes("hook", WEBHOOKS[:size]))
     assert pipeline.run().patterns.created == made == len(provider.requests)

@@ -11,11 +11,11 @@ import pytest
 from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Request,
-    chatting,
-    failing,
-    invented_quotes,
+    invent_quotes,
+    invent_unit_ids,
     openai_server,
-    wrong_ids,
+    reply_with_error,
+    reply_with_json,
 )
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.knowledge.test_patterns import (
@@ -24,24 +24,24 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     OPTIONS,
     WEBHOOKS,
     patterns,
-    topic,
+    topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
-BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
+MEMORY_BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
 Server = Iterator[OpenAIServer]
 
 
-def blocks(request: Request) -> dict[int, str]:
+def shown_memories(request: Request) -> dict[int, str]:
     """The memories that a request shows, by number."""
-    return {int(number): text for _, number, text in BLOCK.findall(request.body["messages"][1]["content"])}
+    return {int(number): text for _, number, text in MEMORY_BLOCK.findall(request.body["messages"][1]["content"])}
 
 
-def finding(confidence: float) -> Callable[[Request], dict[str, Any]]:
+def pattern_reply(confidence: float) -> Callable[[Request], dict[str, Any]]:
     """What a sound model says: the first memory is the pattern, and every memory bears it out."""
 
     def answer(request: Request) -> dict[str, Any]:
-        shown = blocks(request)
+        shown = shown_memories(request)
         kind = "principle" if "principle behind them" in request.body["messages"][0]["content"] else "pattern"
         return {
             kind: shown[1],
@@ -56,7 +56,7 @@ def finding(confidence: float) -> Callable[[Request], dict[str, Any]]:
     return answer
 
 
-def spent_on_patterns(pipeline: Pipeline) -> float:
+def patterns_cost_usd(pipeline: Pipeline) -> float:
     """US dollars, as the newest job has them."""
     query = (
         "SELECT metrics -> 'patterns' ->> 'llm/cost_usd' FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
@@ -66,7 +66,7 @@ def spent_on_patterns(pipeline: Pipeline) -> float:
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Server:
-    with openai_server(chatting(finding(0.9))) as running:
+    with openai_server(reply_with_json(pattern_reply(0.9))) as running:
         monkeypatch.setenv("OPENAI_API_BASE", running.api_base)
         monkeypatch.setenv("OPENAI_BASE_URL", running.api_base)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
@@ -77,14 +77,14 @@ def provider(monkeypatch: pytest.MonkeyPatch) -> Server:
 def topics(pipeline: Pipeline) -> Pipeline:
     """Two topics, of four and of three memories, and a model."""
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
-    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
 
 
 def test_new_pattern_group_takes_one_llm_call(topics: Pipeline, provider: OpenAIServer) -> None:
     done = topics.run()
     assert (done.patterns.created, done.patterns.failures, len(provider.requests)) == (2, (), 2)
-    assert spent_on_patterns(topics) > 0
+    assert patterns_cost_usd(topics) > 0
     hooks, _ = patterns(topics)
     assert hooks.content in WEBHOOKS
     assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("llm", 0.9, False)
@@ -93,7 +93,7 @@ def test_new_pattern_group_takes_one_llm_call(topics: Pipeline, provider: OpenAI
     assert {one["unit"] for one in hooks.details["evidence"]} == set(map(str, hooks.source_memory_ids))
     assert hooks.details["best_practices"] == [hooks.content]
     again = topics.run()
-    assert (again.patterns.covered, len(provider.requests), spent_on_patterns(topics)) == (2, 2, 0)
+    assert (again.patterns.covered, len(provider.requests), patterns_cost_usd(topics)) == (2, 2, 0)
 
 
 def test_grown_pattern_group_takes_one_more_call(topics: Pipeline, provider: OpenAIServer) -> None:
@@ -101,7 +101,7 @@ def test_grown_pattern_group_takes_one_more_call(topics: Pipeline, provider: Ope
     topics.add([note("fifth", FIFTH)])
     done = topics.run()
     assert (done.patterns.updated, done.patterns.covered, len(provider.requests)) == (1, 1, 3)
-    assert len(blocks(provider.requests[-1])) == 5
+    assert len(shown_memories(provider.requests[-1])) == 5
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_grown_pattern_group_takes_one_more_call(topics: Pipeline, provider: Ope
 def test_llm_confidence_gates_patterns(
     topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int, needs_review: int
 ) -> None:
-    provider.behaviour = chatting(finding(confidence))
+    provider.behaviour = reply_with_json(pattern_reply(confidence))
     done = topics.run()
     assert (done.patterns.created, done.patterns.needs_review, done.patterns.discarded) == (
         stored,
@@ -122,9 +122,9 @@ def test_llm_confidence_gates_patterns(
 
 
 def test_discarded_group_is_not_asked_again(topics: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = chatting(finding(0.5))
+    provider.behaviour = reply_with_json(pattern_reply(0.5))
     topics.run()
-    provider.behaviour = chatting(finding(0.9))
+    provider.behaviour = reply_with_json(pattern_reply(0.9))
     again = topics.run()
     assert (again.patterns.discarded, len(provider.requests)) == (2, 2)
     topics.add([note("fifth", FIFTH)])
@@ -132,34 +132,36 @@ def test_discarded_group_is_not_asked_again(topics: Pipeline, provider: OpenAISe
     assert (done.patterns.created, done.patterns.discarded, len(provider.requests)) == (1, 1, 3)
 
 
-@pytest.mark.parametrize("spoil", [wrong_ids, invented_quotes])
+@pytest.mark.parametrize("spoil", [invent_unit_ids, invent_quotes])
 def test_pattern_refuses_unfounded_evidence(
     topics: Pipeline, provider: OpenAIServer, spoil: Callable[[Any], Any]
 ) -> None:
-    provider.behaviour = chatting(finding(0.9), edit=spoil)
+    provider.behaviour = reply_with_json(pattern_reply(0.9), edit=spoil)
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures), patterns(topics)) == (0, 2, [])
     assert all("quote" in error or "not one of" in error for _, error in done.patterns.failures)
-    assert spent_on_patterns(topics) > 0
+    assert patterns_cost_usd(topics) > 0
     assert len(provider.requests) == 4  # each asked once and repaired once
 
 
 def test_pattern_refuses_invented_number(topics: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = chatting(lambda r: finding(0.9)(r) | {"summary": "Wait 45 seconds before the next try."})
+    provider.behaviour = reply_with_json(
+        lambda r: pattern_reply(0.9)(r) | {"summary": "Wait 45 seconds before the next try."}
+    )
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures)) == (0, 2)
 
 
 def test_failed_pattern_group_is_retried_next_run(topics: Pipeline, provider: OpenAIServer) -> None:
-    sound = finding(0.9)
-    provider.behaviour = chatting(
-        lambda request: sound(request) | ({"evidence": []} if "webhook" in str(blocks(request)).lower() else {})
+    sound = pattern_reply(0.9)
+    provider.behaviour = reply_with_json(
+        lambda request: sound(request) | ({"evidence": []} if "webhook" in str(shown_memories(request)).lower() else {})
     )
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures)) == (1, 1)
     assert [row.source_count for row in patterns(topics)] == [3]
     assert "state" not in topics.value("SELECT metrics FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")
-    provider.behaviour = chatting(sound)
+    provider.behaviour = reply_with_json(sound)
     again = topics.run()
     assert (again.patterns.created, again.patterns.covered, again.patterns.failures) == (1, 1, ())
 
@@ -176,7 +178,7 @@ def test_used_up_budget_stops_patterns_phase(topics: Pipeline, provider: OpenAIS
 
 
 def test_failing_llm_fails_groups_but_not_run(topics: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = failing(401)
+    provider.behaviour = reply_with_error(401)
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures) + bool(done.patterns.stopped) > 0) == (0, True)
     assert done.decay.scored == 7

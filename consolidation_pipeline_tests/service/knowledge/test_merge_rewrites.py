@@ -11,17 +11,17 @@ from consolidation_pipeline.service.knowledge import llm_gateway, merged_memorie
 from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Request,
-    chatting,
-    dropped_numbers,
-    failing,
-    other_numbers,
-    refusing,
-    saying,
+    change_numbers,
+    drop_numbers,
+    reply_with_error,
+    reply_with_json,
+    reply_with_refusal,
+    reply_with_text,
 )
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules, merged
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules, merged
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 MODEL = "openai/gpt-4o-mini"
@@ -31,9 +31,9 @@ PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clus
 PAIRS = tuple((f"{text} It took 20 minutes.", f"Note to self: {text} It took 20 minutes.") for text in LESSONS[:3])
 
 
-def shorter(request: Request) -> dict[str, str]:
+def rewrite_reply(request: Request) -> dict[str, str]:
     """What a sound model says: the longest memory, in which the others stand."""
-    return {"content": max(blocks(request).values(), key=len)}
+    return {"content": max(shown_memories(request).values(), key=len)}
 
 
 def is_repair(request: Request) -> bool:
@@ -41,7 +41,7 @@ def is_repair(request: Request) -> bool:
     return len(request.body["messages"]) > 2
 
 
-def rewrite(pipeline: Pipeline) -> merged_memories.MergeResult:
+def run_merging(pipeline: Pipeline) -> merged_memories.MergeResult:
     """A run as far as merging."""
     with pipeline.open(planned=PHASES) as run:
         done: merged_memories.MergeResult = run_phases(run, PHASES)["merged_memories"]
@@ -51,7 +51,7 @@ def rewrite(pipeline: Pipeline) -> merged_memories.MergeResult:
 @pytest.fixture
 def pairs(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Three groups of two, one of exact repeats, and a model that words them well."""
-    provider.behaviour = chatting(shorter)
+    provider.behaviour = reply_with_json(rewrite_reply)
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note(f"{at}-{side}", text) for at, pair in enumerate(PAIRS) for side, text in enumerate(pair)])
     pipeline.add([note(f"same-{at}", LESSONS[3]) for at in range(2)])
@@ -59,19 +59,19 @@ def pairs(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
 
 
 def test_each_merge_group_takes_one_rewrite_call(pairs: Pipeline, provider: OpenAIServer) -> None:
-    done = rewrite(pairs)
+    done = run_merging(pairs)
     assert (done.created, done.rewritten, done.refused, done.failed) == (4, 3, 0, 0)
     assert len(provider.requests) == 3
     found = {row.content: row.consolidation_method for row in merged(pairs)}
     assert found == {**{pair[1]: "llm" for pair in PAIRS}, LESSONS[3]: "heuristic"}
     assert all(row.details == {} for row in merged(pairs))
-    assert broken_rules(pairs) == []
-    assert rewrite(pairs) == merged_memories.MergeResult()
+    assert find_broken_rules(pairs) == []
+    assert run_merging(pairs) == merged_memories.MergeResult()
     assert len(provider.requests) == 3
 
 
 def test_rewritten_text_is_embedded(pairs: Pipeline) -> None:
-    rewrite(pairs)
+    run_merging(pairs)
     query = """
         SELECT count(*) FROM {s}.consolidated_memories c JOIN {s}.task_memories m ON m.execution_summary = c.content
         WHERE c.embedding::text = m.embedding::text AND m.consolidated_into_id = c.id
@@ -82,8 +82,8 @@ def test_rewritten_text_is_embedded(pairs: Pipeline) -> None:
 @pytest.mark.parametrize(
     "spoil",
     [
-        {"edit": dropped_numbers},
-        {"edit": other_numbers},
+        {"edit": drop_numbers},
+        {"edit": change_numbers},
         {"edit": lambda _: {"content": ""}},
         {"edit": lambda value: {"content": f"{value['content']} " * 3}},
         {"edit": lambda value: {"content": value["content"].replace("otherwise", "never")}},
@@ -94,35 +94,35 @@ def test_rewritten_text_is_embedded(pairs: Pipeline) -> None:
 def test_lossy_rewrite_is_repaired_or_kept_lossless(
     pairs: Pipeline, provider: OpenAIServer, spoil: dict[str, Any]
 ) -> None:
-    provider.then(*[chatting(shorter, **spoil)] * 6)
-    done = rewrite(pairs)
+    provider.then(*[reply_with_json(rewrite_reply, **spoil)] * 6)
+    done = run_merging(pairs)
     # Those without a word to spoil are as good as ever.
     assert (done.created, done.rewritten + done.refused, done.failed) == (4, 3, 0)
     assert done.refused >= 1
     hybrid = [row for row in merged(pairs) if row.consolidation_method == "hybrid"]
     assert len(hybrid) == done.refused
     assert all("\n\n" in row.content and "20 minutes" in row.content for row in hybrid)
-    assert broken_rules(pairs) == []
+    assert find_broken_rules(pairs) == []
     asked = len(provider.requests)
-    assert rewrite(pairs) == merged_memories.MergeResult()
+    assert run_merging(pairs) == merged_memories.MergeResult()
     assert len(provider.requests) == asked
 
 
 def test_refused_rewrite_is_retried_with_its_errors(pairs: Pipeline, provider: OpenAIServer) -> None:
-    well, badly = chatting(shorter), chatting(shorter, edit=dropped_numbers)
+    well, badly = reply_with_json(rewrite_reply), reply_with_json(rewrite_reply, edit=drop_numbers)
     provider.behaviour = lambda request: (well if is_repair(request) else badly)(request)
-    assert rewrite(pairs).rewritten == 3
+    assert run_merging(pairs).rewritten == 3
     repairs = [request.body["messages"][-1]["content"] for request in provider.requests if is_repair(request)]
     assert len(repairs) == 3
     assert all("the number '20 minutes' is missing" in repair for repair in repairs)
 
 
-@pytest.mark.parametrize("behaviour", [refusing, saying("I would rather not.")])
+@pytest.mark.parametrize("behaviour", [reply_with_refusal, reply_with_text("I would rather not.")])
 def test_merge_proceeds_when_llm_refuses(
     pairs: Pipeline, provider: OpenAIServer, behaviour: Callable[..., Any]
 ) -> None:
     provider.behaviour = behaviour
-    done = rewrite(pairs)
+    done = run_merging(pairs)
     assert (done.created, done.rewritten, done.refused, done.absorbed) == (4, 0, 3, 8)
 
 
@@ -131,7 +131,7 @@ def test_used_up_budget_defers_rewrites_to_next_run(
 ) -> None:
     monkeypatch.setattr(llm_gateway, "BATCH", 1)
     pairs.configure(**OPTIONS, budget_tokens_per_run=1050)
-    done = rewrite(pairs)
+    done = run_merging(pairs)
     assert (done.created, done.absorbed, done.refused) == (4, 8, 0)
     assert 0 < done.rewritten < 3
     assert "budget_tokens_per_run is 1050" in str(done.stopped)
@@ -140,37 +140,37 @@ def test_used_up_budget_defers_rewrites_to_next_run(
     assert pairs.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'budget.exhausted'") == 1
     job = pairs.rows("SELECT status, metrics FROM {s}.consolidation_jobs")[0]
     assert (job.status, job.metrics["stopped"][0]["by"], "state" in job.metrics) == ("completed", "budget", False)
-    assert broken_rules(pairs) == []
+    assert find_broken_rules(pairs) == []
     pairs.configure(**OPTIONS)
-    again = rewrite(pairs)
+    again = run_merging(pairs)
     assert (again.created, again.extended, again.absorbed) == (0, 0, 0)
     assert again.rewritten == len(waiting)
     assert len(provider.requests) == 3
     assert [row.details for row in merged(pairs)] == [{}] * 4
-    assert rewrite(pairs) == merged_memories.MergeResult()
+    assert run_merging(pairs) == merged_memories.MergeResult()
 
 
 def test_unreachable_llm_leaves_merges_lossless(pairs: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = failing(401)
-    done = rewrite(pairs)
+    provider.behaviour = reply_with_error(401)
+    done = run_merging(pairs)
     assert (done.created, done.rewritten, done.failed, done.stopped) == (4, 0, 3, None)
-    assert broken_rules(pairs) == []
-    again = rewrite(pairs)
+    assert find_broken_rules(pairs) == []
+    again = run_merging(pairs)
     assert (again.created, again.rewritten, again.failed) == (0, 0, 3)
     versions = pairs.rows("SELECT DISTINCT version FROM {s}.consolidated_memories")
     assert [row.version for row in versions] == [1]
-    provider.behaviour = chatting(shorter)
-    assert rewrite(pairs).rewritten == 3
+    provider.behaviour = reply_with_json(rewrite_reply)
+    assert run_merging(pairs).rewritten == 3
 
 
 def test_grown_merge_is_rewritten_from_all_sources(pairs: Pipeline, provider: OpenAIServer) -> None:
-    rewrite(pairs)
+    run_merging(pairs)
     pairs.add([note("later", f"{PAIRS[0][0]} Seen again today.")])
     all_three = f"{PAIRS[0][1]}\nSeen again today."
-    provider.behaviour = chatting(lambda _: {"content": all_three})
-    done = rewrite(pairs)
+    provider.behaviour = reply_with_json(lambda _: {"content": all_three})
+    done = run_merging(pairs)
     assert (done.extended, done.rewritten, len(provider.requests)) == (1, 1, 4)
-    assert len(blocks(provider.requests[-1])) == 3
+    assert len(shown_memories(provider.requests[-1])) == 3
     (grown,) = [row for row in merged(pairs) if row.version == 2]
     assert (grown.content, grown.source_count) == (all_three, 3)
 
@@ -179,14 +179,14 @@ def test_too_long_merge_group_is_not_rewritten(pipeline: Pipeline, provider: Ope
     long = " ".join(f"Step {at} of the release copies table number {at} to the archive." for at in range(150))
     pipeline.configure_new(**OPTIONS, t_merge=0.8, t_suggest=0.7, t_pattern=0.6)
     pipeline.add([note("a", long), note("b", f"Note to self: {long}")])
-    done = rewrite(pipeline)
+    done = run_merging(pipeline)
     assert (done.created, done.rewritten, done.stopped, provider.requests) == (1, 0, None, [])
     assert merged(pipeline)[0].consolidation_method == "heuristic"
 
 
 def test_lossless_merge_makes_no_llm_call(pairs: Pipeline, provider: OpenAIServer) -> None:
     pairs.configure(**{**OPTIONS, "merge_style": "lossless"})
-    done = rewrite(pairs)
+    done = run_merging(pairs)
     assert (done.created, done.rewritten, provider.requests) == (4, 0, [])
     pairs.configure(**OPTIONS)
-    assert rewrite(pairs) == merged_memories.MergeResult()
+    assert run_merging(pairs) == merged_memories.MergeResult()

@@ -34,18 +34,18 @@ def merged(pipeline: Pipeline) -> list[Any]:
     return pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NULL ORDER BY id")
 
 
-def broken_rules(pipeline: Pipeline) -> list[str]:
+def find_broken_rules(pipeline: Pipeline) -> list[str]:
     """What breaks a rule that must hold at any time."""
     checks = (
-        invariants.find_chains,
+        invariants.find_weak_merge_groups,
         invariants.find_bad_pairs,
         invariants.find_shared_members,
-        invariants.find_abandoned,
+        invariants.find_lost_memories,
         invariants.find_orphan_lineage,
-        invariants.find_repeated_facts,
+        invariants.find_duplicate_merged_memories,
         invariants.find_lost_literals,
-        invariants.find_unbalanced_ledger,
-        invariants.find_miscounted,
+        invariants.find_unledgered_versions,
+        invariants.find_wrong_source_counts,
     )
     project = pipeline.project().id
     with pipeline.engine.connect() as connection:
@@ -156,7 +156,7 @@ def test_new_near_duplicate_extends_merged_memory(pipeline: Pipeline) -> None:
     assert (after.importance, "new" in after.tags) == (0.95, True)
     assert pipeline.value("SELECT count(*) FROM {s}.memory_lineage") == 3
     assert pipeline.value("SELECT count(DISTINCT consolidated_into_id) FROM {s}.task_memories") == 1
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_extended_merge_equals_merge_of_all_at_once(pipeline: Pipeline) -> None:
@@ -214,7 +214,7 @@ def test_near_duplicate_merged_memories_are_joined(pipeline: Pipeline) -> None:
     assert (row.id, row.version, row.source_count) == (first[LESSON], 2, 5)
     retired = pipeline.rows("SELECT id, superseded_by_id FROM {s}.consolidated_memories WHERE retired_at IS NOT NULL")
     assert [tuple(found) for found in retired] == [(first[f"Note to self: {LESSON}"], row.id)]
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     assert pipeline.run().merging.extended == 0
 
 
@@ -269,7 +269,7 @@ def test_merge_keeps_every_literal_of_its_sources(shared: Pipeline, added: list[
     kept = {row.id: "\n".join([row.content, *row.details.get("dropped", [])]) for row in merged(shared)}
     for into, text in hidden:
         assert all(stands_in(literal, kept[into]) for literal in literals(text))
-    assert broken_rules(shared) == []
+    assert find_broken_rules(shared) == []
 
 
 def test_merge_over_limit_drops_whole_sentences(pipeline: Pipeline) -> None:

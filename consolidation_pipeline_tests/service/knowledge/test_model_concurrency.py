@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
 from consolidation_pipeline_tests.service.corpus import note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, finding, provider
-from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import shorter
-from consolidation_pipeline_tests.service.knowledge.test_summaries import telling
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply, provider, shown_memories
+from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import rewrite_reply
+from consolidation_pipeline_tests.service.knowledge.test_summaries import summary_reply
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
 __all__ = ["provider"]  # a fixture
@@ -41,10 +41,10 @@ def answering(request: Request) -> dict[str, Any]:
     """A sound model: it says of everything what its first memory says."""
     asked = request.body["response_format"]["json_schema"]["name"]
     if asked == "MergeReply":
-        return shorter(request)
+        return rewrite_reply(request)
     if asked == "SuggestionReply":
-        return {**shorter(request), "lessons_learned": "", "keywords": []}
-    return finding(0.9)(request) if asked in ("PatternReply", "PrincipleReply") else telling(request)
+        return {**rewrite_reply(request), "lessons_learned": "", "keywords": []}
+    return pattern_reply(0.9)(request) if asked in ("PatternReply", "PrincipleReply") else summary_reply(request)
 
 
 def asked_for(provider: OpenAIServer) -> Counter[str]:
@@ -53,7 +53,7 @@ def asked_for(provider: OpenAIServer) -> Counter[str]:
 
 @pytest.mark.slow
 def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = chatting(answering)
+    provider.behaviour = reply_with_json(answering)
     pipeline.configure_new(**MODEL, merge_style="rewrite")
     texts = [wording.format(part, fault) for part in PARTS for fault in FAULTS for wording in WORDINGS]
     assert len(texts) == 1000
@@ -68,7 +68,7 @@ def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider:
     assert calls["SuggestionReply"] == done.suggestions.created > 5
     # 50 chunks of 20, reduced in 3 and in 1; then one profile of one summary.
     assert (calls["SummaryReply"], calls["ProfileReply"]) == (54, 1)
-    assert all(blocks(request) for request in provider.requests)
+    assert all(shown_memories(request) for request in provider.requests)
     assert pipeline.value("SELECT count(*) FROM {s}.llm_calls WHERE status = 'settled'") == calls.total()
     again = pipeline.run()
     assert (again.patterns.created, again.merging.created) == (0, 0)

@@ -37,7 +37,7 @@ FIFTH = "Parse the raw body of a webhook only when the check of its signature ha
 REPEATED = f"Note to self: {WEBHOOKS[0]}"
 
 
-def topic(name: str, texts: tuple[str, ...], **fields: Any) -> list[dict[str, Any]]:
+def topic_notes(name: str, texts: tuple[str, ...], **fields: Any) -> list[dict[str, Any]]:
     return [note(f"{name}-{at}", text, session_id=f"{name}-{at}", **fields) for at, text in enumerate(texts)]
 
 
@@ -67,7 +67,7 @@ def ids(name: str, count: int) -> list[UUID]:
 def topics(pipeline: Pipeline) -> Pipeline:
     """Two topics, of four and of three memories."""
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
 
 
@@ -88,7 +88,7 @@ def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
 
 def test_pattern_unites_fields_of_its_units(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
-    rows = topic("hook", WEBHOOKS[:3], tags=[], success=None, importance=0.2)
+    rows = topic_notes("hook", WEBHOOKS[:3], tags=[], success=None, importance=0.2)
     rows[0] |= {"tags": ["b", "a"], "success": False, "created_at": "2024-03-02T08:00:00Z", "files": ["x.py"]}
     rows[1] |= {"tags": ["b", "c"], "success": True, "importance": 0.9, "last_accessed_at": "2026-01-02T08:00:00Z"}
     pipeline.add(rows)
@@ -118,8 +118,8 @@ def test_pattern_evidence_quotes_its_units(topics: Pipeline) -> None:
 
 def test_fewer_sessions_lower_pattern_confidence(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([{**row, "session_id": "one"} for row in topic("hook", WEBHOOKS)])
-    pipeline.add(topic("hook", WEBHOOKS), "other")
+    pipeline.add([{**row, "session_id": "one"} for row in topic_notes("hook", WEBHOOKS)])
+    pipeline.add(topic_notes("hook", WEBHOOKS), "other")
     pipeline.configure("other", **OPTIONS)
     pipeline.run()
     pipeline.run("other")

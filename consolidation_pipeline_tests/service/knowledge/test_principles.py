@@ -8,10 +8,10 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting
+from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 
@@ -100,7 +100,7 @@ def test_rollback_of_pattern_needs_principle_cascade(topics: Pipeline) -> None:
 def test_llm_principle_is_stored_above_0_8(
     topics: Pipeline, provider: OpenAIServer, confidence: float, stored: int
 ) -> None:
-    provider.behaviour = chatting(finding(confidence))
+    provider.behaviour = reply_with_json(pattern_reply(confidence))
     topics.configure(**OPTIONS, llm_model="openai/gpt-4o-mini")
     done = run(topics)
     assert (done.patterns.created, len(provider.requests)) == (3, 4)

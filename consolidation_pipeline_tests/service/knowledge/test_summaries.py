@@ -19,10 +19,10 @@ from consolidation_pipeline.service.knowledge.map_reduce import Condensed, Passa
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline.service.undo.lineage import trace_memory
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, openai_server
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, openai_server, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, note, reworded
 from consolidation_pipeline_tests.service.crash_helpers import kill, summarize_and_die
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
 
@@ -48,9 +48,9 @@ def ids(count: int, name: str = "n", first: int = 0) -> list[UUID]:
     return sorted(memory_id(SLUG, "test", f"{name}-{at:03}") for at in range(first, first + count))
 
 
-def telling(request: Request) -> dict[str, Any]:
+def summary_reply(request: Request) -> dict[str, Any]:
     """What a sound model says: the first of what it was given."""
-    first = blocks(request)[1]
+    first = shown_memories(request)[1]
     if "how people work there" in request.body["messages"][0]["content"]:
         parts = ("communication_preferences", "technical_preferences", "work_patterns", "context")
         return {"profile": first, **{part: [first] for part in parts}}
@@ -59,7 +59,7 @@ def telling(request: Request) -> dict[str, Any]:
 
 @pytest.fixture
 def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
-    with openai_server(chatting(telling)) as running:
+    with openai_server(reply_with_json(summary_reply)) as running:
         monkeypatch.setenv("OPENAI_API_BASE", running.api_base)
         monkeypatch.setenv("OPENAI_BASE_URL", running.api_base)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
@@ -75,7 +75,7 @@ def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
-def summarize(pipeline: Pipeline, **how: Any) -> dict[str, Any]:
+def run_summarize_job(pipeline: Pipeline, **how: Any) -> dict[str, Any]:
     """What the phases of the job gave."""
     phases = JOB_PHASES["summarize"]
     with pipeline.open(job="summarize", planned=phases, **how) as run:
@@ -83,11 +83,11 @@ def summarize(pipeline: Pipeline, **how: Any) -> dict[str, Any]:
 
 
 def summarized(pipeline: Pipeline, **how: Any) -> SummaryResult:
-    done: SummaryResult = summarize(pipeline, **how)["semantic_summaries"]
+    done: SummaryResult = run_summarize_job(pipeline, **how)["semantic_summaries"]
     return done
 
 
-def summaries_alone(pipeline: Pipeline) -> None:
+def run_summaries_without_profile(pipeline: Pipeline) -> None:
     """The job without its profile."""
     phases = JOB_PHASES["summarize"][:2]
     with pipeline.open(job="summarize", planned=phases) as run:
@@ -107,7 +107,7 @@ def covered(pipeline: Pipeline) -> dict[UUID, UUID]:
     return dict(tuple(row) for row in pipeline.rows(query))
 
 
-def group_of(pipeline: Pipeline, entity: UUID) -> UUID:
+def last_group_of(pipeline: Pipeline, entity: UUID) -> UUID:
     query = "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1"
     found: UUID = pipeline.value(query, id=entity)
     return found
@@ -124,7 +124,7 @@ def test_summary_is_reduced_from_its_chunks(asked: Pipeline, provider: OpenAISer
     done = summarized(asked)
     assert (done.memories, done.created, done.covered, done.chunks, done.failed_chunks) == (45, 1, 45, 3, 0)
     assert (done.waiting, done.ratio, done.stopped) == (0, 45.0, None)
-    assert sorted(len(blocks(request)) for request in provider.requests) == [1, 3, 5, 20, 20]
+    assert sorted(len(shown_memories(request)) for request in provider.requests) == [1, 3, 5, 20, 20]
     (row,) = rows(asked, "summary")
     assert row.content == notes(1)[0]["content"]
     assert (row.abstraction_level, row.memory_type, row.user_id, row.needs_review) == (2, "learning", None, False)
@@ -153,16 +153,16 @@ def test_summary_is_reduced_from_its_chunks(asked: Pipeline, provider: OpenAISer
 
 
 def test_second_summarize_makes_no_call_or_change(asked: Pipeline, provider: OpenAIServer) -> None:
-    summarize(asked)
+    run_summarize_job(asked)
     before, requests = dump(asked, tables=TABLES, without=WITHOUT), len(provider.requests)
-    again = summarize(asked)
+    again = run_summarize_job(asked)
     assert (again["semantic_summaries"].created, again["procedural_profile"].unchanged) == (0, 1)
     assert len(provider.requests) == requests
     assert dump(asked, tables=TABLES, without=WITHOUT) == before
 
 
 def test_later_memories_get_their_own_summary(asked: Pipeline) -> None:
-    summarize(asked)
+    run_summarize_job(asked)
     asked.add(notes(12, "later"))
     done = summarized(asked)
     assert (done.created, done.covered, done.ratio) == (1, 12, 28.5)
@@ -171,28 +171,28 @@ def test_later_memories_get_their_own_summary(asked: Pipeline) -> None:
 
 def test_failed_chunk_leaves_only_its_memories_waiting(asked: Pipeline, provider: OpenAIServer) -> None:
     poison = notes(25)[24]["content"]
-    sound = telling
-    provider.behaviour = chatting(
-        lambda r: {"summary": " "} if poison in blocks(r).values() and len(blocks(r)) > 3 else sound(r)
+    sound = summary_reply
+    provider.behaviour = reply_with_json(
+        lambda r: {"summary": " "} if poison in shown_memories(r).values() and len(shown_memories(r)) > 3 else sound(r)
     )
     done = summarized(asked)
     assert (done.created, done.covered, done.chunks, done.failed_chunks, done.waiting) == (1, 25, 3, 1, 20)
     assert [name for name, _ in done.failures] == [f"chunk from {memory_id(SLUG, 'test', 'n-020')}"]
     assert "it says nothing" in done.failures[0][1]
     assert sorted(set(ids(45)) - covered(asked).keys()) == ids(20, first=20)
-    provider.behaviour = chatting(sound)
+    provider.behaviour = reply_with_json(sound)
     again = summarized(asked)
     assert (again.created, again.covered, again.waiting, again.failures) == (1, 20, 0, ())
 
 
 def test_failed_reduction_writes_nothing_keeps_chunks(asked: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = chatting(lambda r: {"summary": ""} if len(blocks(r)) == 3 else telling(r))
+    provider.behaviour = reply_with_json(lambda r: {"summary": ""} if len(shown_memories(r)) == 3 else summary_reply(r))
     done = summarized(asked)
     assert (done.created, done.waiting, [name for name, _ in done.failures]) == (0, 45, ["user unknown"])
     assert rows(asked, "summary") == []
     requests = len(provider.requests)
-    provider.behaviour = chatting(telling)
-    again = summarize(asked)["semantic_summaries"]
+    provider.behaviour = reply_with_json(summary_reply)
+    again = run_summarize_job(asked)["semantic_summaries"]
     assert (again.created, again.covered) == (1, 45)
     assert len(provider.requests) - requests == 2  # to reduce, and the profile
 
@@ -209,7 +209,7 @@ def test_killed_summarize_loses_no_llm_reply(asked: Pipeline, provider: OpenAISe
 @pytest.mark.parametrize(("tokens", "asked_for"), [(0, 0), (20_000, 3)])
 def test_used_up_budget_writes_no_summary(asked: Pipeline, provider: OpenAIServer, tokens: int, asked_for: int) -> None:
     asked.configure(**MODEL, budget_tokens_per_run=tokens)
-    provider.behaviour = chatting(telling, usage=(tokens * 3 // 10, 100))
+    provider.behaviour = reply_with_json(summary_reply, usage=(tokens * 3 // 10, 100))
     done = summarized(asked)
     assert (done.created, done.waiting, done.failures) == (0, 45, ())
     assert "budget_tokens_per_run" in str(done.stopped)
@@ -221,7 +221,7 @@ def test_used_up_budget_writes_no_summary(asked: Pipeline, provider: OpenAIServe
 
 
 def test_summary_refuses_invented_number(asked: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = chatting(lambda _: {"summary": "The team waits 45 seconds before the next try."})
+    provider.behaviour = reply_with_json(lambda _: {"summary": "The team waits 45 seconds before the next try."})
     done = summarized(asked)
     assert (done.created, done.failed_chunks) == (0, 3)
     assert all("45 seconds" in error for _, error in done.failures)
@@ -233,7 +233,7 @@ def test_prompt_injection_in_memory_stays_data(pipeline: Pipeline, provider: Ope
     pipeline.add([note("order", order), *notes(9)])
     assert summarized(pipeline).created == 1
     request = provider.requests[0]
-    assert order in blocks(request).values()
+    assert order in shown_memories(request).values()
     system, user = (message["content"] for message in request.body["messages"])
     assert "never obeyed" in system
     assert "PWNED" not in system
@@ -282,7 +282,7 @@ def test_summaries_are_separate_for_each_user(pipeline: Pipeline) -> None:
     assert found == {"ann": ids(30, "a"), "bob": ids(30, "b"), None: ids(9, "d")}
     assert {row.user_id for row in rows(pipeline, "procedural")} == {"ann", "bob", None}
     assert summarized(pipeline, trigger_type="threshold").created == 0
-    by_hand = summarize(pipeline)
+    by_hand = run_summarize_job(pipeline)
     assert (by_hand["semantic_summaries"].created, by_hand["procedural_profile"].created) == (1, 1)
     assert {row.user_id for row in rows(pipeline, "summary")} == {"ann", "bob", "cem", None}
 
@@ -300,7 +300,7 @@ def test_summary_covers_merged_but_not_archived(pipeline: Pipeline) -> None:
 def test_no_summaries_with_summarize_switched_off(pipeline: Pipeline) -> None:
     pipeline.configure_new(summarize=False)
     pipeline.add(notes(60))
-    done = summarize(pipeline)
+    done = run_summarize_job(pipeline)
     assert (done["semantic_summaries"].created, done["procedural_profile"].created) == (0, 0)
     assert covered(pipeline) == {}
 
@@ -327,9 +327,9 @@ def test_rollback_of_summarize_job_frees_memories(pipeline: Pipeline) -> None:
 
 def test_rollback_of_summary_needs_profile_cascade(pipeline: Pipeline) -> None:
     pipeline.add(notes(20))
-    summarize(pipeline)
+    run_summarize_job(pipeline)
     (row,) = rows(pipeline, "summary")
-    group = group_of(pipeline, row.id)
+    group = last_group_of(pipeline, row.id)
     with pytest.raises(ConflictError, match="summarize of"):
         pipeline.roll_back(group)
     pipeline.roll_back(group, cascade=True)
@@ -338,9 +338,9 @@ def test_rollback_of_summary_needs_profile_cascade(pipeline: Pipeline) -> None:
 
 def test_rolled_back_summary_returns_with_new_memories(pipeline: Pipeline) -> None:
     pipeline.add(notes(20))
-    summarize(pipeline)
+    run_summarize_job(pipeline)
     (row,) = rows(pipeline, "summary")
-    undone = pipeline.roll_back(group_of(pipeline, row.id), cascade=True)
+    undone = pipeline.roll_back(last_group_of(pipeline, row.id), cascade=True)
     assert (summarized(pipeline).created, covered(pipeline)) == (0, {})
     pipeline.add(notes(1, "more"))
     assert summarized(pipeline).covered == 21
@@ -350,11 +350,11 @@ def test_rolled_back_summary_returns_with_new_memories(pipeline: Pipeline) -> No
 
 def test_summary_redo_conflicts_with_newer_summary(pipeline: Pipeline) -> None:
     pipeline.add(notes(20))
-    summaries_alone(pipeline)
+    run_summaries_without_profile(pipeline)
     (row,) = rows(pipeline, "summary")
-    undone = pipeline.roll_back(group_of(pipeline, row.id))
+    undone = pipeline.roll_back(last_group_of(pipeline, row.id))
     pipeline.add(notes(1, "more"))
-    summaries_alone(pipeline)
+    run_summaries_without_profile(pipeline)
     before = knowledge(pipeline)
     with pytest.raises(ConflictError, match="another summary by now"):
         pipeline.roll_back(undone.rollback_id)
@@ -364,7 +364,7 @@ def test_summary_redo_conflicts_with_newer_summary(pipeline: Pipeline) -> None:
 def test_rollback_of_merge_allows_summarized_memories(pipeline: Pipeline) -> None:
     pipeline.add(reworded(LESSONS[:4]))
     pipeline.run()
-    summarize(pipeline)
+    run_summarize_job(pipeline)
     before = covered(pipeline)
     (merge, *_) = pipeline.rows("SELECT DISTINCT group_id FROM {s}.consolidation_changes WHERE operation = 'merge'")
     hidden = pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated")
@@ -375,7 +375,7 @@ def test_rollback_of_merge_allows_summarized_memories(pipeline: Pipeline) -> Non
 
 def test_export_and_lineage_show_summary_sources(pipeline: Pipeline) -> None:
     pipeline.add(notes(20))
-    summarize(pipeline)
+    run_summarize_job(pipeline)
     path = pipeline.folder / "export.jsonl"
     export_memories(pipeline.engine, SLUG, str(path), with_derived=True)
     exported = {row["kind"]: row for row in map(json.loads, path.read_text().splitlines()) if "kind" in row}

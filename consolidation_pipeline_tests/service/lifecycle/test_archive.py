@@ -21,10 +21,10 @@ from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.runs.project_run import PlanDecisions
 from consolidation_pipeline.store.admin import invariants
-from consolidation_pipeline.store.admin.project_counts import count_raw
+from consolidation_pipeline.store.admin.project_counts import count_raw_memories
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import knowledge
 
@@ -86,13 +86,13 @@ def broken_lifecycle(pipeline: Pipeline) -> list[str]:
     project = pipeline.project().id
     with pipeline.engine.connect() as connection:
         found = [f"{check.__name__}: {wrong}" for check in checks for wrong in check(connection, project)]
-    return found + broken_rules(pipeline)
+    return found + find_broken_rules(pipeline)
 
 
 def raw_counts(pipeline: Pipeline) -> dict[str, int]:
     """Raw memories by what became of them."""
     with pipeline.engine.connect() as connection:
-        counts = dict(count_raw(connection, pipeline.project().id)._mapping)
+        counts = dict(count_raw_memories(connection, pipeline.project().id)._mapping)
     assert counts["active"] + counts["consolidated"] + counts["archived"] == counts["memories"]
     return counts
 

@@ -16,14 +16,14 @@ from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.openai_server import OpenAIServer
 from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, provider
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider, shown_memories
 from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     FIFTH,
     MIGRATIONS,
     OPTIONS,
     REPEATED,
     WEBHOOKS,
-    topic,
+    topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 from consolidation_pipeline_tests.service.plan.test_plan import carry_out, everything, plan
@@ -91,7 +91,7 @@ def test_whatever_comes_a_run_learns_what_a_plan_said_just_before(
     shared.clear()
     shared.configure_new(**OPTIONS, min_pattern_size=size)
     draw = random.Random(seed)
-    hooks, moves = topic("hook", (*WEBHOOKS, FIFTH, REPEATED)), topic("move", MIGRATIONS)
+    hooks, moves = topic_notes("hook", (*WEBHOOKS, FIFTH, REPEATED)), topic_notes("move", MIGRATIONS)
     rows = [*hooks, *moves, *reworded(LESSONS[:2], 2)]
     draw.shuffle(rows)
     share = -(-len(rows) // nights)
@@ -107,7 +107,7 @@ def test_whatever_comes_a_run_learns_what_a_plan_said_just_before(
 def topics(pipeline: Pipeline) -> Pipeline:
     """Two topics, and three notes of one lesson, two of which are on the first topic."""
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([*topic("hook", (*WEBHOOKS, REPEATED)), *topic("move", MIGRATIONS)])
+    pipeline.add([*topic_notes("hook", (*WEBHOOKS, REPEATED)), *topic_notes("move", MIGRATIONS)])
     return pipeline
 
 
@@ -155,7 +155,7 @@ def test_with_a_model_patterns_are_priced_and_worded_by_the_run(topics: Pipeline
     one = made.model_copy(update={"knowledge": made.knowledge[:1]})
     carry_out(topics, one)
     assert len(provider.requests) == 1
-    assert len(blocks(provider.requests[0])) == len(
+    assert len(shown_memories(provider.requests[0])) == len(
         topics.rows("SELECT parent_id FROM {s}.memory_lineage WHERE child_id = :id", id=one.knowledge[0].id)
     )
     rest = plan(topics)

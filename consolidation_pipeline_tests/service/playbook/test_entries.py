@@ -14,9 +14,9 @@ from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_j
 from consolidation_pipeline.service.undo.lineage import LineageSource, trace_memory
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
 from consolidation_pipeline_tests.service.corpus import note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks, finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply, shown_memories
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
 from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     FIFTH,
@@ -24,7 +24,7 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     OPTIONS,
     WEBHOOKS,
     patterns,
-    topic,
+    topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump
@@ -40,10 +40,10 @@ Answer = Callable[[Request], dict[str, Any]]
 
 def saying(confidence: float, words: Mapping[str, str]) -> Answer:
     """A model that says of a group what ``words`` has for a word that its memories share."""
-    sound = finding(confidence)
+    sound = pattern_reply(confidence)
 
     def answer(request: Request) -> dict[str, Any]:
-        shown = str(blocks(request)).lower()
+        shown = str(shown_memories(request)).lower()
         said = next((text for word, text in words.items() if word in shown), None)
         return sound(request) | ({} if said is None else {"pattern": said})
 
@@ -88,7 +88,7 @@ def leaf_ids(sources: Sequence[LineageSource]) -> set[UUID]:
 def topics(pipeline: Pipeline) -> Pipeline:
     """Two topics, of four and of three memories, and a model."""
     pipeline.configure_new(**OPTIONS, **MODEL)
-    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
 
 
@@ -97,11 +97,11 @@ def twins(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
     """Adds the webhooks as decisions, of which the model says the given words, and runs: groups of two types."""
 
     def run(words: str) -> Outcome:
-        provider.behaviour = chatting(saying(0.9, {"webhook": words}))
-        topics.add(topic("choice", (*WEBHOOKS[:3], FIFTH), memory_type="decision"))
+        provider.behaviour = reply_with_json(saying(0.9, {"webhook": words}))
+        topics.add(topic_notes("choice", (*WEBHOOKS[:3], FIFTH), memory_type="decision"))
         return topics.run()
 
-    provider.behaviour = chatting(saying(0.9, {"webhook": RULE}))
+    provider.behaviour = reply_with_json(saying(0.9, {"webhook": RULE}))
     topics.run()
     return run
 
@@ -113,7 +113,7 @@ def twins(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
 def test_llm_confidence_gates_playbook_entries(
     topics: Pipeline, provider: OpenAIServer, confidence: float, promoted: int, waiting: int
 ) -> None:
-    provider.behaviour = chatting(finding(confidence))
+    provider.behaviour = reply_with_json(pattern_reply(confidence))
     done = topics.run().playbook
     assert (done.promoted, done.proposed, done.active, done.waiting) == (promoted, waiting, promoted, waiting)
     assert (len(entries(topics)), len(entries(topics, "review"))) == (promoted, waiting)
@@ -228,7 +228,7 @@ def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline, provider: Ope
 def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
     before, _ = entries(topics)
-    provider.behaviour = chatting(saying(0.95, {"webhook": SAME}))
+    provider.behaviour = reply_with_json(saying(0.95, {"webhook": SAME}))
     topics.add([note("fifth", FIFTH)])
     done = topics.run().playbook
     assert (done.updated, done.promoted) == (1, 0)
@@ -245,7 +245,7 @@ def test_grown_pattern_keeps_edited_entry_text(topics: Pipeline, provider: OpenA
     topics.run()
     before, _ = entries(topics)
     by_hand(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
-    provider.behaviour = chatting(saying(0.95, {"webhook": SAME}))
+    provider.behaviour = reply_with_json(saying(0.95, {"webhook": SAME}))
     topics.add([note("fifth", FIFTH)])
     assert topics.run().playbook.updated == 1
     (after,) = [row for row in entries(topics) if row.id == before.id]
@@ -321,7 +321,7 @@ def test_promotion_options_gate_playbook(topics: Pipeline, provider: OpenAIServe
 def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     hooks = [f"{RULE} {more}" for more in ("Always.", "Do it first.", "Check it in every handler.")]
-    pipeline.add([*topic("hook", tuple(hooks)), *topic("move", MIGRATIONS)])
+    pipeline.add([*topic_notes("hook", tuple(hooks)), *topic_notes("move", MIGRATIONS)])
     pipeline.configure(**OPTIONS, merge=False)
     done = pipeline.run()
     assert (done.patterns.created, done.playbook.promoted, done.playbook.proposed) == (2, 0, 1)

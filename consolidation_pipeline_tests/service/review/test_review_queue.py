@@ -13,10 +13,10 @@ from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_h
 from consolidation_pipeline.service.review.review_queue import ReviewDecision, decide_review, list_review
 from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
-from consolidation_pipeline_tests.openai_server import OpenAIServer, chatting
+from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.knowledge import test_principles
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import finding
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
 from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     FIFTH,
@@ -24,7 +24,7 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     OPTIONS,
     WEBHOOKS,
     patterns,
-    topic,
+    topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump
@@ -67,9 +67,9 @@ def status(pipeline: Pipeline, id_: UUID) -> str:
 @pytest.fixture
 def unsure(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Two patterns, of four and of three memories, of which the model is not sure."""
-    provider.behaviour = chatting(finding(0.75))
+    provider.behaviour = reply_with_json(pattern_reply(0.75))
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
-    pipeline.add([*topic("hook", WEBHOOKS), *topic("move", MIGRATIONS)])
+    pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     pipeline.run()
     return pipeline
 
@@ -201,7 +201,7 @@ def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itsel
 
 def test_what_waits_in_several_projects_is_decided_together(unsure: Pipeline) -> None:
     unsure.configure_new("other", **OPTIONS, llm_model="openai/gpt-4o-mini")
-    unsure.add(topic("hook", WEBHOOKS), "other")
+    unsure.add(topic_notes("hook", WEBHOOKS), "other")
     unsure.run("other")
     ids = [waiting(unsure, slug)[0] for slug in (SLUG, "other")]
     done = decide(unsure, *ids, approved=False)

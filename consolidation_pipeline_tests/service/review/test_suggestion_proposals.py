@@ -14,10 +14,10 @@ from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
 from consolidation_pipeline.service.review.suggestions import Suggestion, list_suggestions
-from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, chatting, other_numbers
+from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, change_numbers, reply_with_json
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import blocks
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
+from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 OPTIONS: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini", "summarize": False, "archive": False}
@@ -34,7 +34,7 @@ PHASES = (
 
 def both(request: Request) -> dict[str, Any]:
     """What a careful model says: all that the memories say, which is longer than any of them."""
-    return {"content": " ".join(blocks(request).values()), "lessons_learned": "", "keywords": ["gateway"]}
+    return {"content": " ".join(shown_memories(request).values()), "lessons_learned": "", "keywords": ["gateway"]}
 
 
 def propose(pipeline: Pipeline, phases: Sequence[str] = PHASES) -> ProposalResult:
@@ -55,7 +55,7 @@ def id_of(pipeline: Pipeline, name: str) -> UUID:
 @pytest.fixture
 def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Three pairs that differ in a fact, and a model."""
-    provider.behaviour = chatting(both)
+    provider.behaviour = reply_with_json(both)
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note(f"{n}-{side}", text) for n, pair in enumerate(NEAR_MISSES) for side, text in enumerate(pair)])
     return pipeline
@@ -121,12 +121,12 @@ def test_a_suggestion_whose_originals_changed_is_superseded_and_made_anew_from_t
 def test_a_reply_that_invents_a_number_is_refused_and_the_next_run_asks_again(
     asked: Pipeline, provider: OpenAIServer
 ) -> None:
-    provider.behaviour = chatting(both, edit=other_numbers)
+    provider.behaviour = reply_with_json(both, edit=change_numbers)
     done = propose(asked)
     # The pair that differs in a "not" has no number to spoil.
     assert (done.created, len(done.failures), done.stopped) == (1, 2, None)
     assert "987654" in done.failures[0][1]
-    provider.behaviour = chatting(both)
+    provider.behaviour = reply_with_json(both)
     assert (propose(asked).created, len(pending(asked))) == (2, 3)
 
 

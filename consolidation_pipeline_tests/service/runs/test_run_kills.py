@@ -7,7 +7,7 @@ import pytest
 from consolidation_pipeline.service.runs.stale_jobs import DIED
 from consolidation_pipeline_tests.service.corpus import corpus
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
-from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic
+from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import essence
 
@@ -47,7 +47,9 @@ def begin(pipeline: Pipeline) -> None:
     """Memories to merge, to find patterns in, to promote and to summarise."""
     pipeline.clear()
     pipeline.configure_new(t_pattern=0.5, center=False)
-    pipeline.add([*corpus(), *topic("hook", WEBHOOKS), *topic("move", MIGRATIONS), *topic("key", KEYS)])
+    pipeline.add(
+        [*corpus(), *topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS), *topic_notes("key", KEYS)]
+    )
 
 
 def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:

@@ -32,7 +32,7 @@ from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import counts, dump
 
@@ -343,7 +343,7 @@ def test_agents_that_write_and_read_during_a_run_are_neither_refused_nor_lost(pi
     assert errors == []
     assert statuses == ["completed"] * 3
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories") == len(corpus()) + next(written)
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def drop_connections(pipeline: Pipeline) -> None:
@@ -369,7 +369,7 @@ def test_a_run_goes_on_after_the_database_dropped_its_connections_between_two_ph
         drop_connections(pipeline)
         run_phases(run, PHASES[3:])
     assert job(pipeline, run.job_id).status == "completed"
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipeline: Pipeline) -> None:
@@ -381,7 +381,7 @@ def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipe
     row = job(pipeline, run.job_id)
     assert (row.status, row.phases_failed) == ("failed", ["merged_memories"])
     assert pipeline.run().merging.created == len(LESSONS)
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 LOSE_THE_LOCK = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"

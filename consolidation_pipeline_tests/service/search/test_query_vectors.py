@@ -17,7 +17,13 @@ from consolidation_pipeline.service.search.query_vectors import (
     QUERY_TIMEOUT_SECONDS,
     QueryVectorCache,
 )
-from consolidation_pipeline_tests.openai_server import Behaviour, OpenAIServer, failing, hanging, openai_server
+from consolidation_pipeline_tests.openai_server import (
+    Behaviour,
+    OpenAIServer,
+    never_reply,
+    openai_server,
+    reply_with_error,
+)
 
 MODEL = "openai/text-embedding-3-small"
 
@@ -56,7 +62,7 @@ def test_only_the_last_queries_are_remembered(server: OpenAIServer, monkeypatch:
     assert [request.body["input"] for request in server.requests] == [["one"], ["two"], ["three"], ["two"]]
 
 
-@pytest.mark.parametrize("behaviour", [failing(503), failing(429), hanging])
+@pytest.mark.parametrize("behaviour", [reply_with_error(503), reply_with_error(429), never_reply])
 def test_a_model_that_is_down_is_asked_once_and_again_after_a_pause(server: OpenAIServer, behaviour: Behaviour) -> None:
     clock = Clock()
     vectors, embedder = QueryVectorCache(clock), embedder_of(server, timeout=0.3)
@@ -72,7 +78,7 @@ def test_a_model_that_is_down_is_asked_once_and_again_after_a_pause(server: Open
 
 def test_a_query_that_is_refused_says_nothing_of_the_next(server: OpenAIServer) -> None:
     vectors, embedder = QueryVectorCache(), embedder_of(server)
-    server.then(failing(400))
+    server.then(reply_with_error(400))
     with pytest.raises(EmbeddingError, match="told to fail with 400"):
         vectors.embed(embedder, "one")
     assert vectors.embed(embedder, "two").ndim == 1
@@ -81,7 +87,7 @@ def test_a_query_that_is_refused_says_nothing_of_the_next(server: OpenAIServer) 
 def test_somebody_who_waits_gets_one_attempt(monkeypatch: pytest.MonkeyPatch, server: OpenAIServer) -> None:
     monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
-    server.then(failing(503))
+    server.then(reply_with_error(503))
     with pytest.raises(EmbeddingError, match="attempt 1 "):
         load_embedder(MODEL, timeout=QUERY_TIMEOUT_SECONDS).embed(["one"])
     assert len(server.requests) == 1

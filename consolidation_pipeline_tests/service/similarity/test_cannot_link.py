@@ -6,7 +6,7 @@ from uuid import UUID
 
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 LESSON = LESSONS[0]
@@ -34,7 +34,7 @@ def test_a_merge_that_a_person_undid_is_not_made_again_but_shown(pipeline: Pipel
     again = pipeline.run()
     assert again.merging.absorbed == 0
     assert again.clusters.groups["suggest"] == 1
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_a_redone_merge_stays_and_grows(pipeline: Pipeline) -> None:
@@ -43,7 +43,7 @@ def test_a_redone_merge_stays_and_grows(pipeline: Pipeline) -> None:
     pipeline.roll_back(undone.rollback_id)
     pipeline.add([note("d", f"Learned once more: {LESSON}")])
     assert pipeline.run().merging.extended == 1
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_a_job_that_was_undone_is_done_again(pipeline: Pipeline) -> None:
@@ -59,7 +59,7 @@ def test_an_extension_that_was_undone_leaves_the_merge_and_the_newcomer(pipeline
     pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
     assert pipeline.run().merging.absorbed == 0
     assert pipeline.value("SELECT source_count FROM {s}.consolidated_memories") == 2
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_a_newcomer_may_join_one_of_those_kept_apart_but_not_bring_them_together(pipeline: Pipeline) -> None:
@@ -70,7 +70,7 @@ def test_a_newcomer_may_join_one_of_those_kept_apart_but_not_bring_them_together
     sources = [set(row[0]) for row in pipeline.rows("SELECT source_memory_ids FROM {s}.consolidated_memories")]
     a, b = (pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = :n", n=n) for n in "ab")
     assert not any({a, b} <= group for group in sources)
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_exact_repeats_can_be_kept_apart_too(pipeline: Pipeline) -> None:
@@ -92,7 +92,7 @@ def test_repeats_that_were_taken_from_a_merged_memory_make_no_second_one_of_the_
     pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
     planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
     done = pipeline.run().merging
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     assert (planned.merges, done.absorbed) == ([], 0)
     pipeline.add([note("e", LESSON)])
     assert pipeline.run().merging.extended == 1

@@ -16,7 +16,7 @@ from consolidation_pipeline.service.undo import rollback
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.ledger_reader import RollbackTarget
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import counts, dump, knowledge
 
@@ -64,7 +64,7 @@ def test_rolling_a_job_back_restores_everything_to_the_byte(pipeline: Pipeline) 
     assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, 12 + 2, 0)
     grown = {"consolidation_changes", "similarity_calibrations", "memory_neighbors", "memory_clusters"}
     assert {name for name, rows in counts(pipeline).items() if rows != rows_before[name]} == grown
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'consolidation.rolled_back'") == 1
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'playbook.changed'") == 0
 
@@ -89,7 +89,7 @@ def test_rolling_one_group_back_leaves_the_others(pipeline: Pipeline) -> None:
     assert undone.memories_deleted == 1
     assert undone.memories_restored == undone.changes - 1
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'merged'") == len(LESSONS) - 1
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     rest = pipeline.roll_back(done.job_id)
     assert rest.memories_deleted == len(LESSONS) - 1 + 2  # with the summary and the profile
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
@@ -106,7 +106,7 @@ def test_rolling_one_change_back_takes_its_whole_group(pipeline: Pipeline) -> No
     assert (undone.memories_restored, undone.memories_deleted) == (2, 1)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 1
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 4
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     pipeline.roll_back(
         pipeline.value(
             "SELECT max(group_id::text)::uuid FROM {s}.consolidation_changes JOIN "
@@ -124,7 +124,7 @@ def test_rolling_a_rollback_back_restores_the_merged_state(pipeline: Pipeline) -
     redone = pipeline.roll_back(undone.rollback_id)
     assert knowledge(pipeline) == merged
     assert (redone.memories_recreated, redone.memories_restored) == (12 + 2, 40)
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     assert pipeline.run().merging.absorbed == 0
 
 
@@ -180,7 +180,7 @@ def test_cascade_takes_the_extension_back_too(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated OR version <> 1") == 0
     assert pipeline.value("SELECT count(*) FROM {s}.memory_lineage") == 0
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     pipeline.roll_back(undone.rollback_id)
     assert pipeline.value("SELECT version FROM {s}.consolidated_memories") == 2
     assert pipeline.run().merging.absorbed == 0
@@ -195,7 +195,7 @@ def test_an_extension_alone_can_be_taken_back(pipeline: Pipeline) -> None:
     pipeline.roll_back(pipeline.run().job_id)
     assert knowledge(pipeline) == added
     assert knowledge(pipeline)["consolidated_memories"] == before["consolidated_memories"]
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     assert pipeline.run().merging.extended == 1
 
 
@@ -280,7 +280,7 @@ def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
         if shared.value("SELECT count(*) FROM {s}.consolidation_changes WHERE job_id = :job", job=run.job_id):
             shared.roll_back(run.job_id)
         assert knowledge(shared) == state
-        assert broken_rules(shared) == []
+        assert find_broken_rules(shared) == []
 
 
 @settings(deadline=None, max_examples=6)
@@ -297,7 +297,7 @@ def test_any_cascade_and_its_redo_leave_a_consistent_project(
         return
     merged = knowledge(shared)
     undone = shared.roll_back(data.draw(st.sampled_from(sorted(groups))), cascade=True)
-    assert broken_rules(shared) == []
+    assert find_broken_rules(shared) == []
     shared.roll_back(undone.rollback_id)
     assert knowledge(shared) == merged
-    assert broken_rules(shared) == []
+    assert find_broken_rules(shared) == []

@@ -19,7 +19,7 @@ from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.store.database.schema import memory_relations, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
 
@@ -80,7 +80,7 @@ def test_cascade_undoes_it_too_newest_first_and_the_redo_brings_all_of_it_back(p
     """
     order = [row.seq for row in pipeline.rows(query, group=undone.rollback_id)]
     assert order == sorted(order, reverse=True)
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
     pipeline.roll_back(undone.rollback_id)
     assert knowledge(pipeline) == after
 
@@ -169,7 +169,7 @@ def test_of_rollbacks_at_the_same_moment_exactly_one_wins(pipeline: Pipeline) ->
     assert sorted(said)[-1] == "won"
     assert [("rolled back before" in answer) for answer in sorted(said)] == [True, True, True, False]
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes WHERE operation = 'rollback'") == 3
-    assert broken_rules(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_a_rollback_waits_for_a_run_and_is_refused_when_that_takes_too_long(

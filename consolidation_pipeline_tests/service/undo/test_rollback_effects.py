@@ -15,7 +15,7 @@ from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
 from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
 
@@ -166,7 +166,7 @@ def test_independent_groups_of_a_job_are_undone_in_any_order(
         for group in order:
             pipeline.roll_back(group)
         states.append(knowledge(pipeline))
-        assert broken_rules(pipeline) == []
+        assert find_broken_rules(pipeline) == []
         for group in data.draw(st.permutations(sorted(half))):
             pipeline.roll_back(redo_of(pipeline, group))
         assert knowledge(pipeline) == merged

@@ -15,7 +15,7 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.store.jobs.project_lock import is_project_busy
 from consolidation_pipeline_tests.service.corpus import corpus
 from consolidation_pipeline_tests.service.crash_helpers import kill, roll_back_and_die
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import broken_rules
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import knowledge
 
@@ -75,7 +75,7 @@ def test_a_killed_rollback_is_done_or_never_happened(
     # The last statement lets go of the project, after the commit.
     kill(shared, roll_back_and_die, job, None if share is None else round(share * (statements - 1)), when)
     wait_until_free(shared)
-    assert broken_rules(shared) == []
+    assert find_broken_rules(shared) == []
     if when == "after":
         assert knowledge(shared) == old
         with pytest.raises(ConflictError, match="rolled back before"):

@@ -31,7 +31,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import connect_engine
 from consolidation_pipeline.store.jobs.event_outbox import append_event, count_events, listen
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, receiving, status
+from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, run_receiver, status_reply
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def outbox(shared: Pipeline) -> Pipeline:
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    with receiving() as found:
+    with run_receiver() as found:
         yield found
 
 
@@ -121,7 +121,7 @@ def test_long_event_text_is_truncated(outbox: Pipeline, webhook: Settings, recei
 
 def test_failed_delivery_is_retried_under_same_id(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1)
-    receiver.then(status(500))
+    receiver.then(status_reply(500))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 1)
     assert (row(outbox).attempts, row(outbox).last_error) == (1, "500 Internal Server Error")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 1)  # not due yet
@@ -132,7 +132,7 @@ def test_failed_delivery_is_retried_under_same_id(outbox: Pipeline, webhook: Set
 
 
 def test_retry_intervals_grow_fourfold_for_a_week(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    receiver.answer = lambda _, reply: reply(status(503))
+    receiver.answer = lambda _, reply: reply(status_reply(503))
     happen(outbox, 1, age="0 s")
     age, tried = 0, []
     for seconds in (0, 1, 6, 15, 21, 79, 81, 319, 321, 400_000, 604_000, 604_900):
@@ -145,7 +145,7 @@ def test_retry_intervals_grow_fourfold_for_a_week(outbox: Pipeline, webhook: Set
 
 
 def test_missed_retries_are_made_one_per_round(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    receiver.answer = lambda _, reply: reply(status(500))
+    receiver.answer = lambda _, reply: reply(status_reply(500))
     happen(outbox, 1, age="1 min")
     done = [deliver_events(outbox.engine, webhook, once=True).failed for _ in range(4)]
     assert done == [1, 1, 1, 0]
@@ -153,7 +153,7 @@ def test_missed_retries_are_made_one_per_round(outbox: Pipeline, webhook: Settin
 
 def test_status_410_gives_up_only_that_event(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
-    receiver.then(status(410))
+    receiver.then(status_reply(410))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 0)
     grow_old(outbox, "1 day")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
@@ -173,7 +173,7 @@ def test_events_of_project_wait_for_the_first(outbox: Pipeline, webhook: Setting
     ensure_project(outbox.engine, "other")
     happen(outbox, 1, 2, 3)
     happen(outbox, 4, slug="other")
-    receiver.answer = lambda message, reply: reply(status(500 if message.body["data"]["n"] == 1 else 200))
+    receiver.answer = lambda message, reply: reply(status_reply(500 if message.body["data"]["n"] == 1 else 200))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 3)
     grow_old(outbox, "5 s")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 3)
@@ -183,7 +183,7 @@ def test_events_of_project_wait_for_the_first(outbox: Pipeline, webhook: Setting
 
 
 def test_delivery_stops_after_three_failures(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    receiver.answer = lambda _, reply: reply(status(502))
+    receiver.answer = lambda _, reply: reply(status_reply(502))
     for number in range(5):
         ensure_project(outbox.engine, f"p{number}")
         happen(outbox, number, slug=f"p{number}")
@@ -207,7 +207,7 @@ def test_two_deliverers_send_each_event_once(outbox: Pipeline, webhook: Settings
         del message
         if next(first) < 2:
             both.wait(10)  # neither of the first two is answered before the other has come
-        reply(status(200))
+        reply(status_reply(200))
 
     receiver.answer = answer
     other = connect_engine(outbox.engine.url.render_as_string(hide_password=False))
@@ -233,7 +233,7 @@ def test_killed_delivery_is_repeated_by_next_one(outbox: Pipeline, webhook: Sett
     receiver.answer = lambda _, __: child.kill()
     assert child.wait() == -signal.SIGKILL
     assert (row(outbox).attempts, row(outbox).delivered_at) == (0, None)
-    receiver.answer = lambda _, reply: reply(status(200))
+    receiver.answer = lambda _, reply: reply(status_reply(200))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     assert len(receiver.messages) == 2
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
@@ -298,7 +298,7 @@ def test_event_before_wait_ends_it(outbox: Pipeline) -> None:
 
 def test_events_are_listed_newest_first_with_status(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     happen(outbox, 1, 2)
-    receiver.then(status(200), status(500))
+    receiver.then(status_reply(200), status_reply(500))
     deliver_events(outbox.engine, webhook, once=True)
     found = list_events(outbox.engine, SLUG, limit=1)
     (event,) = found["events"]

@@ -21,7 +21,7 @@ from consolidation_pipeline.service.webhooks import webhook_client
 from consolidation_pipeline.service.webhooks.webhook_client import send
 from consolidation_pipeline.service.webhooks.webhook_config import Webhook, read_webhook
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, receiving, status
+from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Receiver, Reply, run_receiver, status_reply
 
 ID = UUID("0f3c9a2e-1111-4222-8333-444455556666")
 BODY = json.dumps({"type": "consolidation.completed", "data": {"text": "übers Netz"}}, ensure_ascii=False)
@@ -29,14 +29,14 @@ BODY = json.dumps({"type": "consolidation.completed", "data": {"text": "übers N
 
 @pytest.fixture(scope="module")
 def shared_receiver() -> Iterator[Receiver]:
-    with receiving() as receiver:
+    with run_receiver() as receiver:
         yield receiver
 
 
 @pytest.fixture
 def receiver(shared_receiver: Receiver) -> Receiver:
     shared_receiver.messages.clear()
-    shared_receiver.answer = lambda _, reply: reply(status(200))
+    shared_receiver.answer = lambda _, reply: reply(status_reply(200))
     return shared_receiver
 
 
@@ -116,10 +116,10 @@ def test_signature_matches_specification_example() -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (status(204), None),
-        (status(500), "500 Internal Server Error"),
-        (status(410), "410 Gone"),
-        (status(599), "599 unknown status"),
+        (status_reply(204), None),
+        (status_reply(500), "500 Internal Server Error"),
+        (status_reply(410), "410 Gone"),
+        (status_reply(599), "599 unknown status"),
         (b"", "closed without an answer"),
         (b"HTTP/1.1 200 OK\r\n", "closed without an answer"),
         (b"220 smtp.example.com ESMTP\r\n\r\n", "does not speak HTTP"),
@@ -133,7 +133,7 @@ def test_only_2xx_status_counts_as_delivered(receiver: Receiver, answer: bytes, 
 
 
 def test_webhook_redirect_is_not_followed(receiver: Receiver) -> None:
-    receiver.then(status(307, Location=receiver.url))
+    receiver.then(status_reply(307, Location=receiver.url))
     assert send(webhook(receiver.url), ID, BODY) == "307 Temporary Redirect (redirects are not followed)"
     assert len(receiver.messages) == 1
 
@@ -162,7 +162,7 @@ def test_slow_response_body_is_not_awaited(receiver: Receiver, monkeypatch: pyte
 
 
 def test_error_and_log_hide_webhook_path(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
-    receiver.then(b"POST /hooks/t0ken HTTP/1.1\r\n\r\n", status(200))
+    receiver.then(b"POST /hooks/t0ken HTTP/1.1\r\n\r\n", status_reply(200))
     with caplog.at_level(logging.INFO):
         error = send(webhook(receiver.url), ID, BODY)
         assert send(webhook(receiver.url), ID, BODY) is None
@@ -244,7 +244,7 @@ def test_certificate_must_match_host_name(tmp_path: Path, monkeypatch: pytest.Mo
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate)
     names(monkeypatch, [["127.0.0.1"], ["127.0.0.1"]])
-    with receiving(tls) as receiver:
+    with run_receiver(tls) as receiver:
         url = f"https://receiver.example:{receiver.port}/"
         assert "certificate verify failed" in str(send(webhook(url), ID, BODY))
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
