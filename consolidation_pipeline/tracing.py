@@ -1,10 +1,10 @@
 """OpenTelemetry spans, made only if the standard environment variables name an exporter.
 
     with span("search_memory", {"gen_ai.memory.store.id": "shop"}):
-        note({"gen_ai.memory.record.count": 3})
+        set_attributes({"gen_ai.memory.record.count": 3})
 
-Without an exporter OpenTelemetry is not imported, and a span costs the lookup of a variable. Spans of model calls and of
-operations on memories are named by the GenAI conventions (status: Development), revision 002c8a6 of
+Without an exporter OpenTelemetry is not imported, and a span costs the lookup of a variable. Spans of model calls and
+of operations on memories are named by the GenAI conventions (status: Development), revision 002c8a6 of
 https://github.com/open-telemetry/semantic-conventions-genai. No attribute contains the text of a memory, a query, a
 prompt or a reply. Error messages are left out too, because they may quote such texts.
 """
@@ -29,7 +29,7 @@ _PACKAGES = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http (pip i
 
 
 def find_exporters() -> tuple[str, ...]:
-    """Return the names of the exporters that the environment asks for, such as ``otlp``. Without one, no spans are made."""
+    """Return the names of the exporters in the environment, such as ``otlp``. Without one, no spans are made."""
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return ()
     named = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()

@@ -26,8 +26,8 @@ from consolidation_pipeline.cli.run import describe_archived, run_and_describe
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from consolidation_pipeline.service.admin.demo_report import Showcase
-    from consolidation_pipeline.store.admin.samples import Learned
+    from consolidation_pipeline.service.admin.demo_report import DemoReport
+    from consolidation_pipeline.store.admin.samples import KnowledgeSample
     from consolidation_pipeline.store.database.engine import Engine
 
 _TEXT_WIDTH = 110
@@ -49,13 +49,13 @@ def demo(
 
     Imports sample memories and a git history and runs the whole pipeline on both. Running it again changes nothing.
     """
-    from consolidation_pipeline.service.admin.demo_report import find_obstacle
+    from consolidation_pipeline.service.admin.demo_report import explain_unusable_repository
     from consolidation_pipeline.settings import PROJECT_ROOT, RESOURCE_DIR
 
     engine, _ = open_store()
     shown = [_run_demo(engine, "sample", RESOURCE_DIR / "examples" / "memories.jsonl", "jsonl", as_json=as_json)]
     repository = repo or PROJECT_ROOT
-    if (obstacle := find_obstacle(repository)) is None:
+    if (obstacle := explain_unusable_repository(repository)) is None:
         shown.append(_run_demo(engine, "history", repository, "git", as_json=as_json))
     else:
         print_note(f"the project history is skipped: {obstacle}; use --repo for another repository")
@@ -71,13 +71,13 @@ def demo(
 
 def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bool) -> dict[str, Any]:
     """Import, consolidate and show one project. Return its numbers."""
-    from consolidation_pipeline.service.admin.demo_report import show_project
+    from consolidation_pipeline.service.admin.demo_report import build_demo_report
     from consolidation_pipeline.service.intake.importer import import_memories
 
     with show_progress(f"importing {path.name} into {slug}", as_json=as_json):
         imported = import_memories(engine, slug, str(path), format=format)
     run = run_and_describe(engine, slug, {}, as_json=as_json)
-    found = show_project(engine, slug)
+    found = build_demo_report(engine, slug)
     if run["error"]:
         print_note(f"{slug}: error: {' '.join(run['error'].split())}")
     if not as_json:
@@ -94,7 +94,7 @@ def _run_demo(engine: Engine, slug: str, path: Path, format: str, *, as_json: bo
     }
 
 
-def _table(found: Showcase, run: dict[str, Any]) -> Table:
+def _table(found: DemoReport, run: dict[str, Any]) -> Table:
     from rich.table import Table
 
     counts = found.counts
@@ -126,7 +126,7 @@ def _table(found: Showcase, run: dict[str, Any]) -> Table:
     return table
 
 
-def _format_learned(learned: Learned) -> str:
+def _format_learned(learned: KnowledgeSample) -> str:
     waiting = f", {learned.waiting} wait for review" if learned.waiting else ""
     return f"{learned.count}{waiting}; the best supported has {learned.sources} memories behind it ({learned.method})"
 

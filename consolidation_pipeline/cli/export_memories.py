@@ -1,4 +1,4 @@
-"""``consolidation export``: raw memories as JSON Lines."""
+"""``consolidation export``: raw memories as JSON Lines, CSV or Parquet."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from consolidation_pipeline.cli.error_report import FAILED
 from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, show_progress
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.intake.importer import Imported
+    from consolidation_pipeline.service.intake.importer import ImportResult
 
 _SHOWN_BAD = 20
 _LISTED_BAD = 1000  # in JSON; the rejects file has all of them
@@ -57,7 +57,7 @@ def import_(
         raise typer.Exit(FAILED)
 
 
-def summarize_import(done: Imported) -> dict[str, object]:
+def summarize_import(done: ImportResult) -> dict[str, object]:
     """Return the result of an import as JSON values."""
     return {
         "project": done.project,
@@ -70,7 +70,7 @@ def summarize_import(done: Imported) -> dict[str, object]:
     }
 
 
-def _print_bad_rows(done: Imported) -> None:
+def _print_bad_rows(done: ImportResult) -> None:
     for row in done.bad[:_SHOWN_BAD]:
         print_note(f"line {row.line}: {row.reason}")
     more = len(done.bad) - _SHOWN_BAD

@@ -64,7 +64,7 @@ def test_a_failure_is_told_by_the_exit_code_the_list_and_the_doctor(events: Cli,
     assert found["status"] == "warning"
     assert found["message"] == (
         f"http://127.0.0.1:{receiver.port} (127.0.0.1): 2 events wait, 0 were given up; "
-        "the last try failed: 500 Internal Server Error"
+        "the last attempt failed: 500 Internal Server Error"
     )
 
 
