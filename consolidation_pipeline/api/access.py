@@ -95,7 +95,7 @@ class Caller:
             if own is not None:
                 raise self._other_project() from None
             raise
-        if not self.principal.sees(project.id):
+        if not self.principal.can_access(project.id):
             raise self._other_project()
         self.add_log_fields(project=project.slug)
         return project
@@ -125,7 +125,7 @@ class Caller:
             return
         owners = find_owners(self.engine, id_list)
         for id_ in id_list:
-            if id_ not in owners or not self.principal.sees(owners[id_]):
+            if id_ not in owners or not self.principal.can_access(owners[id_]):
                 raise NotFoundError(f"there is no {noun} {id_}")
 
 
@@ -142,7 +142,7 @@ def require_role(role: str) -> Callable[..., Awaitable[Caller]]:
     ) -> Caller:
         principal = await _authenticate(request, bearer.credentials if bearer else header)
         count_request(request, principal)
-        if not principal.may(role):
+        if not principal.has_role(role):
             raise RefusedError(403, f"this needs the role {role}; the key has the role {principal.role}")
         return Caller(principal, request)
 

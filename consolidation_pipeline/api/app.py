@@ -38,7 +38,7 @@ from consolidation_pipeline.mcp.http_server import McpApp
 from consolidation_pipeline.mcp.tool_context import MAX_CONCURRENT_PLANS
 from consolidation_pipeline.service.admin import api_keys
 from consolidation_pipeline.service.admin.api_keys import Authenticate
-from consolidation_pipeline.service.admin.browser_sessions import Sessions, load_secret
+from consolidation_pipeline.service.admin.browser_sessions import BrowserSessions, load_signing_secret
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import POOL_SIZE, Engine, ping_seldom
 
@@ -98,7 +98,7 @@ def create_app(engine: Engine, settings: Settings, *, authenticate: Authenticate
     app.state.limiter = RateLimiter(settings.api_rate, settings.api_burst)
     app.state.plan_slots = BoundedSemaphore(MAX_CONCURRENT_PLANS)
     app.state.metrics = PrometheusMetrics(engine)
-    app.state.sessions = Sessions(load_secret(settings.data_dir))
+    app.state.sessions = BrowserSessions(load_signing_secret(settings.data_dir))
     mcp = McpApp(engine, settings, authenticate, limit=app.state.limiter.take, plan_slots=app.state.plan_slots)
     app.state.usage_buffer = UsageBuffer(engine)
     app.state.background_tasks = (mcp.run, app.state.usage_buffer.run)

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from consolidation_pipeline.errors import StoreError
-from consolidation_pipeline.service.admin.health import RUN_BOUNDS, Watch, Work
+from consolidation_pipeline.service.admin.health import RUN_BOUNDS, WorkMonitor, WorkStatus
 from consolidation_pipeline.store.database.engine import Engine
 
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS")
@@ -39,7 +39,7 @@ class PrometheusMetrics:
         self._seconds = Histogram(
             "consolidation_http_request_seconds", "Time to answer.", by_route, registry=self.registry, buckets=_BUCKETS
         )
-        self.registry.register(_DatabaseCollector(Watch(engine)))
+        self.registry.register(_DatabaseCollector(WorkMonitor(engine)))
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count a request. ``route`` is the path template: paths hold ids."""
@@ -53,8 +53,8 @@ class PrometheusMetrics:
 
 
 class _DatabaseCollector(Collector):
-    def __init__(self, watch: Watch) -> None:
-        self._watch = watch
+    def __init__(self, monitor: WorkMonitor) -> None:
+        self._monitor = monitor
 
     def describe(self) -> list[MetricFamily]:
         """Return nothing, so that the registry does not query the database on registration."""
@@ -63,7 +63,7 @@ class _DatabaseCollector(Collector):
     def collect(self) -> Iterator[MetricFamily]:
         """Yield the numbers from the database."""
         try:
-            work = self._watch.look()
+            work = self._monitor.read()
         except StoreError:
             work = None
         up = "1 = the database answers."
@@ -73,7 +73,7 @@ class _DatabaseCollector(Collector):
             yield from _build_totals(work)
 
 
-def _build_gauges(work: Work) -> Iterator[MetricFamily]:
+def _build_gauges(work: WorkStatus) -> Iterator[MetricFamily]:
     waiting, totals = work.waiting, work.totals
     yield _labelled_family(
         "status", GaugeMetricFamily, "consolidation_jobs", "Jobs by status.", {**waiting.jobs, **totals.ended}
@@ -92,7 +92,7 @@ def _build_gauges(work: Work) -> Iterator[MetricFamily]:
     yield GaugeMetricFamily("consolidation_llm_reserved_dollars", reserved, value=totals.usd_reserved)
 
 
-def _build_totals(work: Work) -> Iterator[MetricFamily]:
+def _build_totals(work: WorkStatus) -> Iterator[MetricFamily]:
     totals = work.totals
     completed = totals.ended["completed"]
     buckets = [(str(bound), float(count)) for bound, count in zip(RUN_BOUNDS, totals.runs_within, strict=True)]

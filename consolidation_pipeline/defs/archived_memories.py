@@ -9,12 +9,12 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.lifecycle.archive import archive_memories, describe_archived
 from consolidation_pipeline.store.admin.invariants import (
-    find_abandoned,
     find_archived_pinned,
     find_forgotten_important,
     find_forgotten_relevant,
     find_forgotten_types,
     find_forgotten_young,
+    find_lost_memories,
     find_unexplained_archives,
 )
 
@@ -74,7 +74,7 @@ archived_memories_checks = project_checks(
     ),
     Check(
         "no_memory_is_abandoned",
-        find_abandoned,
+        find_lost_memories,
         "Every memory that was merged away is in a merged memory that is active or archived.",
     ),
 )

@@ -10,7 +10,7 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
 from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
-from consolidation_pipeline.store.admin.invariants import find_chains, find_shared_members
+from consolidation_pipeline.store.admin.invariants import find_shared_members, find_weak_merge_groups
 
 
 @dg.asset(
@@ -57,7 +57,7 @@ clusters_checks = project_checks(
     clusters,
     Check(
         "merge_groups_do_not_chain",
-        find_chains,
+        find_weak_merge_groups,
         "Every memory that joined a merge group reaches the merge threshold with all its members.",
     ),
     Check(

@@ -8,7 +8,7 @@ from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.jobs.run_report import write_report
-from consolidation_pipeline.store.admin.invariants import find_miscounted
+from consolidation_pipeline.store.admin.invariants import find_wrong_source_counts
 
 
 @dg.asset(
@@ -36,7 +36,7 @@ consolidation_report_checks = project_checks(
     consolidation_report,
     Check(
         "sources_add_up",
-        find_miscounted,
+        find_wrong_source_counts,
         "The source count of every merged memory equals the number of memories merged into it.",
         blocking=False,
     ),

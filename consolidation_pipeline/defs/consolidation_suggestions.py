@@ -10,7 +10,7 @@ from consolidation_pipeline.defs.clusters import clusters
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
-from consolidation_pipeline.store.admin.invariants import find_misheld_originals, find_unfounded_approvals
+from consolidation_pipeline.store.admin.invariants import find_invalid_approvals, find_shared_originals
 
 
 @dg.asset(
@@ -52,12 +52,12 @@ consolidation_suggestions_checks = project_checks(
     consolidation_suggestions,
     Check(
         "one_pending_suggestion_per_memory",
-        find_misheld_originals,
+        find_shared_originals,
         "A memory is an original of at most one pending suggestion.",
     ),
     Check(
         "every_approval_made_a_memory",
-        find_unfounded_approvals,
+        find_invalid_approvals,
         "Every approved suggestion refers to the merged memory that it created, and that memory exists.",
     ),
 )

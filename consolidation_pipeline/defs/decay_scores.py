@@ -11,7 +11,7 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.lifecycle.decay import BINS, Decay, score_relevance
-from consolidation_pipeline.store.admin.invariants import find_unscored
+from consolidation_pipeline.store.admin.invariants import find_without_relevance
 
 _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 
@@ -52,7 +52,7 @@ decay_scores_checks = project_checks(
     decay_scores,
     Check(
         "relevance_is_positive",
-        find_unscored,
+        find_without_relevance,
         "Every active memory has a positive, finite relevance.",
     ),
 )

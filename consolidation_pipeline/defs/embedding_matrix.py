@@ -8,7 +8,7 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.task_memories import task_memories
 from consolidation_pipeline.service.similarity.embedding import embed_memories
-from consolidation_pipeline.store.admin.invariants import find_denormalized, find_mixed_models, find_unembedded
+from consolidation_pipeline.store.admin.invariants import find_mixed_models, find_unembedded, find_unnormalized_vectors
 
 
 @dg.asset(
@@ -44,7 +44,7 @@ embedding_matrix_checks = project_checks(
     ),
     Check(
         "vectors_are_normalized",
-        find_denormalized,
+        find_unnormalized_vectors,
         "Every vector has length 1, so that the dot product of two is their cosine.",
     ),
     Check(

@@ -10,11 +10,11 @@ from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
 from consolidation_pipeline.service.plan.apply import check_plan
 from consolidation_pipeline.store.admin.invariants import (
-    find_abandoned,
+    find_duplicate_merged_memories,
     find_lost_literals,
+    find_lost_memories,
     find_orphan_lineage,
-    find_repeated_facts,
-    find_unbalanced_ledger,
+    find_unledgered_versions,
 )
 
 
@@ -58,7 +58,7 @@ merged_memories_checks = project_checks(
     ),
     Check(
         "no_memory_is_abandoned",
-        find_abandoned,
+        find_lost_memories,
         "Every memory that was merged away is in a merged memory that exists.",
     ),
     Check(
@@ -68,12 +68,12 @@ merged_memories_checks = project_checks(
     ),
     Check(
         "no_fact_twice",
-        find_repeated_facts,
+        find_duplicate_merged_memories,
         "No two active merged memories have the same text.",
     ),
     Check(
         "every_merge_is_in_the_ledger",
-        find_unbalanced_ledger,
+        find_unledgered_versions,
         "The ledger has the newest version of every merged memory, so that the merge can be undone.",
     ),
 )

@@ -8,7 +8,7 @@ from consolidation_pipeline.defs.merged_memories import merged_memories
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
-from consolidation_pipeline.store.admin.invariants import find_foreign_evidence, find_repeated_patterns
+from consolidation_pipeline.store.admin.invariants import find_duplicate_patterns, find_foreign_evidence
 
 
 @dg.asset(
@@ -40,7 +40,7 @@ patterns_checks = project_checks(
     ),
     Check(
         "one_pattern_per_group",
-        find_repeated_patterns,
+        find_duplicate_patterns,
         "No two active patterns, and no two active principles, belong to the same group.",
     ),
 )

@@ -14,9 +14,9 @@ from consolidation_pipeline.service.playbook.entries import (
     update_playbook,
 )
 from consolidation_pipeline.store.admin.invariants import (
+    find_duplicate_entries,
     find_foreign_support,
     find_low_priorities,
-    find_repeated_entries,
     find_unsupported_entries,
 )
 
@@ -65,7 +65,7 @@ playbook_entries_checks = project_checks(
     ),
     Check(
         "one_entry_per_source",
-        find_repeated_entries,
+        find_duplicate_entries,
         "No two active entries come from the same pattern or principle.",
     ),
 )

@@ -10,7 +10,7 @@ from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.defs.semantic_summaries import semantic_summaries
 from consolidation_pipeline.service.knowledge.profiles import ProfileResult, update_profiles
-from consolidation_pipeline.store.admin.invariants import find_unfounded_profiles
+from consolidation_pipeline.store.admin.invariants import find_invalid_profiles
 
 
 @dg.asset(
@@ -49,7 +49,7 @@ procedural_profile_checks = project_checks(
     procedural_profile,
     Check(
         "profiles_rest_on_summaries",
-        find_unfounded_profiles,
+        find_invalid_profiles,
         "Each user has at most one active profile, made from existing summaries of that user.",
     ),
 )

@@ -11,7 +11,7 @@ from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
-from consolidation_pipeline.store.admin.invariants import find_misplaced_episodes
+from consolidation_pipeline.store.admin.invariants import find_inconsistent_summaries
 
 
 @dg.asset(
@@ -56,7 +56,7 @@ semantic_summaries_checks = project_checks(
     semantic_summaries,
     Check(
         "every_episode_is_in_its_summary",
-        find_misplaced_episodes,
+        find_inconsistent_summaries,
         "Each summarized memory refers to its summary, and the summary lists that memory.",
     ),
 )

@@ -6,7 +6,7 @@ from consolidation_pipeline.defs.asset_checks import Check, project_checks
 from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.store.admin.invariants import find_future_memories
-from consolidation_pipeline.store.admin.project_counts import raw_versions
+from consolidation_pipeline.store.admin.project_counts import load_raw_versions
 from consolidation_pipeline.store.database.engine import Engine
 
 
@@ -20,7 +20,7 @@ from consolidation_pipeline.store.database.engine import Engine
 def task_memories(store: dg.ResourceParam[Engine]) -> dg.DataVersionsByPartition:
     """Return a data version per project, which changes when a memory is added, archived or restored."""
     with store.connect() as connection:
-        return dg.DataVersionsByPartition(raw_versions(connection))
+        return dg.DataVersionsByPartition(load_raw_versions(connection))
 
 
 task_memories_checks = project_checks(

@@ -21,9 +21,9 @@ Finder = Callable[[Connection, UUID], list[str]]
 # thresholds in force by then.
 AFTER_A_RUN = {
     "find_unembedded": invariants.find_unembedded,
-    "find_unscored": invariants.find_unscored,
+    "find_without_relevance": invariants.find_without_relevance,
     "find_mixed_models": invariants.find_mixed_models,
-    "find_chains": invariants.find_chains,
+    "find_weak_merge_groups": invariants.find_weak_merge_groups,
 }
 # What only tells of what was given: memories with a date in the future are taken in.
 OF_THE_INPUT = {"find_future_memories": invariants.find_future_memories}

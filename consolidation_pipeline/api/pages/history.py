@@ -13,7 +13,7 @@ from consolidation_pipeline.api.pages.page_session import AdminVisitor, ReaderVi
 from consolidation_pipeline.api.pages.query_params import OperationChoice, PageNumber
 from consolidation_pipeline.api.pages.rendering import render
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.service.admin.project_browser import list_runs, list_steps
+from consolidation_pipeline.service.admin.project_browser import list_groups_with_subjects, list_runs
 from consolidation_pipeline.service.jobs.job_status import describe_job
 from consolidation_pipeline.service.undo.rollback import roll_back
 
@@ -47,7 +47,7 @@ def show_changes(
     filters = {"job_id": job, "operation": operation or None}
     if job is not None:
         visitor.check_owner([job], noun="run")
-    steps = list_steps(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **filters)
+    steps = list_groups_with_subjects(visitor.engine, slug, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE, **filters)
     return render(
         request,
         "changes.html",
@@ -73,7 +73,7 @@ def render_undo(
     """Return the page that asks to confirm an undo. With ``error``, it lists the changes that prevented the undo."""
     slug = visitor.find_project(project).slug
     visitor.check_owner([id_], noun="change")
-    steps = list_steps(visitor.engine, slug, limit=_MAX_STEPS, job_id=id_)
+    steps = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, job_id=id_)
     is_run = steps.total > 0
     blocking = list(map(UUID, error.conflicts)) if error else []
     return render(
@@ -84,9 +84,11 @@ def render_undo(
         tab="history",
         id=id_,
         is_run=is_run,
-        steps=steps if is_run else list_steps(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_),
+        steps=steps if is_run else list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_),
         error=error,
-        blocking=list_steps(visitor.engine, slug, limit=_MAX_STEPS, ids=blocking).rows if blocking else [],
+        blocking=list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=blocking).rows
+        if blocking
+        else [],
     )
 
 

@@ -66,7 +66,7 @@ def log_in(request: Request, form: SubmittedForm) -> Response:
             "This key is not valid, or it was revoked. Keys start with cnsl_ and are shown only when they are created."
         )
         return _render_login(request, back, status=401, message=message)
-    request.state.new_session = get_sessions(request).begin(principal.key_id)
+    request.state.new_session = get_sessions(request).create_token(principal.key_id)
     return RedirectResponse(resolve_local_path(back, default=_START_PATH), 303)
 
 

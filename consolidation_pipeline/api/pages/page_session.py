@@ -17,7 +17,7 @@ from consolidation_pipeline.api.pages.query_params import resolve_local_path
 from consolidation_pipeline.api.problems import RefusedError
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
-from consolidation_pipeline.service.admin.browser_sessions import LASTS_SECONDS, Sessions
+from consolidation_pipeline.service.admin.browser_sessions import SESSION_SECONDS, BrowserSessions
 
 SESSION_COOKIE = "consolidation_session"
 FORM_TOKEN_FIELD = "form_token"  # name of a form field, not a secret
@@ -46,7 +46,7 @@ class Visitor(Caller):
     @property
     def can_decide(self) -> bool:
         """True if this visitor may change anything."""
-        return self.principal.may("admin")
+        return self.principal.has_role("admin")
 
     def check_project(self, slug: str, *, noun: str, id_: UUID) -> None:
         """Raise NotFoundError if an item belongs to a project that the visitor may not see."""
@@ -55,9 +55,9 @@ class Visitor(Caller):
         self.add_log_fields(project=slug)
 
 
-def get_sessions(request: Request) -> Sessions:
+def get_sessions(request: Request) -> BrowserSessions:
     """Return the sessions of the application."""
-    sessions: Sessions = request.app.state.sessions
+    sessions: BrowserSessions = request.app.state.sessions
     return sessions
 
 
@@ -65,7 +65,7 @@ def find_session_token(request: Request) -> str:
     """Return the token of the browser's session; start an anonymous session if there is no valid one."""
     sessions, token = get_sessions(request), request.cookies.get(SESSION_COOKIE, "")
     if not sessions.is_valid(token):
-        token = sessions.begin(None)
+        token = sessions.create_token(None)
         request.state.new_session = token
     return token
 
@@ -77,7 +77,7 @@ def set_session_cookie(request: Request, response: Response) -> None:
         response.set_cookie(
             SESSION_COOKIE,
             token,
-            max_age=LASTS_SECONDS,
+            max_age=SESSION_SECONDS,
             path="/",
             secure=request.url.scheme == "https",
             httponly=True,
@@ -98,7 +98,7 @@ async def read_form(request: Request) -> Form:
     form = {name: value.replace("\r\n", "\n").replace("\0", "") for name, value in fields}
     token = request.cookies.get(SESSION_COOKIE, "")
     sessions = get_sessions(request)
-    if not sessions.is_valid(token) or not sessions.fits(token, form.get(FORM_TOKEN_FIELD, "")):
+    if not sessions.is_valid(token) or not sessions.is_valid_form(token, form.get(FORM_TOKEN_FIELD, "")):
         raise RefusedError(403, _STALE_FORM_MESSAGE)
     return form
 
@@ -121,7 +121,7 @@ def require_visitor(role: str) -> Callable[..., Visitor]:
         count_request(request, principal)
         visitor = Visitor(principal, request, token)
         request.state.visitor = visitor
-        if not principal.may(role):
+        if not principal.has_role(role):
             raise RefusedError(
                 403,
                 f"this needs a key with the role {role}; yours has the role {principal.role}, which may only read",
@@ -135,7 +135,7 @@ def _authenticate(request: Request, token: str) -> Principal:
     check_host(request)
     if is_auth_off(request):
         return LOCAL
-    principal = get_sessions(request).identify(request.app.state.engine, token)
+    principal = get_sessions(request).find_principal(request.app.state.engine, token)
     if principal is None:
         raise RefusedError(401, "log in first")
     return principal

@@ -41,7 +41,7 @@ from consolidation_pipeline.service.jobs.job_status import describe_project
 from consolidation_pipeline.service.playbook.entries import read_playbook
 from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.review.suggestions import list_suggestions
-from consolidation_pipeline.store.admin.project_browser import Shelf
+from consolidation_pipeline.store.admin.project_browser import KnowledgeFilter
 
 router = APIRouter(prefix="/projects", route_class=PageRoute, include_in_schema=False)
 
@@ -76,7 +76,7 @@ def show_project(request: Request, project: str, visitor: ReaderVisitor) -> Resp
         playbook=read_playbook(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         waiting=read_playbook(visitor.engine, slug, limit=3, status="review"),
         kind=kind,
-        knowledge=list_knowledge(visitor.engine, slug, Shelf(kind), limit=_OVERVIEW_ROWS),
+        knowledge=list_knowledge(visitor.engine, slug, KnowledgeFilter(kind), limit=_OVERVIEW_ROWS),
         runs=list_runs(visitor.engine, slug, limit=_OVERVIEW_ROWS),
         suggestions=list_suggestions(visitor.engine, slug, limit=1).total,
     )
@@ -113,8 +113,8 @@ def show_knowledge(
     slug = visitor.find_project(project).slug
     metrics = describe_project(visitor.engine, slug, settings=visitor.settings)
     selected = kind or _find_top_kind(metrics)
-    shelf = Shelf(selected, type or None, confidence, start_of_day(since), end_of_day(until))
-    found = list_knowledge(visitor.engine, slug, shelf, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE)
+    filters = KnowledgeFilter(selected, type or None, confidence, start_of_day(since), end_of_day(until))
+    found = list_knowledge(visitor.engine, slug, filters, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE)
     return render(
         request,
         "knowledge.html",

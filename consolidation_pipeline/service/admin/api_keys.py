@@ -1,7 +1,7 @@
-"""Keys: who may call the API and the MCP server, and what they may do there.
+"""API keys: roles of the callers of the API and the MCP server.
 
-A key is shown once, when it is made; what is stored is its SHA-256. It is long and random, so that a slow hash would
-only make every request slower.
+The secret of a key is shown once, on creation; its SHA-256 is stored. The secret is long and random, so a slow hash
+would add no safety and make every request slower.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection
 from consolidation_pipeline.store.projects import get_project
 
-# Each may do what those before it may.
+# A role includes the roles before it.
 ROLES = ("reader", "agent", "admin")
 
-# By the prefix, scanners recognise a key that was committed or logged by mistake.
+# Secret scanners recognise a key by its prefix.
 PREFIX = "cnsl_"
-_BYTES = 32
-_SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
-_LONGEST_NAME = 200
+_SECRET_BYTES = 32
+_SECRET_PATTERN = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}")
+_MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True)
-class KeyInfo:
-    """What may be told about a key. ``project`` None: it is for all projects."""
+class ApiKey:
+    """API key without its secret. ``project`` None: it is for all projects."""
 
     id: UUID
     name: str
@@ -47,7 +47,7 @@ class KeyInfo:
 
 @dataclass(frozen=True)
 class Principal:
-    """Who calls: a role, for one project or for all (None). ``key_id`` None: not by a key, but from this machine."""
+    """Caller with its role. ``project_id`` None: all projects. ``key_id`` None: on this machine, without a key."""
 
     role: str
     project_id: UUID | None = None
@@ -55,31 +55,30 @@ class Principal:
     key_id: UUID | None = None
     name: str = "local"
 
-    def may(self, role: str) -> bool:
-        """Whether the principal may do what ``role`` may."""
+    def has_role(self, role: str) -> bool:
+        """Return True if the principal's role includes ``role``."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
-    def sees(self, project_id: UUID) -> bool:
-        """Whether what belongs to the project is there for the principal."""
+    def can_access(self, project_id: UUID) -> bool:
+        """Return True if the principal may access the project."""
         return self.project_id is None or self.project_id == project_id
 
 
 LOCAL = Principal("admin")
 
-# Whose key a secret is; None: it is no valid one.
+# Returns the principal of a secret, or None if the secret is not valid.
 Authenticate = Callable[[Engine, str], Principal | None]
 
 
-def create_key(
-    engine: Engine, *, role: str, project: str | None = None, name: str | None = None
-) -> tuple[KeyInfo, str]:
-    """A new key for one project, or for all, and its secret, which is stored nowhere.
+def create_key(engine: Engine, *, role: str, project: str | None = None, name: str | None = None) -> tuple[ApiKey, str]:
+    """Create a key for one project or for all, and return it with its secret, which is not stored.
 
     Raises:
-        UsageError: an unknown role, or a name that is empty or too long. NotFoundError: no such project.
+        UsageError: The role is unknown, or the name is blank or too long.
+        NotFoundError: There is no such project.
     """
-    name = _check(role, name or f"{role} of {project or 'all projects'}")
-    secret = PREFIX + secrets.token_urlsafe(_BYTES)
+    name = _check_key(role, name or f"{role} of {project or 'all projects'}")
+    secret = PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
     with engine.begin() as connection:
         project_id = None if project is None else get_project(connection, project).id
         id_ = api_keys.append_key(connection, key_hash=_hash(secret), role=role, project_id=project_id, name=name)
@@ -87,36 +86,38 @@ def create_key(
     return _describe(row), secret
 
 
-def _check(role: str, name: str) -> str:
+def _check_key(role: str, name: str) -> str:
+    """Return the name without surrounding white space. Raise UsageError for an illegal role or name."""
     if role not in ROLES:
         raise UsageError(f"role {role!r} does not exist; the roles are {', '.join(ROLES)}")
-    if not name.isprintable() or not name.strip() or len(name) > _LONGEST_NAME:
+    if not name.isprintable() or not name.strip() or len(name) > _MAX_NAME_CHARS:
         raise UsageError(
-            f"the name {name[:_LONGEST_NAME]!r} is not allowed: use 1 to {_LONGEST_NAME} printable characters"
+            f"the name {name[:_MAX_NAME_CHARS]!r} is not allowed: use 1 to {_MAX_NAME_CHARS} printable characters"
         )
     return name.strip()
 
 
-def list_keys(engine: Engine) -> list[KeyInfo]:
-    """All keys, oldest first, revoked ones too."""
+def list_keys(engine: Engine) -> list[ApiKey]:
+    """Return all keys, oldest first, revoked ones included."""
     with engine.connect() as connection:
         return [_describe(row) for row in api_keys.list_keys(connection)]
 
 
-def revoke_key(engine: Engine, id_or_name: UUID | str) -> KeyInfo:
-    """Revoke a key, by its id or by a name that no other valid key has. Doing it again changes nothing.
+def revoke_key(engine: Engine, id_or_name: UUID | str) -> ApiKey:
+    """Revoke a key by its id or name. Revoking it again changes nothing.
 
     Raises:
-        NotFoundError: there is no such key. ConflictError: several valid keys have the name; ``conflicts``: their ids.
+        NotFoundError: There is no such key.
+        ConflictError: Several valid keys have this name; ``conflicts`` has their ids.
     """
     with engine.begin() as connection:
-        row = _find(connection, str(id_or_name))
+        row = _find_key(connection, str(id_or_name))
         api_keys.revoke_key(connection, row.id)
         (row,) = (found for found in api_keys.list_keys(connection) if found.id == row.id)
     return _describe(row)
 
 
-def _find(connection: Connection, reference: str) -> Row[Any]:
+def _find_key(connection: Connection, reference: str) -> Row[Any]:
     named = [row for row in api_keys.list_keys(connection) if reference.lower() == str(row.id) or reference == row.name]
     valid = [row for row in named if row.revoked_at is None]
     if len(valid) > 1:
@@ -128,26 +129,26 @@ def _find(connection: Connection, reference: str) -> Row[Any]:
 
 
 def authenticate(engine: Engine, secret: str) -> Principal | None:
-    """Who calls with this secret; None when it is no valid key. Notes the use, at most once a minute."""
-    if not _SHAPE.fullmatch(secret):
+    """Return the principal of a secret, or None if it is not a valid key. Records the use at most once a minute."""
+    if not _SECRET_PATTERN.fullmatch(secret):
         return None
     hashed = _hash(secret)
     with autocommit_connection(engine) as connection:
         row = api_keys.find_key(connection, hashed)
     if row is None or not hmac.compare_digest(row.key_hash, hashed):
         return None
-    return _note_use(engine, row)
+    return _record_use(engine, row)
 
 
-def recognize(engine: Engine, key_id: UUID) -> Principal | None:
-    """Who has this key, of which somebody proved before that it is theirs; None: it was revoked. Notes the use."""
+def load_principal(engine: Engine, key_id: UUID) -> Principal | None:
+    """Return the principal of a key that was authenticated before, or None if it was revoked. Records the use."""
     with autocommit_connection(engine) as connection:
         row = api_keys.get_key(connection, key_id)
-    return None if row is None else _note_use(engine, row)
+    return None if row is None else _record_use(engine, row)
 
 
-def _note_use(engine: Engine, row: Row[Any]) -> Principal:
-    if row.last_used_at is None or datetime.now(UTC) - row.last_used_at > api_keys.TOUCHED_EVERY:
+def _record_use(engine: Engine, row: Row[Any]) -> Principal:
+    if row.last_used_at is None or datetime.now(UTC) - row.last_used_at > api_keys.TOUCH_INTERVAL:
         with engine.begin() as connection:
             api_keys.touch_key(connection, row.id)
     return Principal(row.role, row.project_id, row.slug, row.id, row.name)
@@ -157,5 +158,5 @@ def _hash(secret: str) -> str:
     return sha256(secret.encode()).hexdigest()
 
 
-def _describe(row: Row[Any]) -> KeyInfo:
-    return KeyInfo(row.id, row.name, row.role, row.slug, row.created_at, row.last_used_at, row.revoked_at)
+def _describe(row: Row[Any]) -> ApiKey:
+    return ApiKey(row.id, row.name, row.role, row.slug, row.created_at, row.last_used_at, row.revoked_at)

@@ -1,4 +1,4 @@
-"""What the demo shows of a project: numbers, two merges, two vetoes, what was learned, the spread of relevance."""
+"""Report of the demo: counts of a project, sample merges, vetoed pairs and knowledge, spread of relevance."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.git_log import read_git
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
 from consolidation_pipeline.store.admin.samples import (
-    Learned,
+    KnowledgeSample,
     MergedSample,
+    load_knowledge_samples,
+    load_merged_samples,
+    load_relevance_spread,
     load_unit_texts,
-    relevance_spread,
-    sample_learned,
-    sample_merged,
 )
 from consolidation_pipeline.store.database.engine import Connection, Engine
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline.store.similarity.clusters import load_clusters
 
-# Examples of each kind: enough to see what happens, few enough for one screen.
-SHOWN = 2
-FEWEST_COMMITS = 2
+# Examples of each kind, few enough for one screen.
+MAX_EXAMPLES = 2
+MIN_COMMITS = 2
 
 
 @dataclass(frozen=True)
-class Veto:
-    """Two memories that were kept apart, and the literals that conflict."""
+class VetoedPair:
+    """Texts of two similar memories that were not merged, and their conflicting literals."""
 
     a: str
     b: str
@@ -40,48 +40,49 @@ class Veto:
 
 
 @dataclass(frozen=True)
-class Showcase:
-    """A project as it is now. ``relevance`` is minimum, median and maximum; None before the first run."""
+class DemoReport:
+    """Current state of a project. ``relevance``: minimum, median and maximum; None before the first run."""
 
     project: str
     counts: ProjectCounts
     merged: Sequence[MergedSample]
-    vetoes: Sequence[Veto]
-    learned: Sequence[Learned]
+    vetoes: Sequence[VetoedPair]
+    learned: Sequence[KnowledgeSample]
     relevance: tuple[float, float, float] | None
 
 
-def show_project(engine: Engine, slug: str) -> Showcase:
-    """Collect what the demo's table shows, from the stored state. Raises NotFoundError."""
+def build_demo_report(engine: Engine, slug: str) -> DemoReport:
+    """Collect the report from the store. Raise NotFoundError if there is no such project."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        return Showcase(
+        return DemoReport(
             project=slug,
             counts=count_project(connection, project.id),
-            merged=sample_merged(connection, project.id, limit=SHOWN),
-            vetoes=_closest_vetoes(connection, project.id),
-            learned=sample_learned(connection, project.id),
-            relevance=relevance_spread(connection, project.id),
+            merged=load_merged_samples(connection, project.id, limit=MAX_EXAMPLES),
+            vetoes=_load_vetoed_pairs(connection, project.id),
+            learned=load_knowledge_samples(connection, project.id),
+            relevance=load_relevance_spread(connection, project.id),
         )
 
 
-def find_obstacle(repository: Path) -> str | None:
-    """Why the history of ``repository`` cannot be shown; None where it can."""
+def explain_unusable_repository(repository: Path) -> str | None:
+    """Return the reason why the history of ``repository`` cannot be imported, or None if it can."""
     try:
-        commits = len(list(islice(read_git(repository), FEWEST_COMMITS)))
+        commits = len(list(islice(read_git(repository), MIN_COMMITS)))
     except UsageError as error:
         return str(error)
-    return None if commits >= FEWEST_COMMITS else f"{repository} has fewer than {FEWEST_COMMITS} commits"
+    return None if commits >= MIN_COMMITS else f"{repository} has fewer than {MIN_COMMITS} commits"
 
 
-def _closest_vetoes(connection: Connection, project_id: UUID) -> list[Veto]:
-    """The most similar pairs that were not merged because their literals conflict."""
+def _load_vetoed_pairs(connection: Connection, project_id: UUID) -> list[VetoedPair]:
+    """Return the most similar pairs that were not merged because of conflicting literals."""
     groups = load_clusters(connection, project_id, "suggest").values()
-    found: list[dict[str, Any]] = [veto for members in groups for veto in members[0].details.get("vetoes", ())]
-    found.sort(key=lambda veto: (-veto["similarity"], veto["a"], veto["b"]))
-    ids = [UUID(veto[side]) for veto in found for side in ("a", "b")]
+    vetoes: list[dict[str, Any]] = [veto for members in groups for veto in members[0].details.get("vetoes", ())]
+    vetoes.sort(key=lambda veto: (-veto["similarity"], veto["a"], veto["b"]))
+    ids = [UUID(veto[side]) for veto in vetoes for side in ("a", "b")]
     texts = load_unit_texts(connection, ids)
-    shown = (v for v in found if UUID(v["a"]) in texts and UUID(v["b"]) in texts)
+    existing = (v for v in vetoes if UUID(v["a"]) in texts and UUID(v["b"]) in texts)
     return [
-        Veto(texts[UUID(v["a"])], texts[UUID(v["b"])], v["similarity"], v["conflicts"]) for v in islice(shown, SHOWN)
+        VetoedPair(texts[UUID(v["a"])], texts[UUID(v["b"])], v["similarity"], v["conflicts"])
+        for v in islice(existing, MAX_EXAMPLES)
     ]

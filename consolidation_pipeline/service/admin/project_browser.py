@@ -1,4 +1,4 @@
-"""Looking around in a project: its knowledge level by level, what a memory is made of, and a map of it all."""
+"""Views of a project for the web pages: knowledge by kind, single memories, runs, change groups, map."""
 
 from __future__ import annotations
 
@@ -12,48 +12,47 @@ from consolidation_pipeline.service.intake.agent_memories import get_memory
 from consolidation_pipeline.service.jobs.job_status import list_jobs
 from consolidation_pipeline.service.undo.history import count_change_groups, list_change_groups
 from consolidation_pipeline.service.undo.lineage import trace_memory
+from consolidation_pipeline.store.admin import project_browser as store
 from consolidation_pipeline.store.admin.project_browser import (
-    Shelf,
-    count_shelf,
-    list_shelf,
-    load_fates,
-    load_places,
-    load_subjects,
+    KnowledgeFilter,
+    load_change_subjects,
+    load_map_points,
+    load_undo_states,
 )
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.projects import get_project
 
-# From the most general to what agents wrote.
+# From the most general kind to raw memories.
 KINDS = ("principle", "procedural", "pattern", "summary", "merged", "raw")
-# What knowledge says beside its text.
+# Details of consolidated memories that are shown beside the text.
 _DETAILS = ("summary", "best_practices", "gotchas", "evidence", "dropped")
 
 
 @dataclass(frozen=True)
 class Page:
-    """Some of ``total`` rows."""
+    """Page of rows out of ``total`` rows."""
 
     total: int
     rows: Sequence[Mapping[str, Any]]
 
 
-def list_knowledge(engine: Engine, slug: str, shelf: Shelf, *, limit: int, offset: int = 0) -> Page:
-    """The project's active memories of one kind (``KINDS``), the surest or newest first. Raises NotFoundError."""
+def list_knowledge(engine: Engine, slug: str, knowledge: KnowledgeFilter, *, limit: int, offset: int = 0) -> Page:
+    """Return the active memories of one kind (``KINDS``), by confidence or age. Raise NotFoundError."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        rows = list_shelf(connection, project.id, shelf, limit=limit, offset=offset)
-        total = count_shelf(connection, project.id, shelf)
+        rows = store.list_knowledge(connection, project.id, knowledge, limit=limit, offset=offset)
+        total = store.count_knowledge(connection, project.id, knowledge)
     return Page(total, [dict(row._mapping) for row in rows])
 
 
 def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
-    """A memory or playbook entry, what it was made from (one level), and what was made from it.
+    """Return a memory or playbook entry with its sources, one level down, and what was derived from it.
 
-    Beside what ``trace_memory`` tells: ``confidence``, ``pattern_type``, ``tags``, ``files``, ``successor`` and what
-    the details of derived knowledge hold.
+    Adds to ``trace_memory``: ``confidence``, ``pattern_type``, ``tags``, ``files``, ``successor`` and the details of
+    consolidated memories.
 
     Raises:
-        NotFoundError: there is nothing with this id.
+        NotFoundError: There is no such memory or entry.
     """
     traced = trace_memory(engine, str(id_), depth=1)
     known = {} if traced.kind == "playbook" else get_memory(engine, id_)
@@ -69,35 +68,41 @@ def describe_knowledge(engine: Engine, id_: UUID) -> dict[str, Any]:
 
 
 def list_runs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """The project's jobs, newest first, with ``undone``: None = it changed nothing. Raises NotFoundError."""
+    """Return a project's jobs, newest first. ``undone`` is None if the job changed nothing. Raise NotFoundError."""
     jobs = list_jobs(engine, slug, limit=limit, offset=offset)
     with engine.connect() as connection:
-        fates = load_fates(connection, [job["id"] for job in jobs])
-    return [{**job, "undone": fates.get(job["id"])} for job in jobs]
+        undone = load_undo_states(connection, [job["id"] for job in jobs])
+    return [{**job, "undone": undone.get(job["id"])} for job in jobs]
 
 
-def list_steps(engine: Engine, slug: str, *, limit: int, offset: int = 0, **chosen: Any) -> Page:
-    """Groups of changes as ``history.list_change_groups`` has them, each with ``about``: a memory that it made or changed.
+def list_groups_with_subjects(engine: Engine, slug: str, *, limit: int, offset: int = 0, **filters: Any) -> Page:
+    """Return change groups, each with ``about``: the ``id`` and ``content`` of a memory that it created or changed.
 
-    ``about`` has ``id`` and ``content``; None where that is gone. Raises NotFoundError: no such project.
+    ``about`` is None if the memory was deleted. ``filters`` are those of ``history.list_change_groups``.
+
+    Raises:
+        NotFoundError: There is no such project.
     """
-    groups = list_change_groups(engine, slug, limit=limit, offset=offset, **chosen)
+    groups = list_change_groups(engine, slug, limit=limit, offset=offset, **filters)
     with engine.connect() as connection:
-        subjects = load_subjects(connection, [group["group_id"] for group in groups])
+        subjects = load_change_subjects(connection, [group["group_id"] for group in groups])
     rows = [{**group, "about": subjects.get(group["group_id"])} for group in groups]
-    return Page(count_change_groups(engine, slug, **chosen), rows)
+    return Page(count_change_groups(engine, slug, **filters), rows)
 
 
 def draw_map(engine: Engine, slug: str) -> str | None:
-    """A picture (SVG) of the project as in the Dagster UI: similar memories lie near each other, topics have colours.
+    """Return an SVG map of the project: similar memories are near each other, and topics have colours.
 
-    Of a large project, a sample. None: fewer than two memories have a vector. Raises NotFoundError.
+    It shows a sample of a large project. None if fewer than two memories have a vector.
+
+    Raises:
+        NotFoundError: There is no such project.
     """
     with engine.connect() as connection:
         project = get_project(connection, slug)
-        places = load_places(connection, project.id, limit=MAX_POINTS)
-    if places is None or len(places.vectors) < 2:
+        points = load_map_points(connection, project.id, limit=MAX_POINTS)
+    if points is None or len(points.vectors) < 2:
         return None
-    numbers = {key: number for number, key in enumerate(sorted({key for key in places.groups if key}))}
-    labels = [-1 if key is None else numbers[key] for key in places.groups]
-    return render_svg(project_to_plane(places.vectors), labels, total=places.total)
+    numbers = {key: number for number, key in enumerate(sorted({key for key in points.groups if key}))}
+    labels = [-1 if key is None else numbers[key] for key in points.groups]
+    return render_svg(project_to_plane(points.vectors), labels, total=points.total)

@@ -10,7 +10,7 @@ from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.options import ConsolidationOptions
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.admin.project_counts import fingerprint
+from consolidation_pipeline.store.admin.project_counts import hash_project_rows
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.projects import Project
@@ -20,7 +20,7 @@ from consolidation_pipeline.store.similarity.calibrations import describe_versio
 def compute_fingerprint(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
     """Return the fingerprint: memories, options, calibration, algorithm, and the day, as relevance decays daily."""
     parts = (
-        fingerprint(connection, project.id),
+        hash_project_rows(connection, project.id),
         options.model_dump_json(),
         describe_versions(connection, project.id),
         ALGORITHM_VERSION,

@@ -28,7 +28,7 @@ from consolidation_pipeline.service.runs.project_run import (
 from consolidation_pipeline.service.runs.run_fingerprint import compute_fingerprint
 from consolidation_pipeline.service.runs.stale_jobs import fail_running_job
 from consolidation_pipeline.settings import Settings
-from consolidation_pipeline.store.admin.project_counts import count_raw
+from consolidation_pipeline.store.admin.project_counts import count_raw_memories
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
@@ -212,7 +212,7 @@ def _begin_job(
 
 
 def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
-    counts = count_raw(connection, project.id)
+    counts = count_raw_memories(connection, project.id)
     return counts.memories, counts.archived
 
 

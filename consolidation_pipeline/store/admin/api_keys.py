@@ -1,4 +1,4 @@
-"""Keys of the API: their hashes, and what each may do."""
+"""API keys: the hash of each secret, its role and its project."""
 
 from __future__ import annotations
 
@@ -7,52 +7,71 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Row, Select, insert, select, text, update
+from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.store.database.schema import api_keys, projects
+# Often enough to find keys that nobody uses, without a write for each request.
+TOUCH_INTERVAL = timedelta(minutes=1)
 
-# Often enough to see which keys nobody uses any more, and no write per request.
-TOUCHED_EVERY = timedelta(minutes=1)
+_APPEND_KEY = """
+    INSERT INTO consolidation.api_keys (key_hash, role, project_id, name)
+    VALUES (:key_hash, :role, :project_id, :name) RETURNING id
+"""
 
 
 def append_key(connection: Connection, *, key_hash: str, role: str, project_id: UUID | None, name: str) -> UUID:
-    """A new key; returns its id."""
+    """Insert a key and return its id."""
     values = {"key_hash": key_hash, "role": role, "project_id": project_id, "name": name}
-    id_: UUID = connection.execute(insert(api_keys).values(**values).returning(api_keys.c.id)).scalar_one()
+    id_: UUID = connection.execute(text(_APPEND_KEY), values).scalar_one()
     return id_
 
 
+_LIST_KEYS = """
+    SELECT k.*, p.slug FROM consolidation.api_keys k LEFT JOIN consolidation.projects p ON p.id = k.project_id
+    ORDER BY k.created_at, k.id
+"""
+
+
 def list_keys(connection: Connection) -> Sequence[Row[Any]]:
-    """All keys with the slugs of their projects, oldest first."""
-    return connection.execute(_keys().order_by(api_keys.c.created_at, api_keys.c.id)).all()
+    """Return all keys with the slugs of their projects, oldest first."""
+    return connection.execute(text(_LIST_KEYS)).all()
+
+
+_FIND_KEY = """
+    SELECT k.*, p.slug FROM consolidation.api_keys k LEFT JOIN consolidation.projects p ON p.id = k.project_id
+    WHERE k.key_hash = :key_hash AND k.revoked_at IS NULL
+"""
 
 
 def find_key(connection: Connection, key_hash: str) -> Row[Any] | None:
-    """The key with this hash, unless it was revoked."""
-    query = _keys().where(api_keys.c.key_hash == key_hash, api_keys.c.revoked_at.is_(None))
-    return connection.execute(query).one_or_none()
+    """Return the key with this hash, or None if there is none or it was revoked."""
+    return connection.execute(text(_FIND_KEY), {"key_hash": key_hash}).one_or_none()
+
+
+_GET_KEY = """
+    SELECT k.*, p.slug FROM consolidation.api_keys k LEFT JOIN consolidation.projects p ON p.id = k.project_id
+    WHERE k.id = :key AND k.revoked_at IS NULL
+"""
 
 
 def get_key(connection: Connection, key_id: UUID) -> Row[Any] | None:
-    """The key with this id, unless it was revoked."""
-    query = _keys().where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-    return connection.execute(query).one_or_none()
+    """Return the key with this id, or None if there is none or it was revoked."""
+    return connection.execute(text(_GET_KEY), {"key": key_id}).one_or_none()
 
 
-def _keys() -> Select[Any]:
-    return select(api_keys, projects.c.slug).outerjoin(projects, projects.c.id == api_keys.c.project_id)
+_TOUCH_KEY = """
+    UPDATE consolidation.api_keys SET last_used_at = now()
+    WHERE id = :key AND (last_used_at IS NULL OR last_used_at <= now() - CAST(:interval AS interval))
+"""
 
 
 def touch_key(connection: Connection, key_id: UUID) -> bool:
-    """Note that a key is used now, at most once a minute; whether it was noted."""
-    query = """
-        UPDATE consolidation.api_keys SET last_used_at = now()
-        WHERE id = :key AND (last_used_at IS NULL OR last_used_at <= now() - CAST(:every AS interval))
-    """
-    return bool(connection.execute(text(query), {"key": key_id, "every": TOUCHED_EVERY}).rowcount)
+    """Record that a key is used now, at most once per ``TOUCH_INTERVAL``. Return True if it was recorded."""
+    return bool(connection.execute(text(_TOUCH_KEY), {"key": key_id, "interval": TOUCH_INTERVAL}).rowcount)
+
+
+_REVOKE_KEY = "UPDATE consolidation.api_keys SET revoked_at = now() WHERE id = :key AND revoked_at IS NULL"
 
 
 def revoke_key(connection: Connection, key_id: UUID) -> bool:
-    """From now on the key opens nothing. False when it was revoked before."""
-    query = update(api_keys).where(api_keys.c.id == key_id, api_keys.c.revoked_at.is_(None))
-    return bool(connection.execute(query.values(revoked_at=text("now()"))).rowcount)
+    """Revoke a key. Return False if it was revoked before."""
+    return bool(connection.execute(text(_REVOKE_KEY), {"key": key_id}).rowcount)

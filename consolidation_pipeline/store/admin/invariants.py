@@ -1,4 +1,4 @@
-"""What must hold for every project at any time. Each function lists what breaks its rule, as text; none: it holds."""
+"""Invariants of a project's data. Each function returns the violations of one rule as text; none if the rule holds."""
 
 from __future__ import annotations
 
@@ -17,144 +17,189 @@ _NORM_SLACK = 1e-3
 _SIMILARITY_SLACK = 1e-4
 
 
-def _ids(connection: Connection, project_id: UUID, query: str, **parameters: object) -> list[str]:
-    rows = connection.execute(text(query), {"project": project_id, **parameters})
+def _list_violations(connection: Connection, project_id: UUID, statement: str, **bound: object) -> list[str]:
+    rows = connection.execute(text(statement), {"project": project_id, **bound})
     return [" ".join(str(value) for value in row) for row in rows]
 
 
+# --- memories and vectors ------------------------------------------------------------------------------------------
+
+
+_FIND_FUTURE_MEMORIES = """
+    SELECT id, learned_at FROM consolidation.task_memories
+    WHERE project_id = :project AND learned_at > now() + interval '1 day'
+"""
+
+
 def find_future_memories(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories learned more than a day from now: a clock or a time zone is wrong somewhere."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT id, learned_at FROM consolidation.task_memories "
-        "WHERE project_id = :project AND learned_at > now() + interval '1 day'",
-    )
+    """Find memories learned more than a day from now: a clock or a time zone is wrong."""
+    return _list_violations(connection, project_id, _FIND_FUTURE_MEMORIES)
+
+
+_FIND_UNEMBEDDED = """
+    SELECT id FROM consolidation.task_memories
+    WHERE project_id = :project AND NOT is_archived AND embedding IS NULL
+"""
 
 
 def find_unembedded(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories that are not archived and have no vector."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived AND embedding IS NULL",
-    )
+    """Find raw memories that are not archived and have no vector."""
+    return _list_violations(connection, project_id, _FIND_UNEMBEDDED)
+
+
+_FIND_MIXED_MODELS = """
+    SELECT embedding_model, count(*) FROM consolidation.task_memories
+    WHERE project_id = :project AND NOT is_archived AND embedding IS NOT NULL
+    GROUP BY 1 ORDER BY 2 DESC OFFSET 1
+"""
 
 
 def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
-    """Embedding models beside the most used one: vectors of different models are never compared."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT embedding_model, count(*) FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived "
-        "AND embedding IS NOT NULL GROUP BY 1 ORDER BY 2 DESC OFFSET 1",
-    )
+    """Find embedding models beside the most used one: vectors of different models are never compared."""
+    return _list_violations(connection, project_id, _FIND_MIXED_MODELS)
 
 
-def find_denormalized(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories whose vector is not of length 1."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack",
-        slack=_NORM_SLACK,
-    )
+_FIND_UNNORMALIZED_VECTORS = """
+    SELECT id FROM consolidation.task_memories
+    WHERE project_id = :project AND abs(vector_norm(embedding) - 1) > :slack
+"""
+
+
+def find_unnormalized_vectors(connection: Connection, project_id: UUID) -> list[str]:
+    """Find raw memories whose vector is not of length 1."""
+    return _list_violations(connection, project_id, _FIND_UNNORMALIZED_VECTORS, slack=_NORM_SLACK)
+
+
+_FIND_WITHOUT_RELEVANCE = """
+    SELECT id FROM consolidation.task_memories
+    WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated
+        AND (coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity')
+    UNION ALL
+    SELECT id FROM consolidation.consolidated_memories
+    WHERE project_id = :project AND retired_at IS NULL
+        AND (coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity')
+"""
+
+
+def find_without_relevance(connection: Connection, project_id: UUID) -> list[str]:
+    """Find active memories without a positive, finite relevance."""
+    return _list_violations(connection, project_id, _FIND_WITHOUT_RELEVANCE)
+
+
+# --- similarity graph and groups -----------------------------------------------------------------------------------
+
+
+_FIND_BAD_PAIRS = """
+    SELECT n.a, n.b, n.similarity FROM consolidation.memory_neighbors n
+        LEFT JOIN consolidation.task_memories a ON a.id = n.a
+        LEFT JOIN consolidation.task_memories b ON b.id = n.b
+    WHERE n.project_id = :project AND (a.id IS NULL OR b.id IS NULL OR NOT n.similarity BETWEEN -1 AND 1)
+"""
 
 
 def find_bad_pairs(connection: Connection, project_id: UUID) -> list[str]:
-    """Neighbours whose similarity is no cosine, or that name a raw memory that does not exist."""
-    query = """
-        SELECT a, b, similarity FROM consolidation.memory_neighbors n
-        LEFT JOIN consolidation.task_memories one ON one.id = n.a LEFT JOIN consolidation.task_memories other ON other.id = n.b
-        WHERE n.project_id = :project AND (one.id IS NULL OR other.id IS NULL OR NOT similarity BETWEEN -1 AND 1)
-    """
-    return _ids(connection, project_id, query)
+    """Find neighbours whose similarity is no cosine, or of which a raw memory does not exist."""
+    return _list_violations(connection, project_id, _FIND_BAD_PAIRS)
 
 
-def find_chains(connection: Connection, project_id: UUID) -> list[str]:
-    """Merge groups with a newcomer that is less similar to a member than the threshold in force allows."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT c.cluster_key, c.details ->> 'weakest_new_pair' FROM consolidation.memory_clusters c, LATERAL ("
-        "SELECT (thresholds ->> 't_merge')::float8 AS t FROM consolidation.similarity_calibrations k "
-        "WHERE k.project_id = c.project_id ORDER BY created_at DESC LIMIT 1) k "
-        "WHERE c.project_id = :project AND c.tier = 'merge' AND c.is_representative "
-        "AND (c.details ->> 'weakest_new_pair')::float8 < k.t - :slack",
-        slack=_SIMILARITY_SLACK,
-    )
+_FIND_WEAK_MERGE_GROUPS = """
+    SELECT c.cluster_key, c.details ->> 'weakest_new_pair'
+    FROM consolidation.memory_clusters c, LATERAL (
+        SELECT (thresholds ->> 't_merge')::float8 AS t_merge FROM consolidation.similarity_calibrations k
+        WHERE k.project_id = c.project_id ORDER BY created_at DESC LIMIT 1) k
+    WHERE c.project_id = :project AND c.tier = 'merge' AND c.is_representative
+        AND (c.details ->> 'weakest_new_pair')::float8 < k.t_merge - :slack
+"""
+
+
+def find_weak_merge_groups(connection: Connection, project_id: UUID) -> list[str]:
+    """Find merge groups with a new member that is less similar to another member than the merge threshold."""
+    return _list_violations(connection, project_id, _FIND_WEAK_MERGE_GROUPS, slack=_SIMILARITY_SLACK)
+
+
+_FIND_SHARED_MEMBERS = """
+    SELECT member_id, count(*) FROM consolidation.memory_clusters
+    WHERE project_id = :project AND tier = 'merge' GROUP BY 1 HAVING count(*) > 1
+"""
 
 
 def find_shared_members(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories in two merge groups."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT member_id, count(*) FROM consolidation.memory_clusters WHERE project_id = :project AND tier = 'merge' "
-        "GROUP BY 1 HAVING count(*) > 1",
-    )
+    """Find memories in two merge groups."""
+    return _list_violations(connection, project_id, _FIND_SHARED_MEMBERS)
 
 
-def find_abandoned(connection: Connection, project_id: UUID) -> list[str]:
-    """Consolidated memories without a successor that is active or archived, or superseded, at last, by such a one."""
-    # Most stand behind what is active: only the rest is followed on.
-    query = """
-        WITH RECURSIVE carriers AS (
-            SELECT m.id AS memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
-            FROM consolidation.task_memories m LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
-            WHERE m.project_id = :project AND m.is_consolidated
-                AND (c.id IS NULL OR (c.retired_at IS NOT NULL AND c.archive_reason IS NULL))
-            UNION
-            SELECT r.memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
-            FROM carriers r JOIN consolidation.consolidated_memories c ON c.id = r.superseded_by_id
-            WHERE r.retired_at IS NOT NULL)
-        SELECT memory FROM carriers GROUP BY memory
-        HAVING NOT bool_or(id IS NOT NULL AND (retired_at IS NULL OR archive_reason IS NOT NULL))
-    """
-    return _ids(connection, project_id, query)
+# --- merged memories -----------------------------------------------------------------------------------------------
+
+
+# Most consolidated memories have an active merged memory. Only the others are followed along their successors.
+_FIND_LOST_MEMORIES = """
+    WITH RECURSIVE successors AS (
+        SELECT m.id AS memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
+        FROM consolidation.task_memories m
+            LEFT JOIN consolidation.consolidated_memories c ON c.id = m.consolidated_into_id
+        WHERE m.project_id = :project AND m.is_consolidated
+            AND (c.id IS NULL OR (c.retired_at IS NOT NULL AND c.archive_reason IS NULL))
+        UNION
+        SELECT s.memory, c.id, c.retired_at, c.archive_reason, c.superseded_by_id
+        FROM successors s JOIN consolidation.consolidated_memories c ON c.id = s.superseded_by_id
+        WHERE s.retired_at IS NOT NULL)
+    SELECT memory FROM successors GROUP BY memory
+    HAVING NOT bool_or(id IS NOT NULL AND (retired_at IS NULL OR archive_reason IS NOT NULL))
+"""
+
+
+def find_lost_memories(connection: Connection, project_id: UUID) -> list[str]:
+    """Find merged raw memories whose merged memory, or its last successor, is neither active nor archived."""
+    return _list_violations(connection, project_id, _FIND_LOST_MEMORIES)
+
+
+_FIND_ORPHAN_LINEAGE = """
+    SELECT l.child_id, l.parent_id FROM consolidation.memory_lineage l
+        LEFT JOIN consolidation.consolidated_memories child ON child.id = l.child_id
+        LEFT JOIN consolidation.task_memories raw ON raw.id = l.parent_id
+        LEFT JOIN consolidation.consolidated_memories consolidated ON consolidated.id = l.parent_id
+    WHERE l.project_id = :project AND (child.id IS NULL OR (raw.id IS NULL AND consolidated.id IS NULL))
+"""
 
 
 def find_orphan_lineage(connection: Connection, project_id: UUID) -> list[str]:
-    """Lineage edges one end of which does not exist."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT child_id, parent_id FROM consolidation.memory_lineage l "
-        "LEFT JOIN consolidation.consolidated_memories c ON c.id = child_id "
-        "LEFT JOIN consolidation.task_memories raw ON raw.id = parent_id "
-        "LEFT JOIN consolidation.consolidated_memories made ON made.id = parent_id "
-        "WHERE l.project_id = :project AND (c.id IS NULL OR (raw.id IS NULL AND made.id IS NULL))",
-    )
+    """Find lineage edges of which one end does not exist."""
+    return _list_violations(connection, project_id, _FIND_ORPHAN_LINEAGE)
 
 
-def find_repeated_facts(connection: Connection, project_id: UUID) -> list[str]:
-    """Active merged memories with the same text and type."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT min(id::text), count(*) FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
-        "AND retired_at IS NULL GROUP BY memory_type, normalized_hash HAVING count(*) > 1",
-    )
+_FIND_DUPLICATE_MERGED_MEMORIES = """
+    SELECT min(id::text), count(*) FROM consolidation.consolidated_memories
+    WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
+    GROUP BY memory_type, normalized_hash HAVING count(*) > 1
+"""
+
+
+def find_duplicate_merged_memories(connection: Connection, project_id: UUID) -> list[str]:
+    """Find active merged memories with the same text and type."""
+    return _list_violations(connection, project_id, _FIND_DUPLICATE_MERGED_MEMORIES)
+
+
+_LOAD_MERGED_TEXTS = """
+    SELECT c.id, c.content || E'\\n' || coalesce((
+            SELECT string_agg(d, E'\\n') FROM jsonb_array_elements_text(c.details -> 'dropped') d), '') AS kept,
+        m.goal, m.execution_summary, m.result, m.lessons_learned, m.feedback
+    FROM (
+        SELECT * FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
+        ORDER BY updated_at DESC, id LIMIT :newest) c
+        JOIN consolidation.task_memories m ON m.consolidated_into_id = c.id
+    ORDER BY c.id
+"""
 
 
 def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int = 1000) -> list[str]:
-    """Merged memories, of the ``newest``, that lack a literal of a source in their text and in what was dropped."""
-    rows = connection.execute(
-        text(
-            "SELECT c.id, c.content || E'\\n' || coalesce((SELECT string_agg(d, E'\\n') "
-            "FROM jsonb_array_elements_text(c.details -> 'dropped') d), '') AS kept, "
-            f"{', '.join('m.' + n for n in TEXT_COLUMNS)} "
-            "FROM (SELECT * FROM consolidation.consolidated_memories WHERE project_id = :project AND kind = 'merged' "
-            "AND retired_at IS NULL ORDER BY updated_at DESC, id LIMIT :newest) c "
-            "JOIN consolidation.task_memories m ON m.consolidated_into_id = c.id ORDER BY c.id"
-        ),
-        {"project": project_id, "newest": newest},
-    )
+    """Find literals of sources that the ``newest`` merged memories neither contain nor list as dropped."""
+    rows = connection.execute(text(_LOAD_MERGED_TEXTS), {"project": project_id, "newest": newest})
     lost, kept = [], {}
     for row in rows:
         source = embedding_text(**{name: getattr(row, name) for name in TEXT_COLUMNS})
         if f"\n{source}\n" in f"\n{row.kept}\n":
-            continue  # all of it stands there: at least the first source of most
+            continue  # the text contains the whole source, as the first one of most merged memories
         if row.id not in kept:
             kept[row.id] = literals(row.kept)
         # A rewritten text may mark up a literal in another way.
@@ -163,251 +208,325 @@ def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int 
     return lost
 
 
-def find_unscored(connection: Connection, project_id: UUID) -> list[str]:
-    """Active memories without a positive, finite relevance."""
-    bad = "coalesce(relevance_score, 0) <= 0 OR relevance_score = 'NaN' OR relevance_score = 'Infinity'"
-    return _ids(
-        connection,
-        project_id,
-        "SELECT id FROM consolidation.task_memories WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated "
-        f"AND ({bad}) UNION ALL SELECT id FROM consolidation.consolidated_memories WHERE project_id = :project "
-        f"AND retired_at IS NULL AND ({bad})",
-    )
+_FIND_UNLEDGERED_VERSIONS = """
+    SELECT c.id FROM consolidation.consolidated_memories c
+    WHERE c.project_id = :project AND c.updated_at > now() - interval '90 days' AND NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidation_changes l
+        WHERE l.entity_id = c.id AND l.version_after = c.version)
+"""
 
 
-def find_unbalanced_ledger(connection: Connection, project_id: UUID) -> list[str]:
-    """Consolidated memories whose newest version stands nowhere in the ledger, within the time the ledger is kept."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT c.id FROM consolidation.consolidated_memories c WHERE c.project_id = :project "
-        "AND c.updated_at > now() - interval '90 days' AND NOT EXISTS ("
-        "SELECT 1 FROM consolidation.consolidation_changes l WHERE l.entity_id = c.id AND l.version_after = c.version)",
-    )
+def find_unledgered_versions(connection: Connection, project_id: UUID) -> list[str]:
+    """Find consolidated memories whose current version is not in the ledger, within the time the ledger is kept."""
+    return _list_violations(connection, project_id, _FIND_UNLEDGERED_VERSIONS)
 
 
-def find_miscounted(connection: Connection, project_id: UUID) -> list[str]:
-    """Active merged memories whose source count is not the number of memories hidden behind them."""
-    # Counted before the join: grouping afterwards would sort whole rows, texts and vectors with them.
-    query = """
-        SELECT id, source_count, coalesce(hidden, 0) FROM consolidation.consolidated_memories LEFT JOIN (
-            SELECT consolidated_into_id AS id, count(*) AS hidden FROM consolidation.task_memories
-            WHERE project_id = :project AND is_consolidated GROUP BY 1) h USING (id)
-        WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
-            AND (source_count <> coalesce(hidden, 0) OR source_count <> cardinality(source_memory_ids))
-    """
-    return _ids(connection, project_id, query)
+# Counted before the join: to group afterwards would sort whole rows with their texts and vectors.
+_FIND_WRONG_SOURCE_COUNTS = """
+    SELECT id, source_count, coalesce(hidden, 0) FROM consolidation.consolidated_memories LEFT JOIN (
+        SELECT consolidated_into_id AS id, count(*) AS hidden FROM consolidation.task_memories
+        WHERE project_id = :project AND is_consolidated GROUP BY 1) sources USING (id)
+    WHERE project_id = :project AND kind = 'merged' AND retired_at IS NULL
+        AND (source_count <> coalesce(hidden, 0) OR source_count <> cardinality(source_memory_ids))
+"""
+
+
+def find_wrong_source_counts(connection: Connection, project_id: UUID) -> list[str]:
+    """Find active merged memories whose source count is not the number of raw memories merged into them."""
+    return _list_violations(connection, project_id, _FIND_WRONG_SOURCE_COUNTS)
+
+
+# --- relations -----------------------------------------------------------------------------------------------------
+
+
+_FIND_DANGLING_RELATIONS = """
+    SELECT r.id, ends.id FROM consolidation.memory_relations r, LATERAL (VALUES (r.a_id), (r.b_id)) AS ends(id)
+    WHERE r.project_id = :project AND (r.a_id = r.b_id OR NOT EXISTS (
+        SELECT 1 FROM consolidation.task_memories m WHERE m.id = ends.id AND m.project_id = :project
+        UNION ALL
+        SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = ends.id AND m.project_id = :project))
+"""
 
 
 def find_dangling_relations(connection: Connection, project_id: UUID) -> list[str]:
-    """Relations of a memory to itself, or with an end that the project does not have."""
-    query = """
-        SELECT r.id, ends.id FROM consolidation.memory_relations r, LATERAL (VALUES (r.a_id), (r.b_id)) AS ends(id)
-        WHERE r.project_id = :project AND (r.a_id = r.b_id OR NOT EXISTS (
-            SELECT 1 FROM consolidation.task_memories m WHERE m.id = ends.id AND m.project_id = :project UNION ALL
-            SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = ends.id AND m.project_id = :project))
-    """
-    return _ids(connection, project_id, query)
+    """Find relations of a memory to itself, or to a memory that the project does not have."""
+    return _list_violations(connection, project_id, _FIND_DANGLING_RELATIONS)
+
+
+_FIND_UNREVIEWED_RELATIONS = """
+    SELECT id, relation_type FROM consolidation.memory_relations r
+    WHERE project_id = :project AND status = 'confirmed' AND relation_type = ANY(:candidate_types)
+        AND created_at > now() - interval '90 days' AND NOT EXISTS (
+            SELECT 1 FROM consolidation.consolidation_changes c
+            WHERE c.entity_id = r.id AND c.operation = 'review' AND c.new_state ->> 'status' = 'confirmed')
+"""
 
 
 def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[str]:
-    """Relations that only a person may confirm, and that count without one, within the time the ledger is kept."""
-    return _ids(
-        connection,
-        project_id,
-        "SELECT id, relation_type FROM consolidation.memory_relations r WHERE project_id = :project AND status = 'confirmed' "
-        "AND relation_type = ANY(:by_hand) AND created_at > now() - interval '90 days' AND NOT EXISTS ("
-        "SELECT 1 FROM consolidation.consolidation_changes c WHERE c.entity_id = r.id AND c.operation = 'review' "
-        "AND c.new_state ->> 'status' = 'confirmed')",
-        by_hand=list(CANDIDATE_TYPES),
-    )
+    """Find confirmed relations of candidate types that no person confirmed, within the time the ledger is kept."""
+    types = list(CANDIDATE_TYPES)
+    return _list_violations(connection, project_id, _FIND_UNREVIEWED_RELATIONS, candidate_types=types)
 
 
-# What is archived, raw or merged, as the row says now.
-_ARCHIVED = """(
-    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, archived_at, archive_reason
-    FROM consolidation.task_memories WHERE project_id = :project AND archived_at IS NOT NULL UNION ALL
-    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, retired_at, archive_reason
-    FROM consolidation.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL) t"""
-# How the ledger tells that row t was archived; nothing when that is longer ago than the ledger is kept.
-_ARCHIVING = """
-    SELECT a.seq, a.job_id FROM consolidation.consolidation_changes a WHERE a.entity_id = t.id AND a.operation = 'archive'
-        AND a.new_state ->> 'archive_reason' = t.archive_reason ORDER BY a.seq DESC LIMIT 1"""
-# The row's value is that of then: a person may change an archived memory, which breaks no rule.
-_NOT_EDITED = f"""
-    EXISTS (SELECT 1 FROM ({_ARCHIVING}) a WHERE NOT EXISTS (SELECT 1 FROM consolidation.consolidation_changes e
-        WHERE e.entity_id = t.id AND e.seq > a.seq AND e.previous_state ? '%s'))"""
+# --- archive -------------------------------------------------------------------------------------------------------
+
+
+_FIND_FORGOTTEN_TYPES = """
+    SELECT id, memory_type FROM consolidation.task_memories
+    WHERE project_id = :project AND archived_at IS NOT NULL
+        AND archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')
+    UNION ALL
+    SELECT id, memory_type FROM consolidation.consolidated_memories
+    WHERE project_id = :project AND archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')
+"""
 
 
 def find_forgotten_types(connection: Connection, project_id: UUID) -> list[str]:
-    """Decisions and discoveries that were forgotten."""
-    query = (
-        f"SELECT id, memory_type FROM {_ARCHIVED} "
-        "WHERE archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')"
-    )
-    return _ids(connection, project_id, query)
+    """Find decisions and discoveries that were forgotten."""
+    return _list_violations(connection, project_id, _FIND_FORGOTTEN_TYPES)
+
+
+_FIND_FORGOTTEN_YOUNG = """
+    SELECT id, archived_at - learned_at FROM consolidation.task_memories
+    WHERE project_id = :project AND archived_at IS NOT NULL
+        AND archive_reason = 'forgotten' AND archived_at - learned_at < interval '90 days'
+    UNION ALL
+    SELECT id, retired_at - learned_at FROM consolidation.consolidated_memories
+    WHERE project_id = :project AND archive_reason = 'forgotten' AND retired_at - learned_at < interval '90 days'
+"""
 
 
 def find_forgotten_young(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories that were forgotten before they were 90 days old."""
-    query = (
-        f"SELECT id, archived_at - learned_at FROM {_ARCHIVED} "
-        "WHERE archive_reason = 'forgotten' AND archived_at - learned_at < interval '90 days'"
-    )
-    return _ids(connection, project_id, query)
+    """Find memories that were forgotten before they were 90 days old."""
+    return _list_violations(connection, project_id, _FIND_FORGOTTEN_YOUNG)
+
+
+# A person may edit an archived memory, which breaks no rule. So its value counts only if the ledger has the archiving
+# (which it keeps for a limited time) and no later change of the value.
+_FIND_FORGOTTEN_IMPORTANT = """
+    SELECT t.id, t.importance FROM (
+        SELECT id, importance, archive_reason FROM consolidation.task_memories
+        WHERE project_id = :project AND archived_at IS NOT NULL
+        UNION ALL
+        SELECT id, importance, archive_reason FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND archive_reason IS NOT NULL) t, LATERAL (
+        SELECT a.seq FROM consolidation.consolidation_changes a
+        WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
+        ORDER BY a.seq DESC LIMIT 1) archiving
+    WHERE t.archive_reason = 'forgotten' AND t.importance >= 0.7 AND NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidation_changes e
+        WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? 'importance')
+"""
 
 
 def find_forgotten_important(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories that were forgotten although their importance was 0.7 or more."""
-    query = (
-        f"SELECT id, importance FROM {_ARCHIVED} "
-        f"WHERE archive_reason = 'forgotten' AND importance >= 0.7 AND {_NOT_EDITED % 'importance'}"
-    )
-    return _ids(connection, project_id, query)
+    """Find memories that were forgotten with an importance of 0.7 or more."""
+    return _list_violations(connection, project_id, _FIND_FORGOTTEN_IMPORTANT)
+
+
+# A score of a later time than the archiving is of a time in which the memory was active again.
+_FIND_FORGOTTEN_RELEVANT = """
+    SELECT t.id, t.relevance_score, j.options ->> 'forget_threshold' FROM (
+        SELECT id, relevance_score, relevance_at, archived_at, archive_reason FROM consolidation.task_memories
+        WHERE project_id = :project AND archived_at IS NOT NULL
+        UNION ALL
+        SELECT id, relevance_score, relevance_at, retired_at, archive_reason FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND archive_reason IS NOT NULL) t, LATERAL (
+        SELECT a.job_id FROM consolidation.consolidation_changes a
+        WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
+        ORDER BY a.seq DESC LIMIT 1) archiving
+        JOIN consolidation.consolidation_jobs j ON j.id = archiving.job_id
+    WHERE t.archive_reason = 'forgotten' AND t.relevance_at <= t.archived_at
+        AND t.relevance_score >= (j.options ->> 'forget_threshold')::float8
+"""
 
 
 def find_forgotten_relevant(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories that were forgotten although their relevance was not below the threshold their job had."""
-    # A score of later than that is of a time in which the memory was active again.
-    query = (
-        f"SELECT t.id, relevance_score, j.options ->> 'forget_threshold' FROM {_ARCHIVED}, "
-        f"LATERAL ({_ARCHIVING}) a JOIN consolidation.consolidation_jobs j ON j.id = a.job_id "
-        "WHERE archive_reason = 'forgotten' AND relevance_at <= archived_at "
-        "AND relevance_score >= (j.options ->> 'forget_threshold')::float8"
-    )
-    return _ids(connection, project_id, query)
+    """Find memories that were forgotten with a relevance at or above the threshold of the job."""
+    return _list_violations(connection, project_id, _FIND_FORGOTTEN_RELEVANT)
+
+
+_FIND_ARCHIVED_PINNED = """
+    SELECT t.id, t.archive_reason FROM (
+        SELECT id, pinned, archive_reason FROM consolidation.task_memories
+        WHERE project_id = :project AND archived_at IS NOT NULL
+        UNION ALL
+        SELECT id, pinned, archive_reason FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND archive_reason IS NOT NULL) t, LATERAL (
+        SELECT a.seq FROM consolidation.consolidation_changes a
+        WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
+        ORDER BY a.seq DESC LIMIT 1) archiving
+    WHERE t.archive_reason IN ('staleness', 'forgotten') AND t.pinned AND NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidation_changes e
+        WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? 'pinned')
+"""
 
 
 def find_archived_pinned(connection: Connection, project_id: UUID) -> list[str]:
-    """Pinned memories that a policy archived."""
-    query = (
-        f"SELECT id, archive_reason FROM {_ARCHIVED} "
-        f"WHERE archive_reason IN ('staleness', 'forgotten') AND pinned AND {_NOT_EDITED % 'pinned'}"
-    )
-    return _ids(connection, project_id, query)
+    """Find pinned memories that a policy archived."""
+    return _list_violations(connection, project_id, _FIND_ARCHIVED_PINNED)
+
+
+_FIND_UNEXPLAINED_ARCHIVES = """
+    SELECT id FROM consolidation.task_memories
+    WHERE project_id = :project AND (archived_at IS NOT NULL OR archive_reason IS NOT NULL)
+        AND is_archived = (archive_reason IS NULL)
+    UNION ALL
+    SELECT id FROM consolidation.consolidated_memories
+    WHERE project_id = :project
+        AND ((retired_at IS NOT NULL AND superseded_by_id IS NULL) OR archive_reason IS NOT NULL)
+        AND (retired_at IS NOT NULL AND superseded_by_id IS NULL) = (archive_reason IS NULL)
+"""
 
 
 def find_unexplained_archives(connection: Connection, project_id: UUID) -> list[str]:
-    """Archived memories without a reason, and active ones that have one."""
-    retired = "(retired_at IS NOT NULL AND superseded_by_id IS NULL)"
-    query = (
-        "SELECT id FROM consolidation.task_memories WHERE project_id = :project "
-        "AND (archived_at IS NOT NULL OR archive_reason IS NOT NULL) AND is_archived = (archive_reason IS NULL) "
-        "UNION ALL SELECT id FROM consolidation.consolidated_memories WHERE project_id = :project "
-        f"AND ({retired} OR archive_reason IS NOT NULL) AND {retired} = (archive_reason IS NULL)"
-    )
-    return _ids(connection, project_id, query)
+    """Find archived memories without a reason, and active ones with one."""
+    return _list_violations(connection, project_id, _FIND_UNEXPLAINED_ARCHIVES)
 
 
-_IS_ABSTRACTION = "c.project_id = :project AND c.kind IN ('pattern', 'principle')"
+# --- patterns, principles and playbook -----------------------------------------------------------------------------
+
+
+_FIND_FOREIGN_EVIDENCE = """
+    SELECT c.id, e ->> 'unit'
+    FROM consolidation.consolidated_memories c, jsonb_array_elements(c.details -> 'evidence') AS e
+    WHERE c.project_id = :project AND c.kind IN ('pattern', 'principle') AND NOT EXISTS (
+        SELECT 1 FROM consolidation.memory_lineage l
+        WHERE l.child_id = c.id AND l.parent_id::text = e ->> 'unit')
+"""
 
 
 def find_foreign_evidence(connection: Connection, project_id: UUID) -> list[str]:
-    """Patterns and principles that quote something they were not made from."""
-    query = f"""
-        SELECT c.id, e ->> 'unit'
-        FROM consolidation.consolidated_memories c, jsonb_array_elements(c.details -> 'evidence') AS e
-        WHERE {_IS_ABSTRACTION} AND NOT EXISTS (SELECT 1 FROM consolidation.memory_lineage l
-                WHERE l.child_id = c.id AND l.parent_id::text = e ->> 'unit')
-    """
-    return _ids(connection, project_id, query)
+    """Find patterns and principles that quote a memory they were not derived from."""
+    return _list_violations(connection, project_id, _FIND_FOREIGN_EVIDENCE)
 
 
-def find_repeated_patterns(connection: Connection, project_id: UUID) -> list[str]:
-    """Groups that two active patterns, or two active principles, stand for."""
-    query = f"""
-        SELECT c.kind, c.cluster_key, count(*) FROM consolidation.consolidated_memories c
-        WHERE {_IS_ABSTRACTION} AND c.retired_at IS NULL AND c.cluster_key IS NOT NULL GROUP BY 1, 2 HAVING count(*) > 1
-    """
-    return _ids(connection, project_id, query)
+_FIND_DUPLICATE_PATTERNS = """
+    SELECT c.kind, c.cluster_key, count(*) FROM consolidation.consolidated_memories c
+    WHERE c.project_id = :project AND c.kind IN ('pattern', 'principle')
+        AND c.retired_at IS NULL AND c.cluster_key IS NOT NULL
+    GROUP BY 1, 2 HAVING count(*) > 1
+"""
+
+
+def find_duplicate_patterns(connection: Connection, project_id: UUID) -> list[str]:
+    """Find groups with two active patterns or two active principles."""
+    return _list_violations(connection, project_id, _FIND_DUPLICATE_PATTERNS)
+
+
+_FIND_UNSUPPORTED_ENTRIES = """
+    SELECT id FROM consolidation.playbook_entries
+    WHERE project_id = :project AND status = 'active'
+        AND (SELECT count(DISTINCT e) FROM unnest(supporting_memory_ids) e) < :required
+"""
 
 
 def find_unsupported_entries(connection: Connection, project_id: UUID) -> list[str]:
-    """Active entries of the playbook that fewer than three memories bear out."""
-    query = """
-        SELECT id FROM consolidation.playbook_entries WHERE project_id = :project AND status = 'active'
-            AND (SELECT count(DISTINCT e) FROM unnest(supporting_memory_ids) e) < :required
-    """
-    return _ids(connection, project_id, query, required=REQUIRED_EVIDENCE)
+    """Find active playbook entries with fewer supporting memories than are required."""
+    return _list_violations(connection, project_id, _FIND_UNSUPPORTED_ENTRIES, required=REQUIRED_EVIDENCE)
+
+
+_FIND_FOREIGN_SUPPORT = """
+    SELECT p.id, e.id FROM consolidation.playbook_entries p, unnest(p.supporting_memory_ids) AS e(id)
+    WHERE p.project_id = :project AND NOT EXISTS (
+        SELECT 1 FROM consolidation.task_memories m WHERE m.id = e.id AND m.project_id = :project
+        UNION ALL
+        SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = e.id AND m.project_id = :project)
+"""
 
 
 def find_foreign_support(connection: Connection, project_id: UUID) -> list[str]:
-    """Evidence of entries that is no memory of the project."""
-    query = """
-        SELECT p.id, e.id FROM consolidation.playbook_entries p, unnest(p.supporting_memory_ids) AS e(id)
-        WHERE p.project_id = :project AND NOT EXISTS (
-            SELECT 1 FROM consolidation.task_memories m WHERE m.id = e.id AND m.project_id = :project UNION ALL
-            SELECT 1 FROM consolidation.consolidated_memories m WHERE m.id = e.id AND m.project_id = :project)
-    """
-    return _ids(connection, project_id, query)
+    """Find evidence of playbook entries that is not a memory of the project."""
+    return _list_violations(connection, project_id, _FIND_FOREIGN_SUPPORT)
+
+
+_FIND_LOW_PRIORITIES = """
+    SELECT id, priority FROM consolidation.playbook_entries WHERE project_id = :project AND priority < CASE
+        WHEN confidence IS NULL THEN 50
+        ELSE least(100, 50 + trunc(50 * confidence) + greatest(0, cardinality(supporting_memory_ids) - :required))
+        END
+"""
 
 
 def find_low_priorities(connection: Connection, project_id: UUID) -> list[str]:
-    """Entries that are less urgent than ``core.playbook.priority`` of their confidence and evidence."""
-    query = """
-        SELECT id, priority FROM consolidation.playbook_entries WHERE project_id = :project AND priority < CASE
-            WHEN confidence IS NULL THEN 50
-            ELSE least(100, 50 + trunc(50 * confidence) + greatest(0, cardinality(supporting_memory_ids) - :required))
-            END
-    """
-    return _ids(connection, project_id, query, required=REQUIRED_EVIDENCE)
+    """Find playbook entries below the priority that ``core.knowledge.playbook`` gives to their evidence."""
+    return _list_violations(connection, project_id, _FIND_LOW_PRIORITIES, required=REQUIRED_EVIDENCE)
 
 
-def find_repeated_entries(connection: Connection, project_id: UUID) -> list[str]:
-    """Patterns and principles that two active entries stand for."""
-    query = """
-        SELECT source_id, count(*) FROM consolidation.playbook_entries WHERE project_id = :project AND status = 'active'
-            AND source_id IS NOT NULL GROUP BY 1 HAVING count(*) > 1
-    """
-    return _ids(connection, project_id, query)
+_FIND_DUPLICATE_ENTRIES = """
+    SELECT source_id, count(*) FROM consolidation.playbook_entries
+    WHERE project_id = :project AND status = 'active' AND source_id IS NOT NULL
+    GROUP BY 1 HAVING count(*) > 1
+"""
 
 
-def find_misplaced_episodes(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories that say they are in a summary that does not name them, or are named by one and do not say so."""
-    query = """
-        SELECT coalesce(m.id, s.source), coalesce(m.summarized_into_id, s.id) FROM (
-            SELECT id, unnest(source_memory_ids) AS source FROM consolidation.consolidated_memories
-            WHERE project_id = :project AND kind = 'summary') s
-        FULL JOIN (
-            SELECT id, summarized_into_id FROM consolidation.task_memories
-            WHERE project_id = :project AND summarized_into_id IS NOT NULL) m
-        ON m.id = s.source AND m.summarized_into_id = s.id
-        WHERE m.id IS NULL OR s.id IS NULL
-    """
-    return _ids(connection, project_id, query)
+def find_duplicate_entries(connection: Connection, project_id: UUID) -> list[str]:
+    """Find patterns and principles with two active playbook entries."""
+    return _list_violations(connection, project_id, _FIND_DUPLICATE_ENTRIES)
 
 
-def find_unfounded_profiles(connection: Connection, project_id: UUID) -> list[str]:
-    """Active profiles beside another one of the same user, and those not made of summaries of that user that exist."""
-    query = """
-        WITH profiles AS (
-            SELECT id, coalesce(user_id, '') AS owner FROM consolidation.consolidated_memories
-            WHERE project_id = :project AND kind = 'procedural' AND retired_at IS NULL),
-        parents AS (
-            SELECT p.id, s.kind = 'summary' AND coalesce(s.user_id, '') = p.owner AS is_own
-            FROM profiles p LEFT JOIN consolidation.memory_lineage l ON l.child_id = p.id
-                LEFT JOIN consolidation.consolidated_memories s ON s.id = l.parent_id)
-        SELECT DISTINCT id FROM parents WHERE is_own IS NOT TRUE
-        UNION SELECT min(id::text)::uuid FROM profiles GROUP BY owner HAVING count(*) > 1
-    """
-    return _ids(connection, project_id, query)
+# --- summaries and profiles ----------------------------------------------------------------------------------------
 
 
-def find_misheld_originals(connection: Connection, project_id: UUID) -> list[str]:
-    """Memories that two pending suggestions would merge."""
-    query = """
-        SELECT o.id, count(DISTINCT s.id) FROM consolidation.consolidation_suggestions s, unnest(s.original_memory_ids) AS o(id)
-        WHERE s.project_id = :project AND s.status = 'pending' GROUP BY 1 HAVING count(DISTINCT s.id) > 1
-    """
-    return _ids(connection, project_id, query)
+_FIND_INCONSISTENT_SUMMARIES = """
+    SELECT coalesce(m.id, s.source), coalesce(m.summarized_into_id, s.id) FROM (
+        SELECT id, unnest(source_memory_ids) AS source FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND kind = 'summary') s
+    FULL JOIN (
+        SELECT id, summarized_into_id FROM consolidation.task_memories
+        WHERE project_id = :project AND summarized_into_id IS NOT NULL) m
+    ON m.id = s.source AND m.summarized_into_id = s.id
+    WHERE m.id IS NULL OR s.id IS NULL
+"""
 
 
-def find_unfounded_approvals(connection: Connection, project_id: UUID) -> list[str]:
-    """Suggestions that name a merged memory which is none of the project's, or that were decided so and name none."""
-    query = """
-        SELECT s.id, s.result_memory_id FROM consolidation.consolidation_suggestions s WHERE s.project_id = :project
-            AND (s.status = 'validated' OR s.result_memory_id IS NOT NULL)
-            AND NOT EXISTS (SELECT 1 FROM consolidation.consolidated_memories c WHERE c.id = s.result_memory_id
-                AND c.project_id = :project AND c.kind = 'merged' AND s.status = 'validated')
-    """
-    return _ids(connection, project_id, query)
+def find_inconsistent_summaries(connection: Connection, project_id: UUID) -> list[str]:
+    """Find memories that refer to a summary that does not list them, or that a summary lists without a reference."""
+    return _list_violations(connection, project_id, _FIND_INCONSISTENT_SUMMARIES)
+
+
+_FIND_INVALID_PROFILES = """
+    WITH profiles AS (
+        SELECT id, coalesce(user_id, '') AS owner FROM consolidation.consolidated_memories
+        WHERE project_id = :project AND kind = 'procedural' AND retired_at IS NULL),
+    parents AS (
+        SELECT p.id, s.kind = 'summary' AND coalesce(s.user_id, '') = p.owner AS is_own
+        FROM profiles p LEFT JOIN consolidation.memory_lineage l ON l.child_id = p.id
+            LEFT JOIN consolidation.consolidated_memories s ON s.id = l.parent_id)
+    SELECT DISTINCT id FROM parents WHERE is_own IS NOT TRUE
+    UNION
+    SELECT min(id::text)::uuid FROM profiles GROUP BY owner HAVING count(*) > 1
+"""
+
+
+def find_invalid_profiles(connection: Connection, project_id: UUID) -> list[str]:
+    """Find second active profiles of a user, and profiles not made of existing summaries of their user."""
+    return _list_violations(connection, project_id, _FIND_INVALID_PROFILES)
+
+
+# --- suggestions ---------------------------------------------------------------------------------------------------
+
+
+_FIND_SHARED_ORIGINALS = """
+    SELECT o.id, count(DISTINCT s.id)
+    FROM consolidation.consolidation_suggestions s, unnest(s.original_memory_ids) AS o(id)
+    WHERE s.project_id = :project AND s.status = 'pending' GROUP BY 1 HAVING count(DISTINCT s.id) > 1
+"""
+
+
+def find_shared_originals(connection: Connection, project_id: UUID) -> list[str]:
+    """Find memories that two pending suggestions would merge."""
+    return _list_violations(connection, project_id, _FIND_SHARED_ORIGINALS)
+
+
+_FIND_INVALID_APPROVALS = """
+    SELECT s.id, s.result_memory_id FROM consolidation.consolidation_suggestions s
+    WHERE s.project_id = :project AND (s.status = 'validated' OR s.result_memory_id IS NOT NULL) AND NOT EXISTS (
+        SELECT 1 FROM consolidation.consolidated_memories c
+        WHERE c.id = s.result_memory_id AND c.project_id = :project AND c.kind = 'merged' AND s.status = 'validated')
+"""
+
+
+def find_invalid_approvals(connection: Connection, project_id: UUID) -> list[str]:
+    """Find approved suggestions without a merged memory of the project, and others that have one."""
+    return _list_violations(connection, project_id, _FIND_INVALID_APPROVALS)

@@ -11,7 +11,7 @@ from sqlalchemy import event
 
 from consolidation_pipeline.core.jobs.triggers import Due
 from consolidation_pipeline.service.admin.doctor import Finding, _check_jobs
-from consolidation_pipeline.service.admin.health import Watch
+from consolidation_pipeline.service.admin.health import WorkMonitor
 from consolidation_pipeline.service.jobs.job_requests import RequestedJob, request_job
 from consolidation_pipeline.service.jobs.job_status import describe_job, describe_project, list_jobs
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs, request_retries
@@ -90,7 +90,7 @@ def test_a_failed_job_is_tried_twice_again_and_then_it_is_dead(project: Pipeline
 
 def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None:
     kill_three_times(project)
-    assert Watch(project.engine).look().jobs_dead == 1
+    assert WorkMonitor(project.engine).read().jobs_dead == 1
     told = describe_project(project.engine, SLUG, settings=project.settings)["failing"]
     assert [(one["job"], one["failures"], one["dead"]) for one in told] == [("consolidate", 3, True)]
     assert describe_job(project.engine, SLUG)["dead"]
@@ -104,7 +104,7 @@ def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None
     by_hand = request_job(project.engine, SLUG, triggered_by="ann")
     assert project.run().job_id == by_hand.job_id
     assert newest(project)["retry_count"] == 3  # how many there were before it
-    assert Watch(project.engine).look().jobs_dead == 0
+    assert WorkMonitor(project.engine).read().jobs_dead == 0
     assert look(project)["dead jobs"].status == "ok"
     project.add(notes(10, "more"))
     assert len(threshold(project).requests) == 1

@@ -104,7 +104,7 @@ def test_the_order_and_the_batches_of_the_input_change_nothing(shared: Pipeline,
         shared.clear()
         with pytest.MonkeyPatch.context() as patch:
             if states:
-                patch.setattr(importer, "BATCH", data.draw(st.integers(1, 60)))
+                patch.setattr(importer, "BATCH_ROWS", data.draw(st.integers(1, 60)))
                 patch.setattr(embedding, "BATCH", data.draw(st.integers(5, 60)))
             shared.add(rows)
             shared.run()
@@ -170,7 +170,7 @@ def test_merged_memories_hold_only_what_may_merge_and_leave_nothing_that_could(
     project = shared.project().id
     with shared.engine.connect() as connection:
         broken = [
-            *invariants.find_chains(connection, project),
+            *invariants.find_weak_merge_groups(connection, project),
             *invariants.find_shared_members(connection, project),
             *invariants.find_bad_pairs(connection, project),
         ]

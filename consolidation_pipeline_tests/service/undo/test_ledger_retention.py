@@ -12,7 +12,7 @@ import pytest
 from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.undo.history import list_change_groups, list_ledger
 from consolidation_pipeline.service.undo.ledger_retention import RetentionResult, remove_expired_changes
-from consolidation_pipeline.store.admin.invariants import find_unbalanced_ledger
+from consolidation_pipeline.store.admin.invariants import find_unledgered_versions
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.jobs.project_lock import project_lock
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
@@ -266,7 +266,7 @@ def test_no_false_alarm_about_the_ledger_after_a_removal(pipeline: Pipeline) -> 
     age_changes(pipeline, timedelta(days=91))
     assert expire(pipeline).changes == 3
     with pipeline.engine.connect() as connection:
-        assert find_unbalanced_ledger(connection, pipeline.project().id) == []
+        assert find_unledgered_versions(connection, pipeline.project().id) == []
     # A changed memory goes on from the version it has, although the ledger knows of none.
     pipeline.add([note("c", f"{LESSONS[0]} Seen again today.")])
     done = pipeline.run()

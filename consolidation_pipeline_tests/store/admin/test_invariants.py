@@ -53,13 +53,13 @@ SUGGESTION = (
 )
 VIOLATIONS: list[tuple[str, str, str]] = [
     (
-        "find_misheld_originals",
+        "find_shared_originals",
         SUGGESTION.format("'pending', NULL") + ", generate_series(1, 2) WHERE id = :a",
         "{a} 2",
     ),
-    ("find_unfounded_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
-    ("find_unfounded_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
-    ("find_unfounded_approvals", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
+    ("find_invalid_approvals", SUGGESTION.format("'validated', NULL") + " WHERE id = :a", "None"),
+    ("find_invalid_approvals", SUGGESTION.format("'validated', gen_random_uuid()") + " WHERE id = :a", "-"),
+    ("find_invalid_approvals", SUGGESTION.format("'rejected', CAST(:m AS uuid)") + " WHERE id = :a", "{m}"),
     ("find_future_memories", f"UPDATE {RAW} SET learned_at = now() + interval '2 days' WHERE id = :c", "{c}"),
     (
         "find_unembedded",
@@ -67,7 +67,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         "{a}",
     ),
     ("find_mixed_models", f"UPDATE {RAW} SET embedding_model = 'other' WHERE id = :c", "other 1"),
-    ("find_denormalized", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
+    ("find_unnormalized_vectors", f"UPDATE {RAW} SET embedding = '[1,1,0]' WHERE id = :c", "{c}"),
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 1.5", "1.5"),
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET similarity = 'NaN'", "nan"),
     ("find_bad_pairs", f"UPDATE {NEIGHBORS} SET b = 'ffffffff-ffff-ffff-ffff-ffffffffffff'", "ffffffff"),
@@ -79,37 +79,37 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         "{m} {c}",
     ),
     (
-        "find_repeated_patterns",
+        "find_duplicate_patterns",
         f"UPDATE {MERGED} SET kind = 'pattern', abstraction_level = 2, cluster_key = 'one', retired_at = NULL, "
         "archive_reason = NULL",
         "pattern one",
     ),
-    ("find_chains", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
+    ("find_weak_merge_groups", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
     (
         "find_shared_members",
         f"INSERT INTO {CLUSTERS} (project_id, tier, cluster_key, member_id, member_kind, is_representative) "
         f"SELECT project_id, 'merge', 'two', id, 'raw', true FROM {RAW} WHERE id = :a",
         "{a} 2",
     ),
-    ("find_abandoned", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :m", "{a}"),
-    ("find_abandoned", f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = id WHERE id = :m", "{a}"),
+    ("find_lost_memories", f"UPDATE {MERGED} SET retired_at = now() WHERE id = :m", "{a}"),
+    ("find_lost_memories", f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = id WHERE id = :m", "{a}"),
     (
-        "find_abandoned",
+        "find_lost_memories",
         f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = CASE id WHEN :m THEN CAST(:n AS uuid) END",
         "{a}",
     ),
-    ("find_abandoned", f"UPDATE {MERGED} SET archive_reason = NULL WHERE id = :o", "{e}"),
+    ("find_lost_memories", f"UPDATE {MERGED} SET archive_reason = NULL WHERE id = :o", "{e}"),
     ("find_orphan_lineage", f"UPDATE {LINEAGE} SET parent_id = gen_random_uuid() WHERE parent_id = :a", "{m}"),
     ("find_orphan_lineage", f"UPDATE {LINEAGE} SET child_id = gen_random_uuid() WHERE parent_id = :a", "{a}"),
-    ("find_repeated_facts", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
+    ("find_duplicate_merged_memories", f"UPDATE {MERGED} SET normalized_hash = 'same'", "2"),
     ("find_lost_literals", f"UPDATE {MERGED} SET content = 'Retry after some seconds.' WHERE id = :m", "{m}"),
     ("find_lost_literals", f"UPDATE {RAW} SET execution_summary = 'Retry after 3' WHERE id = :a", "{m} number 3"),
-    ("find_unscored", f"UPDATE {RAW} SET relevance_score = NULL WHERE id = :c", "{c}"),
-    ("find_unscored", f"UPDATE {RAW} SET relevance_score = 'NaN' WHERE id = :c", "{c}"),
-    ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 0 WHERE id = :m", "{m}"),
-    ("find_unscored", f"UPDATE {MERGED} SET relevance_score = 'Infinity' WHERE id = :m", "{m}"),
-    ("find_unbalanced_ledger", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
-    ("find_miscounted", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
+    ("find_without_relevance", f"UPDATE {RAW} SET relevance_score = NULL WHERE id = :c", "{c}"),
+    ("find_without_relevance", f"UPDATE {RAW} SET relevance_score = 'NaN' WHERE id = :c", "{c}"),
+    ("find_without_relevance", f"UPDATE {MERGED} SET relevance_score = 0 WHERE id = :m", "{m}"),
+    ("find_without_relevance", f"UPDATE {MERGED} SET relevance_score = 'Infinity' WHERE id = :m", "{m}"),
+    ("find_unledgered_versions", f"UPDATE {MERGED} SET version = 9 WHERE id = :m", "{m}"),
+    ("find_wrong_source_counts", f"UPDATE {MERGED} SET source_count = 3 WHERE id = :m", "{m}"),
     ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'decision' WHERE id = :d", "{d} decision"),
     ("find_forgotten_types", f"UPDATE {RAW} SET memory_type = 'discovery' WHERE id = :d", "{d} discovery"),
     ("find_forgotten_types", f"UPDATE {MERGED} SET memory_type = 'decision', {FORGOTTEN}", "{o}"),
@@ -145,14 +145,14 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         f"SELECT project_id, id, :c, 'contradicts', 0.6, 'confirmed' FROM {RAW} WHERE id = :a",
         "contradicts",
     ),
-    ("find_misplaced_episodes", f"UPDATE {RAW} SET summarized_into_id = :m WHERE id = :c", "{c} {m}"),
+    ("find_inconsistent_summaries", f"UPDATE {RAW} SET summarized_into_id = :m WHERE id = :c", "{c} {m}"),
     (
-        "find_misplaced_episodes",
+        "find_inconsistent_summaries",
         f"UPDATE {MERGED} SET kind = 'summary', abstraction_level = 2 WHERE id = :m",
         "{a} {m}",
     ),
     (
-        "find_unfounded_profiles",
+        "find_invalid_profiles",
         f"UPDATE {MERGED} SET kind = 'procedural', abstraction_level = 3 WHERE id = :m",
         "{m}",
     ),
@@ -165,7 +165,7 @@ VIOLATIONS: list[tuple[str, str, str]] = [
     ("find_low_priorities", ENTRY.format("'review', 0.9, 95, NULL, ARRAY[:a, :b, :c, :m]::uuid[]"), "95"),
     ("find_low_priorities", ENTRY.format("'retired', NULL, 49, NULL, '{}'"), "49"),
     (
-        "find_repeated_entries",
+        "find_duplicate_entries",
         ENTRY.format("'active', 0.9, 95, :m, ARRAY[:a, :b, :c]::uuid[]") + " OR id = :b",
         "{m} 2",
     ),
@@ -260,9 +260,9 @@ def test_a_superseded_memory_with_an_active_successor_is_not_abandoned(
     statement = f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = :by WHERE id = :id"
     third = plant_merged(connection, project, "third", [])
     connection.execute(text(statement), {"id": ids["m"], "by": ids["n"]})
-    assert FINDERS["find_abandoned"](connection, project.id) == []
+    assert FINDERS["find_lost_memories"](connection, project.id) == []
     connection.execute(text(statement), {"id": ids["n"], "by": third})
-    assert FINDERS["find_abandoned"](connection, project.id) == []
+    assert FINDERS["find_lost_memories"](connection, project.id) == []
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.service.similarity.similarity_graph import update_similarity_graph
 from consolidation_pipeline.service.undo.rollback import roll_back
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
-from consolidation_pipeline.store.admin.project_browser import Shelf
+from consolidation_pipeline.store.admin.project_browser import KnowledgeFilter
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
@@ -233,7 +233,7 @@ class World:
             "reason": "test",
             "operation": "edit",
             "reference": self.project.slug,
-            "shelf": Shelf("raw"),
+            "knowledge": KnowledgeFilter("raw"),
             "job_ids": [self.job],
             "group_ids": [uuid4()],
         }
@@ -303,12 +303,14 @@ class World:
                 "query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3",
                 "kinds": {"id": "S16"},
             },
+            "load_labelled": {"query": "SELECT 'm', uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
             "list_ended_runs": {"runs": ["run"], "died": "died"},
             "list_cancelled_before_start": {"since": NOW},
             "load_archive_candidates": {"restored_since": NOW},
+            "load_pairs": {"at_least": 0.5},
             "load_replies": {"prompt_hashes": ["hash"]},
             "mark_compared": {"ids": to_ids(self.raw)},
             "pin_rows": {"updates": [MemoryUpdate(self.raw[7], 1, uuid4(), "test")], "pinned": True},
@@ -318,7 +320,7 @@ class World:
             "record_attempt": {"event_id": uuid4()},
             "reject_dangling": {"changed": f"{SCHEMA}.consolidation_changes"},
             "remove_events": {"before": NOW},
-            "sum_up": {"bounds": [1.0]},
+            "load_totals": {"bounds": [1.0]},
             "remove_changes": {"before": NOW, "days": 90, "changed_by": "test"},
             "reject_selected": {"query": f"SELECT id FROM {task_memories} WHERE false", "what": "is not there"},
             "replace_grouping_vectors": {"text_hashes": {self.raw[0]: "h"}, "computed": {"h": 0}},
@@ -330,6 +332,9 @@ class World:
             "save_embeddings": {"ids": to_ids(self.raw)},
             "save_relevance": {"ids": to_ids(self.raw)},
             "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
+            "stream_changes": {"since": None, "images": True},
+            "stream_costs": {"since": None},
+            "stream_memories": {"vectors": True},
             "supersede_rows": {"superseded": [(held[outgrown], successor)]},
             "touch_key": {"key_id": uuid4()},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from consolidation_pipeline.errors import ConflictError
-from consolidation_pipeline.store.admin.project_counts import count_project, count_raw
+from consolidation_pipeline.store.admin.project_counts import count_project, count_raw_memories
 from consolidation_pipeline.store.database.schema import SCHEMA, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids, to_uuids
 from consolidation_pipeline.store.ledger.ledger_writer import Change, update_rows
@@ -153,7 +153,7 @@ def test_sources_of_an_archived_merged_memory_count_as_archived(
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
     def counts() -> tuple[int, ...]:
-        return tuple(count_raw(connection, project.id))
+        return tuple(count_raw_memories(connection, project.id))
 
     assert counts() == (5, 3, 2, 0)
     archive_rows(connection, author(project), "task_memories", [mark(raw[4])], at=NOW)
