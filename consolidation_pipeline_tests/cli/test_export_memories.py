@@ -180,7 +180,7 @@ def test_parquet_of_an_empty_project_has_columns(cli: Cli, tmp_path: Path) -> No
 
 def test_parquet_goes_to_a_pipe(settings: Settings, consolidated: dict[str, Any]) -> None:
     del settings, consolidated
-    code = "from consolidation_pipeline.cli.app import run_command; run_command(['export', 'notes', '-', '--format', 'parquet'])"
+    code = "from consolidation_pipeline.cli.app import main; main(['export', 'notes', '-', '--format', 'parquet'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert pq.read_table(pa.BufferReader(done.stdout)).num_rows == 6
 
