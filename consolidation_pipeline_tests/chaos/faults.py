@@ -1,4 +1,4 @@
-"""What goes wrong while the actors act: processes are killed, the database restarts, everything else answers badly."""
+"""Faults of the chaos test: killed processes, database restarts, unreliable services."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import psycopg
 from psycopg import sql
 
 from consolidation_pipeline.store.database.embedded_server import start_server
-from consolidation_pipeline_tests.chaos.clients import Scene, perform
+from consolidation_pipeline_tests.chaos.clients import ChaosConfig, run_client
 from consolidation_pipeline_tests.openai_server import Reply, Request, reply_with_json
 from consolidation_pipeline_tests.service.fork_server import Nursery
 from consolidation_pipeline_tests.service.knowledge.test_failing_providers import BEHAVIOURS, sound_reply
@@ -24,33 +24,33 @@ from consolidation_pipeline_tests.service.knowledge.test_summaries import summar
 from consolidation_pipeline_tests.service.review.test_suggestion_proposals import both
 from consolidation_pipeline_tests.webhook_receiver import Message, status_reply
 
-# Those who are killed: what others did stays to be told by them.
-MORTAL = ("launcher", "worker", "post")
+# Only these are killed: the logs of the others must be complete.
+KILLABLE_ROLES = ("launcher", "worker", "deliverer")
 
 
-class Server:
-    """A Postgres of its own, which may be stopped at any moment and loses nothing that it acknowledged."""
+class PostgresServer:
+    """Postgres server for one test. It may be stopped at any time and loses nothing that it acknowledged."""
 
     def __init__(self, folder: Path) -> None:
         self._server = start_server(folder)
         self.url: str = self._server.get_uri("postgres")
-        # Waiting for the disk guards against power cuts alone, and those are not tried here.
+        # These settings guard only against power failures, which are not tested here.
         for setting in ("fsync", "full_page_writes"):
             self.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
         self.execute(sql.SQL("SELECT pg_reload_conf()"))
 
     def execute(self, statement: sql.Composable) -> Sequence[Any]:
-        """Rows of a statement, if it has any."""
+        """Execute a statement and return its rows, if any."""
         with psycopg.connect(self.url, autocommit=True) as connection:
             done = connection.execute(statement)
             return done.fetchall() if done.description else ()
 
     def restart(self, mode: str) -> None:
-        """``immediate``: as after a crash; ``fast``: connections are cut, transactions rolled back."""
+        """Restart the server; ``immediate``: as after a crash; ``fast``: roll back transactions first."""
         self._control("restart", mode)
 
     def stop(self) -> None:
-        """For good: what started it does not know the process that a restart made."""
+        """Stop the server by ``pg_ctl``: the object that started it does not know the process after a restart."""
         self._control("stop", "immediate")
 
     def _control(self, order: str, mode: str) -> None:
@@ -61,91 +61,107 @@ class Server:
             "pg_ctl", (*arguments, "-l", str(self._server.log)), self._server.bin_path, user=self._server.system_user
         )
 
-    def cut(self, dice: random.Random) -> int:
-        """End a third of the connections; returns how many."""
+    def cut_connections(self, rng: random.Random) -> int:
+        """End about a third of the connections and return their number."""
         rows = self.execute(
             sql.SQL("SELECT pid FROM pg_stat_activity WHERE datname IS NOT NULL AND pid <> pg_backend_pid()")
         )
-        chosen = [pid for (pid,) in rows if dice.random() < 0.33]
+        chosen = [pid for (pid,) in rows if rng.random() < 0.33]
         self.execute(sql.SQL("SELECT pg_terminate_backend(p) FROM unnest({}::int[]) p").format(sql.Literal(chosen)))
         return len(chosen)
 
 
 @dataclass
-class Storm:
-    """Everybody and everything of one storm. ``log``: tells the timeline what happened to whom."""
+class ChaosRun:
+    """Processes and faults of one chaos run.
+
+    Attributes:
+        roles: role of each client to start.
+        log: writes to the timeline.
+        pids: process of each running client, by name.
+        spawned: number of clients started so far.
+    """
 
     seed: str
-    scene: Scene
-    server: Server
+    config: ChaosConfig
+    server: PostgresServer
     nursery: Nursery
     database: str
-    cast: Sequence[str]
+    roles: Sequence[str]
     log: Callable[..., None]
-    living: dict[str, int] = field(default_factory=dict)
-    born: int = 0
+    pids: dict[str, int] = field(default_factory=dict)
+    spawned: int = 0
 
     def __post_init__(self) -> None:
-        self.dice = random.Random(self.seed)
+        self.rng = random.Random(self.seed)
 
-    def blow(self) -> None:
-        """Until the scene ends actors act, and something goes wrong now and then: some runs come to their end."""
-        for role in self.cast:
-            self._enter(role)
-        longest = min(2.0, (self.scene.until - time.time()) / 10)
-        troubles = [self._kill] * 6 + [self._cut] * 2 + [self._hurry_statements] * 2 + [self._restart]
-        while time.time() < self.scene.until:
-            time.sleep(self.dice.uniform(0.05, longest))
-            with suppress(psycopg.OperationalError):  # it may be starting, or in a hurry
-                self.dice.choice(troubles)()
-        self._take_time()
+    def run(self) -> None:
+        """Start the clients and inject faults until the end. Pauses are long enough for some runs to complete."""
+        for role in self.roles:
+            self._spawn_client(role)
+        longest = min(2.0, (self.config.until - time.time()) / 10)
+        faults = (
+            [self._kill_client] * 6
+            + [self._cut_connections] * 2
+            + [self._shorten_statement_timeout] * 2
+            + [self._restart_server]
+        )
+        while time.time() < self.config.until:
+            time.sleep(self.rng.uniform(0.05, longest))
+            with suppress(psycopg.OperationalError):  # the server may be starting, or its statement timeout short
+                self.rng.choice(faults)()
+        self._reset_statement_timeout()
 
-    def leave(self, seconds: float) -> None:
-        """Everybody ends what they are at. Raises TimeoutError."""
-        for name, pid in self.living.items():
+    def join(self, seconds: float) -> None:
+        """Wait until all clients have ended.
+
+        Raises:
+            TimeoutError: a client did not end within ``seconds``.
+        """
+        for name, pid in self.pids.items():
             code = self.nursery.wait(pid, seconds)
             if code != 0:
                 self.log("bug", why=f"{name} ended with {code}")
-        self.living.clear()
+        self.pids.clear()
 
-    def _enter(self, role: str) -> None:
-        self.born += 1
-        name = f"{role}-{self.born}"
-        self.living[name] = self.nursery.spawn(perform, asdict(self.scene), role, name, f"{self.seed}-{name}")
+    def _spawn_client(self, role: str) -> None:
+        self.spawned += 1
+        name = f"{role}-{self.spawned}"
+        self.pids[name] = self.nursery.spawn(run_client, asdict(self.config), role, name, f"{self.seed}-{name}")
 
-    def _kill(self) -> None:
-        slow = self.dice.random() < 0.8  # what takes long to begin is killed less often, or would never do anything
-        mortal = [name for name in self.living if name.startswith(MORTAL[1:] if slow else MORTAL)]
-        name = self.dice.choice(mortal)
-        pid = self.living.pop(name)
+    def _kill_client(self) -> None:
+        slow = self.rng.random() < 0.8  # launchers start slowly, so they are killed less often
+        killable = [name for name in self.pids if name.startswith(KILLABLE_ROLES[1:] if slow else KILLABLE_ROLES)]
+        name = self.rng.choice(killable)
+        pid = self.pids.pop(name)
         os.kill(pid, signal.SIGKILL)
         self.nursery.wait(pid)
         self.log("killed", name=name)
-        self._enter(name.rpartition("-")[0])
+        self._spawn_client(name.rpartition("-")[0])
 
-    def _cut(self) -> None:
-        self.log("cut", connections=self.server.cut(self.dice))
+    def _cut_connections(self) -> None:
+        self.log("cut", connections=self.server.cut_connections(self.rng))
 
-    def _restart(self) -> None:
-        mode = self.dice.choice(["immediate", "fast"])
+    def _restart_server(self) -> None:
+        mode = self.rng.choice(["immediate", "fast"])
         self.log("restarting", mode=mode)
         self.server.restart(mode)
         self.log("restarted")
 
-    def _hurry_statements(self) -> None:
-        """New connections have so little time for a statement that some do not end; there are new ones at once."""
-        most = self.dice.choice(["5ms", "20ms", "100ms"])
+    def _shorten_statement_timeout(self) -> None:
+        """Set a statement timeout so short that some statements fail, and cut connections so that it applies."""
+        most = self.rng.choice(["5ms", "20ms", "100ms"])
         self.log("hurry", statement_timeout=most)
         self.server.execute(
             sql.SQL("ALTER DATABASE {} SET statement_timeout = {}").format(
                 sql.Identifier(self.database), sql.Literal(most)
             )
         )
-        self.server.cut(self.dice)
-        time.sleep(self.dice.uniform(0.05, 0.4))
-        self._take_time()
+        self.server.cut_connections(self.rng)
+        time.sleep(self.rng.uniform(0.05, 0.4))
+        self._reset_statement_timeout()
 
-    def _take_time(self) -> None:
+    def _reset_statement_timeout(self) -> None:
         self.server.execute(sql.SQL("ALTER DATABASE {} RESET statement_timeout").format(sql.Identifier(self.database)))
         self.server.execute(
             sql.SQL("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = {}").format(
@@ -155,36 +171,36 @@ class Storm:
 
 
 @dataclass
-class Outside:
-    """The model's provider and the receiver of events: ``calm`` they are sound, else they fail as often as not."""
+class UnreliableServices:
+    """The model's provider and the receiver of events; unless ``is_reliable``, about half of the requests fail."""
 
-    dice: random.Random
-    taken: set[str] = field(default_factory=set)
-    calm: bool = False
+    rng: random.Random
+    delivered_ids: set[str] = field(default_factory=set)
+    is_reliable: bool = False
 
-    def model(self, request: Request) -> Reply | None:
-        """A sound answer, or one of those that providers give at their worst."""
-        kind = "well" if self.calm or self.dice.random() < 0.5 else self.dice.choice(list(BEHAVIOURS))
-        if not self.calm and self.dice.random() < 0.1:
+    def reply_as_model(self, request: Request) -> Reply | None:
+        """Return a valid reply or one of the failures of ``BEHAVIOURS``."""
+        kind = "well" if self.is_reliable or self.rng.random() < 0.5 else self.rng.choice(list(BEHAVIOURS))
+        if not self.is_reliable and self.rng.random() < 0.1:
             time.sleep(0.5)
-        return _sound(request) if kind == "well" else BEHAVIOURS[kind](request)
+        return reply_soundly(request) if kind == "well" else BEHAVIOURS[kind](request)
 
     def receive(self, message: Message, reply: Callable[[bytes], None]) -> None:
-        """Take an event, refuse it, take long, or hang up before or after it was taken."""
-        how = "take" if self.calm else self.dice.choice(["take", "take", "refuse", "slow", "drop", "forget"])
+        """Take an event, refuse it, answer slowly, or drop the connection before or after taking it."""
+        how = "take" if self.is_reliable else self.rng.choice(["take", "take", "refuse", "slow", "drop", "forget"])
         if how == "slow":
             time.sleep(0.3)
         if how == "refuse":
-            reply(status_reply(self.dice.choice([429, 500, 503])))
+            reply(status_reply(self.rng.choice([429, 500, 503])))
         elif how != "drop":
-            self.taken.add(message.headers["webhook-id"])
+            self.delivered_ids.add(message.headers["webhook-id"])
             if how != "forget":
                 reply(status_reply(200))
 
 
-def _sound(request: Request) -> Reply | None:
+def reply_soundly(request: Request) -> Reply | None:
     system = request.body["messages"][0]["content"]
     if "could stand in their place" in system:
         return reply_with_json(both)(request)
-    is_told = "software agents noted" in system or "they noted after" in system
-    return reply_with_json(summary_reply)(request) if is_told else sound_reply(request)
+    is_summary = "software agents noted" in system or "they noted after" in system
+    return reply_with_json(summary_reply)(request) if is_summary else sound_reply(request)

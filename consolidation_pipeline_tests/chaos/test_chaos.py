@@ -1,7 +1,7 @@
-"""Agents write and search, people decide and undo, runs go on, and all the while everything around them fails.
+"""Chaos test: agents, operators and runs work while processes are killed and services fail.
 
-``make chaos`` blows for five minutes, ``CONSOLIDATION_CHAOS_SECONDS`` for so long. What fails is told with the seed of
-the storm, which ``CONSOLIDATION_CHAOS_SEED`` gives again: the same dice, though processes never meet quite alike twice.
+``make chaos`` runs for five minutes; ``CONSOLIDATION_CHAOS_SECONDS`` sets another duration. A failure names the seed.
+``CONSOLIDATION_CHAOS_SEED`` sets it again; the interleaving of processes still differs from run to run.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ from consolidation_pipeline.llm import retries
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.store.database.engine import connect_engine, upgrade, with_driver
 from consolidation_pipeline_tests.chaos import clients
-from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, Actor, Scene
-from consolidation_pipeline_tests.chaos.faults import Outside, Server, Storm
-from consolidation_pipeline_tests.chaos.verify import come_to_rest, count_done, find_faults, read_logs, undo_everything
+from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, ChaosConfig, Client
+from consolidation_pipeline_tests.chaos.faults import ChaosRun, PostgresServer, UnreliableServices
+from consolidation_pipeline_tests.chaos.verify import (
+    count_by_action,
+    find_faults,
+    read_logs,
+    roll_back_everything,
+    run_until_unchanged,
+)
 from consolidation_pipeline_tests.openai_server import openai_server
 from consolidation_pipeline_tests.service.corpus import near_misses, reworded
 from consolidation_pipeline_tests.service.fork_server import open_nursery
@@ -30,16 +36,16 @@ from consolidation_pipeline_tests.webhook_receiver import run_receiver
 
 SECONDS = float(os.environ.get("CONSOLIDATION_CHAOS_SECONDS", "4"))
 SEED = os.environ.get("CONSOLIDATION_CHAOS_SEED", str(random.randrange(10**6)))
-CAST = ("agent", "agent", "reader", "auditor", "operator", "worker", "worker", "post")
-# Dagster takes seconds to be imported.
-LONG_CAST = (*CAST, "operator", "launcher")
-SHOWN = 150
+ROLES = ("agent", "agent", "reader", "auditor", "operator", "worker", "worker", "deliverer")
+# Short runs have no launcher, since importing Dagster takes seconds.
+LONG_RUN_ROLES = (*ROLES, "operator", "launcher")
+SHOWN_LINES = 150
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Iterator[tuple[Server, str]]:
-    """A server of its own, and the URL of a migrated database on it."""
-    server = Server(tmp_path)
+def database(tmp_path: Path) -> Iterator[tuple[PostgresServer, str]]:
+    """Server for this test and the URL of a migrated database on it."""
+    server = PostgresServer(tmp_path)
     server.execute(sql.SQL("CREATE DATABASE chaos"))
     url = with_driver(server.url.replace("/postgres?", "/chaos?"), "psycopg")
     engine = connect_engine(url)
@@ -53,42 +59,42 @@ def database(tmp_path: Path) -> Iterator[tuple[Server, str]]:
 @pytest.mark.slow
 @pytest.mark.timeout(600 + 6 * SECONDS)
 def test_no_failure_loses_or_duplicates_memories(
-    database: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database: tuple[PostgresServer, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     print(f"CONSOLIDATION_CHAOS_SEED={SEED} CONSOLIDATION_CHAOS_SECONDS={SECONDS:g}, timeline in {tmp_path}")
     server, url = database
-    outside = Outside(random.Random(SEED))
+    services = UnreliableServices(random.Random(SEED))
     with (
-        openai_server(outside.model) as provider,
+        openai_server(services.reply_as_model) as provider,
         run_receiver() as receiver,
         open_nursery(clients.__name__) as nursery,
     ):
-        receiver.answer = outside.receive
+        receiver.answer = services.receive
         for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
             monkeypatch.setenv(name, provider.api_base)
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
-        monkeypatch.setattr(retries, "_wait", lambda *_: 0.0)
-        scene = Scene(url, str(tmp_path), 0.0, provider.api_base, receiver.url)
-        pipeline = Pipeline(connect_engine(url), scene.settings, tmp_path)
-        begin(pipeline)
+        monkeypatch.setattr(retries, "_compute_wait", lambda *_: 0.0)
+        config = ChaosConfig(url, str(tmp_path), 0.0, provider.api_base, receiver.url)
+        pipeline = Pipeline(connect_engine(url), config.settings, tmp_path)
+        seed_projects(pipeline)
         nursery.grow_up()
-        scene = Scene(url, str(tmp_path), time.time() + SECONDS, provider.api_base, receiver.url)
-        log = Actor(scene, "storm", outside.dice, pipeline.engine).log
-        storm = Storm(SEED, scene, server, nursery, "chaos", LONG_CAST if SECONDS >= 60 else CAST, log)
-        storm.blow()
-        outside.calm = True
-        storm.leave(120)
-        come_to_rest(pipeline)
+        config = ChaosConfig(url, str(tmp_path), time.time() + SECONDS, provider.api_base, receiver.url)
+        log = Client(config, "faults", services.rng, pipeline.engine).log
+        chaos_run = ChaosRun(SEED, config, server, nursery, "chaos", LONG_RUN_ROLES if SECONDS >= 60 else ROLES, log)
+        chaos_run.run()
+        services.is_reliable = True
+        chaos_run.join(120)
+        run_until_unchanged(pipeline)
         timeline = read_logs(tmp_path)
-        faults = list(find_faults(pipeline, timeline, outside.taken))
-        print(count_done(timeline))
-        assert not faults, "\n".join([f"seed {SEED}", *faults, *map(str, timeline[-SHOWN:])])
+        faults = list(find_faults(pipeline, timeline, services.delivered_ids))
+        print(count_by_action(timeline))
+        assert not faults, "\n".join([f"seed {SEED}", *faults, *map(str, timeline[-SHOWN_LINES:])])
         for slug in SLUGS:
-            undo_everything(pipeline, slug)
+            roll_back_everything(pipeline, slug)
 
 
-def begin(pipeline: Pipeline) -> None:
-    """Facts that everybody was told, searchable by meaning; and some that a person has to decide on."""
+def seed_projects(pipeline: Pipeline) -> None:
+    """Add embedded facts and near misses to each project."""
     for slug in SLUGS:
         pipeline.configure_new(slug, **OPTIONS[slug])
         pipeline.add([*reworded(times=2), *near_misses()], slug)
