@@ -1,4 +1,4 @@
-"""Agents that call the tools through the official client, and a project that they know something of."""
+"""Fixtures of MCP: agents that call tools through the official client, and servers for them."""
 
 from __future__ import annotations
 
@@ -25,44 +25,48 @@ from consolidation_pipeline_tests.conftest import open_shared_engine
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 
-class Failed(Exception):
-    """A tool's answer was an error; the message is what the agent read."""
+class ToolError(Exception):
+    """A tool returned an error; the message is its text."""
 
 
 @dataclass(frozen=True)
 class Agent:
-    """Calls tools, as a client does that is connected to a server."""
+    """Client that is connected to a server and calls its tools."""
 
     client: Client
     portal: BlockingPortal
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
-        """The structured answer, checked by the client against the tool's schema. Raises Failed."""
+        """Return the structured result of a tool, validated by the client against the tool's schema.
+
+        Raises:
+            ToolError: the tool returned an error.
+        """
         answer = self.send(tool, **arguments)
         assert isinstance(answer.content[0], TextContent)
         if answer.is_error:
-            raise Failed(answer.content[0].text)
+            raise ToolError(answer.content[0].text)
         assert answer.structured_content is not None
         return dict(answer.structured_content)
 
     def send(self, tool: str, progress: Any = None, **arguments: Any) -> CallToolResult:
-        """The whole answer."""
+        """Return the complete result of a tool."""
         return self.portal.call(lambda: self.client.call_tool(tool, arguments, progress_callback=progress))
 
-    def refused(self, tool: str, **arguments: Any) -> str:
-        """What a call that must fail says."""
-        with pytest.raises(Failed) as failed:
+    def expect_error(self, tool: str, **arguments: Any) -> str:
+        """Call a tool that must fail and return its error text."""
+        with pytest.raises(ToolError) as failed:
             self.call(tool, **arguments)
         return str(failed.value)
 
     def tools(self) -> dict[str, Tool]:
-        """The tools that the server lists."""
+        """Return the tools that the server lists, by name."""
         return {tool.name: tool for tool in self.portal.call(self.client.list_tools).tools}
 
 
 @contextmanager
 def connect(target: Any) -> Iterator[Agent]:
-    """An agent at a server in this process, or at one that is started for it."""
+    """Connect an agent to a server object in this process, or to a server process started for it."""
     with start_blocking_portal() as portal:
         client = Client(target)
         with portal.wrap_async_context_manager(client):
@@ -70,8 +74,8 @@ def connect(target: Any) -> Iterator[Agent]:
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """As ``launch.run_project`` tells it."""
+class LaunchOutcome:
+    """Result of a run, with the fields of ``launch.RunOutcome`` that the tools read."""
 
     project: str
     job_id: UUID | None
@@ -79,39 +83,39 @@ class Outcome:
     error: str | None = None
 
 
-def run_without_dagster(pipeline: Pipeline) -> Callable[..., Outcome]:
-    """Runs a project's phases as the assets do."""
+def run_without_dagster(pipeline: Pipeline) -> Callable[..., LaunchOutcome]:
+    """Return a function that runs a project's phases in this process."""
 
-    def run(slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> Outcome:
+    def run(slug: str, *, phases: Sequence[str] | None, triggered_by: str) -> LaunchOutcome:
         chosen = select_phases("consolidate", phases)
         with pipeline.open(slug, planned=chosen, triggered_by=triggered_by) as run:
             run_phases(run, chosen)
-        return Outcome(slug, run.job_id)
+        return LaunchOutcome(slug, run.job_id)
 
     return run
 
 
-Connect = Callable[..., AbstractContextManager[Agent]]
+ConnectAgent = Callable[..., AbstractContextManager[Agent]]
 
 
 @pytest.fixture(scope="module")
 def pipeline(server: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
-    """A database that the tests of a module share."""
+    """Pipeline on a database shared by the tests of a module."""
     for engine in open_shared_engine(server):
         yield Pipeline(engine, Settings(), Path(tmp_path_factory.mktemp("mcp")))
 
 
 @pytest.fixture
-def enter(pipeline: Pipeline) -> Connect:
-    """Connects an agent in memory: as whom, and to a server that runs projects how."""
+def connect_agent(pipeline: Pipeline) -> ConnectAgent:
+    """Function that connects an agent as a principal, to a server with a run backend."""
 
     def connect_as(principal: Principal = LOCAL, *, runs: RunBackend | None = None) -> AbstractContextManager[Agent]:
         runs = runs or InProcessRunBackend(run_without_dagster(pipeline))
-        return connect(ToolServer(context_of(pipeline.engine, principal, runs), principal.role))
+        return connect(ToolServer(create_server_context(pipeline.engine, principal, runs), principal.role))
 
     return connect_as
 
 
-def context_of(engine: Engine, principal: Principal, runs: RunBackend) -> ServerContext:
-    """Context of a server in this process."""
+def create_server_context(engine: Engine, principal: Principal, runs: RunBackend) -> ServerContext:
+    """Return the context of a server in this process."""
     return ServerContext(lambda: engine, Settings(), runs, principal)

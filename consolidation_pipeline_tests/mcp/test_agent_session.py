@@ -1,16 +1,16 @@
-"""All an agent does with its memories, through MCP alone."""
+"""A whole session of an agent over MCP: add, plan, run, search, trace, judge, roll back."""
 
 from __future__ import annotations
 
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline_tests.cli.conftest import LESSONS
-from consolidation_pipeline_tests.mcp.conftest import Connect
+from consolidation_pipeline_tests.mcp.conftest import ConnectAgent
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 
-def test_agent_uses_all_tools_in_one_session(enter: Connect, pipeline: Pipeline) -> None:
+def test_agent_uses_all_tools_in_one_session(connect_agent: ConnectAgent, pipeline: Pipeline) -> None:
     ensure_project(pipeline.engine, SLUG)
-    with enter() as agent:
+    with connect_agent() as agent:
         added = [agent.call("add_memory", project=SLUG, content=text, tags=["db"]) for text in LESSONS]
         assert all(one["added"] for one in added)
         again = agent.call("add_memory", project=SLUG, content=LESSONS[0], tags=["db"])
@@ -46,4 +46,4 @@ def test_agent_uses_all_tools_in_one_session(enter: Connect, pipeline: Pipeline)
         assert (undone["scope"], undone["memories_restored"]) == ("job", 3)
         found = agent.call("search_consolidated_memories", **question, limit=3)["results"]
         assert {hit["id"] for hit in found} == {one["id"] for one in added[:3]}
-        assert agent.refused("rollback_consolidation", target=done["undo"]).startswith("conflict: ")
+        assert agent.expect_error("rollback_consolidation", target=done["undo"]).startswith("conflict: ")

@@ -1,4 +1,4 @@
-"""The server over streamable HTTP: keys, roles, projects, and what is turned down before any tool is asked."""
+"""MCP over streamable HTTP: keys, roles, projects, and requests refused before any tool is called."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline_tests.mcp.conftest import Agent
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
-LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+LIST_TOOLS = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
 ACCEPT = {"Accept": "application/json, text/event-stream"}
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A reader of all projects, an agent of `shop`, an administrator of all."""
+    """Keys of a reader of all projects, an agent of `shop` and an admin of all projects."""
 
     reader: str
     agent: str
@@ -48,8 +48,8 @@ def keys(pipeline: Pipeline) -> Keys:
     return Keys(*(create_key(pipeline.engine, role=role, project=project)[1] for role, project in roles))
 
 
-def parent(pipeline: Pipeline, *, wait: int = 0, **settings: str) -> Starlette:
-    """An application that the server is part of, as the API is."""
+def create_host_app(pipeline: Pipeline, *, wait: int = 0, **settings: str) -> Starlette:
+    """Return an application that mounts the MCP server; ``wait``: seconds that the rate limit asks to wait."""
     mcp = McpApp(pipeline.engine, Settings(**settings), authenticate, limit=lambda _: wait)
 
     @asynccontextmanager
@@ -61,8 +61,8 @@ def parent(pipeline: Pipeline, *, wait: int = 0, **settings: str) -> Starlette:
 
 
 @contextmanager
-def serve(app: Starlette) -> Iterator[str]:
-    """The application on a port of its own; yields the URL of the MCP server."""
+def serve_app(app: Starlette) -> Iterator[str]:
+    """Serve the application on a free port; yield the URL of the MCP server."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
     thread = Thread(target=server.run, args=([listener],))
@@ -76,8 +76,8 @@ def serve(app: Starlette) -> Iterator[str]:
 
 
 @contextmanager
-def agent_at(url: str, *, mode: str = "auto", **headers: str) -> Iterator[Agent]:
-    """An agent that sends these headers."""
+def connect_http_agent(url: str, *, mode: str = "auto", **headers: str) -> Iterator[Agent]:
+    """Connect an agent that sends these headers."""
     with start_blocking_portal() as portal:
         http = httpx2.AsyncClient(headers=headers, timeout=30)
         client = Client(streamable_http_client(url, http_client=http), mode=mode)
@@ -86,27 +86,27 @@ def agent_at(url: str, *, mode: str = "auto", **headers: str) -> Iterator[Agent]
 
 
 def test_mcp_key_limits_role_and_project(pipeline: Pipeline, keys: Keys) -> None:
-    with serve(create_app(pipeline.engine, Settings())) as url:
-        with agent_at(url, Authorization=f"Bearer {keys.agent}") as agent:
+    with serve_app(create_app(pipeline.engine, Settings())) as url:
+        with connect_http_agent(url, Authorization=f"Bearer {keys.agent}") as agent:
             added = agent.call("add_memory", content="Paid orders are final.")
             assert (added["project"], added["added"]) == ("shop", True)
-            assert agent.refused("add_memory", content="x", project="bank").startswith("not_found: ")
-            assert "needs the role admin; yours is agent" in agent.refused("run_consolidation")
-        with agent_at(url, mode="legacy", **{"X-API-Key": keys.reader}) as agent:
+            assert agent.expect_error("add_memory", content="x", project="bank").startswith("not_found: ")
+            assert "needs the role admin; yours is agent" in agent.expect_error("run_consolidation")
+        with connect_http_agent(url, mode="legacy", **{"X-API-Key": keys.reader}) as agent:
             assert len(agent.tools()) == 3
             found = agent.call("search_consolidated_memories", query="orders", project="shop")["results"]
             assert [hit["id"] for hit in found] == [added["id"]]
-        with agent_at(url, Authorization=f"bearer {keys.admin}") as agent:
+        with connect_http_agent(url, Authorization=f"bearer {keys.admin}") as agent:
             assert agent.call("run_consolidation", project="shop")["status"] == "pending"
     by = pipeline.rows("SELECT triggered_by, trigger_type FROM {s}.consolidation_jobs")
     assert [tuple(row) for row in by] == [("mcp:admin of all projects", "manual")]
 
 
 def test_mcp_server_returns_401_without_valid_key(pipeline: Pipeline, keys: Keys) -> None:
-    with TestClient(parent(pipeline), base_url="http://localhost") as http:
+    with TestClient(create_host_app(pipeline), base_url="http://localhost") as http:
         for headers in ({}, {"X-API-Key": "cnsl_nonsense"}, {"Authorization": f"Basic {keys.admin}"}):
             for method in ("POST", "GET", "DELETE"):
-                answer = http.request(method, "/mcp", json=LIST, headers=headers)
+                answer = http.request(method, "/mcp", json=LIST_TOOLS, headers=headers)
                 assert (answer.status_code, answer.json()["error"]) == (401, "unauthorized")
                 assert answer.headers["www-authenticate"].startswith("Bearer")
                 assert answer.headers["content-type"] == "application/problem+json"
@@ -120,25 +120,25 @@ def test_mcp_server_refuses_foreign_host_and_origin(
     pipeline: Pipeline, keys: Keys, changed: dict[str, str], status: int
 ) -> None:
     headers = {"X-API-Key": keys.reader, **ACCEPT, **changed}
-    with TestClient(parent(pipeline, mcp_hosts="mcp.test, other.test"), base_url="http://localhost") as http:
-        assert http.post("/mcp", json=LIST, headers=headers).status_code == status
+    with TestClient(create_host_app(pipeline, mcp_hosts="mcp.test, other.test"), base_url="http://localhost") as http:
+        assert http.post("/mcp", json=LIST_TOOLS, headers=headers).status_code == status
 
 
 def test_mcp_server_refuses_invalid_requests(pipeline: Pipeline, keys: Keys) -> None:
     headers = {"X-API-Key": keys.reader, **ACCEPT}
-    with TestClient(parent(pipeline), base_url="http://localhost") as http:
+    with TestClient(create_host_app(pipeline), base_url="http://localhost") as http:
         refused = http.get("/mcp", headers=headers)
         assert (refused.status_code, refused.headers["allow"]) == (405, "POST")
         assert http.post("/mcp", content=b"x" * 1_000_001, headers=headers).status_code == 413
         assert http.post("/mcp", content=b"x", headers=headers).status_code == 400
-    with TestClient(parent(pipeline, wait=7), base_url="http://localhost") as http:
-        limited = http.post("/mcp", json=LIST, headers=headers)
+    with TestClient(create_host_app(pipeline, wait=7), base_url="http://localhost") as http:
+        limited = http.post("/mcp", json=LIST_TOOLS, headers=headers)
         assert (limited.status_code, limited.headers["retry-after"]) == (429, "7")
 
 
 def test_mcp_with_auth_off_grants_local_admin(pipeline: Pipeline) -> None:
-    app = parent(pipeline, api_auth="off")
-    for _ in range(2):  # the application can be started again
+    app = create_host_app(pipeline, api_auth="off")
+    for _ in range(2):  # the application can be started twice
         with TestClient(app, base_url="http://localhost") as http:
-            answer = http.post("/mcp", json=LIST, headers=ACCEPT)
+            answer = http.post("/mcp", json=LIST_TOOLS, headers=ACCEPT)
         assert "rollback_consolidation" in answer.text

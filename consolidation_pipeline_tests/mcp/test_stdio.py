@@ -1,4 +1,4 @@
-"""`consolidation mcp` as a client starts it."""
+"""The stdio server: `consolidation mcp`, started by a client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.mcp.conftest import connect
 
-HEAVY = ("dagster", "litellm", "numba", "pandas", "scipy", "sklearn", "wordllama")
+HEAVY_MODULES = ("dagster", "litellm", "numba", "pandas", "scipy", "sklearn", "wordllama")
 
 
 def test_stdio_client_runs_and_rolls_back(database_url: str, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_stdio_client_runs_and_rolls_back(database_url: str, tmp_path: Path) -> 
 def test_mcp_server_starts_without_heavy_imports() -> None:
     code = (
         "import sys\nimport consolidation_pipeline.cli.mcp, consolidation_pipeline.mcp.server\n"
-        f"assert not (found := set({HEAVY!r}) & set(sys.modules)), found"
+        f"assert not (found := set({HEAVY_MODULES!r}) & set(sys.modules)), found"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=PROJECT_ROOT)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What clients are told of the tools, who may call which, and how errors read."""
+"""MCP tools: schemas and hints, roles, projects, error messages, runs and progress."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from consolidation_pipeline.mcp.server import TOOLS, ToolServer
 from consolidation_pipeline.service.admin.api_keys import LOCAL, Principal
 from consolidation_pipeline.service.intake.importer import ensure_project
 from consolidation_pipeline.settings import PROJECT_ROOT
-from consolidation_pipeline_tests.mcp.conftest import Connect, Outcome, connect, context_of
+from consolidation_pipeline_tests.mcp.conftest import ConnectAgent, LaunchOutcome, connect, create_server_context
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
-READING = {
+READ_TOOLS = {
     "search_consolidated_memories",
     "get_consolidated_context",
     "trace_memory_lineage",
     "plan_consolidation",
     "consolidation_status",
 }
-HINTS = {
-    **dict.fromkeys(READING, (True, False, True, False)),
+TOOL_HINTS = {
+    **dict.fromkeys(READ_TOOLS, (True, False, True, False)),
     "add_memory": (False, False, True, False),
     "memory_feedback": (False, False, False, False),
     "run_consolidation": (False, True, True, False),
@@ -37,21 +37,21 @@ HINTS = {
 
 
 @pytest.fixture(scope="module")
-def shop(pipeline: Pipeline) -> Principal:
-    """An administrator of the project `shop`, beside which there is `bank`."""
+def shop_admin(pipeline: Pipeline) -> Principal:
+    """Admin of the project `shop`; another project, `bank`, exists."""
     ids = [ensure_project(pipeline.engine, slug).id for slug in ("shop", "bank")]
     return Principal("admin", ids[0], "shop", uuid4(), "shop's")
 
 
-def test_every_tool_has_hints_schema_and_description(enter: Connect) -> None:
-    with enter() as agent:
+def test_every_tool_has_hints_schema_and_description(connect_agent: ConnectAgent) -> None:
+    with connect_agent() as agent:
         tools = agent.tools()
-    assert set(tools) == set(HINTS)
+    assert set(tools) == set(TOOL_HINTS)
     for name, tool in tools.items():
         hints = tool.annotations
         assert hints is not None
-        told = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
-        assert told == HINTS[name], name
+        hints_found = (hints.read_only_hint, hints.destructive_hint, hints.idempotent_hint, hints.open_world_hint)
+        assert hints_found == TOOL_HINTS[name], name
         assert tool.title
         assert tool.description
         assert tool.output_schema is not None
@@ -69,55 +69,63 @@ def test_mcp_page_lists_the_server_tools() -> None:
 
 
 @pytest.mark.parametrize(("role", "count"), [("reader", 3), ("agent", 5), ("admin", 9)])
-def test_role_lists_and_calls_only_its_tools(enter: Connect, role: str, count: int) -> None:
-    with enter(replace(LOCAL, role=role)) as agent:
+def test_role_lists_and_calls_only_its_tools(connect_agent: ConnectAgent, role: str, count: int) -> None:
+    with connect_agent(replace(LOCAL, role=role)) as agent:
         listed = agent.tools()
         assert len(listed) == count
         for spec in TOOLS:
             if spec.name not in listed:
-                assert agent.refused(spec.name) == f"forbidden: {spec.name} needs the role {spec.role}; yours is {role}"
-        assert agent.refused("drop_everything") == "Unknown tool: drop_everything"
+                assert (
+                    agent.expect_error(spec.name)
+                    == f"forbidden: {spec.name} needs the role {spec.role}; yours is {role}"
+                )
+        assert agent.expect_error("drop_everything") == "Unknown tool: drop_everything"
 
 
-def test_project_argument_is_needed_with_several(enter: Connect, shop: Principal) -> None:
-    with enter() as agent:
-        assert agent.refused("consolidation_status") == "usage: name a project: bank, shop"
-        assert agent.refused("plan_consolidation", project="nowhere").startswith(
+def test_project_argument_is_needed_with_several(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
+    with connect_agent() as agent:
+        assert agent.expect_error("consolidation_status") == "usage: name a project: bank, shop"
+        assert agent.expect_error("plan_consolidation", project="nowhere").startswith(
             "not_found: there is no project 'nowhere'"
         )
-    with enter(shop) as agent:
+    with connect_agent(shop_admin) as agent:
         assert agent.call("add_memory", content="Paid orders are final.")["project"] == "shop"
         assert agent.call("search_consolidated_memories", query="orders", project="shop")["project"] == "shop"
 
 
-def test_tools_hide_rows_of_foreign_projects(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
-    with enter() as agent:
+def test_tools_hide_rows_of_foreign_projects(
+    connect_agent: ConnectAgent, shop_admin: Principal, pipeline: Pipeline
+) -> None:
+    with connect_agent() as agent:
         memory = agent.call("add_memory", project="bank", content="The vault opens at nine.")["id"]
         change = agent.call("memory_feedback", memory_id=memory, helpful=False)["group_id"]
-    told = "not_found: you have no access to a project 'bank'; your project is shop"
-    for principal in (shop, replace(shop, project_id=None)):
-        with enter(principal) as agent:
+    hints_found = "not_found: you have no access to a project 'bank'; your project is shop"
+    for principal in (shop_admin, replace(shop_admin, project_id=None)):
+        with connect_agent(principal) as agent:
             for name in ("plan_consolidation", "run_consolidation", "consolidation_status"):
-                assert agent.refused(name, project="bank") == told
-            assert agent.refused("search_consolidated_memories", query="vault", project="bank") == told
-            assert agent.refused("get_consolidated_context", task="open", project="bank") == told
-            assert agent.refused("add_memory", content="x", project="bank") == told
-            assert agent.refused("trace_memory_lineage", memory_id=memory) == f"not_found: there is no memory {memory}"
-            assert agent.refused("memory_feedback", memory_id=memory, helpful=True).endswith(f"no memory {memory}")
-            assert agent.refused("rollback_consolidation", target=change).startswith("not_found: ")
-    with enter() as agent:
+                assert agent.expect_error(name, project="bank") == hints_found
+            assert agent.expect_error("search_consolidated_memories", query="vault", project="bank") == hints_found
+            assert agent.expect_error("get_consolidated_context", task="open", project="bank") == hints_found
+            assert agent.expect_error("add_memory", content="x", project="bank") == hints_found
+            assert (
+                agent.expect_error("trace_memory_lineage", memory_id=memory)
+                == f"not_found: there is no memory {memory}"
+            )
+            assert agent.expect_error("memory_feedback", memory_id=memory, helpful=True).endswith(f"no memory {memory}")
+            assert agent.expect_error("rollback_consolidation", target=change).startswith("not_found: ")
+    with connect_agent() as agent:
         job = agent.call("run_consolidation", project="bank", phases=["embedding_matrix"])["job_id"]
-    with enter(shop) as agent:
-        assert agent.refused("consolidation_status", job_id=job) == f"not_found: there is no job {job}"
-        assert agent.refused("rollback_consolidation", target=job).startswith("not_found: ")
+    with connect_agent(shop_admin) as agent:
+        assert agent.expect_error("consolidation_status", job_id=job) == f"not_found: there is no job {job}"
+        assert agent.expect_error("rollback_consolidation", target=job).startswith("not_found: ")
     assert (
         pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE source = 'mcp' AND execution_summary = 'x'") == 0
     )
 
 
-@pytest.mark.usefixtures("shop")
+@pytest.mark.usefixtures("shop_admin")
 @pytest.mark.parametrize(
-    ("tool", "arguments", "said"),
+    ("tool", "arguments", "message"),
     [
         ("search_consolidated_memories", {"query": "x", "limit": 0}, "invalid_arguments: limit: "),
         ("search_consolidated_memories", {"query": "x", "level": [2]}, "invalid_arguments: level: Extra inputs"),
@@ -142,55 +150,55 @@ def test_tools_hide_rows_of_foreign_projects(enter: Connect, shop: Principal, pi
     ],
 )
 def test_invalid_tool_arguments_return_clear_errors(
-    enter: Connect, tool: str, arguments: dict[str, object], said: str
+    connect_agent: ConnectAgent, tool: str, arguments: dict[str, object], message: str
 ) -> None:
     named = {} if {"memory_id", "target"} & set(arguments) else {"project": "shop"}
-    with enter() as agent:
-        text = agent.refused(tool, **arguments, **named)
-    assert text.startswith(said)
+    with connect_agent() as agent:
+        text = agent.expect_error(tool, **arguments, **named)
+    assert text.startswith(message)
     assert "Traceback" not in text
     assert "http" not in text
 
 
-def test_plan_tool_refuses_concurrent_plans(pipeline: Pipeline, shop: Principal) -> None:
-    context = replace(context_of(pipeline.engine, shop, QueuedRunBackend()), plan_slots=Semaphore(0))
+def test_plan_tool_refuses_concurrent_plans(pipeline: Pipeline, shop_admin: Principal) -> None:
+    context = replace(create_server_context(pipeline.engine, shop_admin, QueuedRunBackend()), plan_slots=Semaphore(0))
     with connect(ToolServer(context, "admin")) as agent:
-        assert agent.refused("plan_consolidation") == "busy: other plans are being made; try again in 5 s"
+        assert agent.expect_error("plan_consolidation") == "busy: other plans are being made; try again in 5 s"
         context.plan_slots.release()
         for _ in range(2):
             assert agent.call("plan_consolidation")["project"] == "shop"
 
 
 def test_unexpected_tool_error_hides_its_message(
-    enter: Connect, shop: Principal, caplog: pytest.LogCaptureFixture
+    connect_agent: ConnectAgent, shop_admin: Principal, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(slug: str, **_: object) -> Outcome:
+    def fail(slug: str, **_: object) -> LaunchOutcome:
         raise ZeroDivisionError(f"secret of {slug}")
 
-    with caplog.at_level(logging.ERROR), enter(shop, runs=InProcessRunBackend(fail)) as agent:
-        assert agent.refused("run_consolidation") == "Error executing tool run_consolidation"
+    with caplog.at_level(logging.ERROR), connect_agent(shop_admin, runs=InProcessRunBackend(fail)) as agent:
+        assert agent.expect_error("run_consolidation") == "Error executing tool run_consolidation"
     assert "secret of shop" in caplog.text
 
 
-def test_run_tool_joins_a_running_run(enter: Connect, shop: Principal) -> None:
+def test_run_tool_joins_a_running_run(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
     go_on, begun = Event(), []
 
-    def run(slug: str, **_: object) -> Outcome:
+    def run(slug: str, **_: object) -> LaunchOutcome:
         begun.append(slug)
         go_on.wait(60)
-        return Outcome(slug, None, "failed", "the run never opened the project")
+        return LaunchOutcome(slug, None, "failed", "the run never opened the project")
 
-    class ThirdTimeLucky(InProcessRunBackend):
+    class ReleaseOnThirdStart(InProcessRunBackend):
         started = 0
 
         def start(self, *where: Any, **how: Any) -> PollRun:
-            look = super().start(*where, **how)
+            poll = super().start(*where, **how)
             self.started += 1
             if self.started == 3:
                 go_on.set()
-            return look
+            return poll
 
-    with enter(shop, runs=ThirdTimeLucky(run)) as agent:
+    with connect_agent(shop_admin, runs=ReleaseOnThirdStart(run)) as agent:
         for _ in range(2):
             answer = agent.call("run_consolidation", wait_seconds=0)
             assert (answer["status"], answer["job_id"]) == ("pending", None)
@@ -199,34 +207,36 @@ def test_run_tool_joins_a_running_run(enter: Connect, shop: Principal) -> None:
     assert begun == ["shop"]
 
 
-def test_run_tool_reports_progress(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
-    told: list[tuple[float, str | None]] = []
+def test_run_tool_reports_progress(connect_agent: ConnectAgent, shop_admin: Principal, pipeline: Pipeline) -> None:
+    hints_found: list[tuple[float, str | None]] = []
 
     async def listen(progress: float, total: float | None, message: str | None) -> None:
         assert total == 1.0
-        told.append((progress, message))
+        hints_found.append((progress, message))
 
-    def run(slug: str, **_: object) -> Outcome:
+    def run(slug: str, **_: object) -> LaunchOutcome:
         with pipeline.open(slug, planned=("embedding_matrix", "decay_scores")) as opened:
             with opened.phase("embedding_matrix"):
                 pass
-            while not told:
+            while not hints_found:
                 time.sleep(0.01)
             with opened.phase("decay_scores"):
                 pass
-        return Outcome(slug, opened.job_id)
+        return LaunchOutcome(slug, opened.job_id)
 
-    with enter(shop, runs=InProcessRunBackend(run)) as agent:
+    with connect_agent(shop_admin, runs=InProcessRunBackend(run)) as agent:
         answer = agent.send("run_consolidation", progress=listen)
     assert answer.structured_content is not None
     assert answer.structured_content["status"] == "completed"
-    assert told[0] == (0.5, "done: embedding_matrix")
+    assert hints_found[0] == (0.5, "done: embedding_matrix")
 
 
-def test_queued_run_tool_requests_one_job(enter: Connect, shop: Principal, pipeline: Pipeline) -> None:
-    with enter(shop, runs=QueuedRunBackend()) as agent:
-        asked = agent.call("run_consolidation")
-        assert (asked["status"], asked["progress"]) == ("pending", 0)
-        assert agent.call("run_consolidation")["job_id"] == asked["job_id"]
+def test_queued_run_tool_requests_one_job(
+    connect_agent: ConnectAgent, shop_admin: Principal, pipeline: Pipeline
+) -> None:
+    with connect_agent(shop_admin, runs=QueuedRunBackend()) as agent:
+        requested = agent.call("run_consolidation")
+        assert (requested["status"], requested["progress"]) == ("pending", 0)
+        assert agent.call("run_consolidation")["job_id"] == requested["job_id"]
         pipeline.run("shop")
-        assert agent.call("consolidation_status", job_id=asked["job_id"])["status"] == "completed"
+        assert agent.call("consolidation_status", job_id=requested["job_id"])["status"] == "completed"
