@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import event
 
 from consolidation_pipeline.service.intake import importer
-from consolidation_pipeline.service.intake.importer import Imported, import_memories
+from consolidation_pipeline.service.intake.importer import ImportResult, import_memories
 from consolidation_pipeline.service.knowledge import merged_memories, summaries
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
@@ -39,9 +39,9 @@ def kill(pipeline: Pipeline, target: Callable[..., None], *arguments: Any) -> No
 
 def import_and_die(url: str, path: str, after: int) -> None:
     """Import until ``after`` rows are stored."""
-    importer.BATCH = IMPORT_BATCH
+    importer.BATCH_ROWS = IMPORT_BATCH
 
-    def watch(done: Imported) -> None:
+    def watch(done: ImportResult) -> None:
         if done.added == after:
             _die()
 

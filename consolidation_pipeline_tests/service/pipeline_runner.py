@@ -12,7 +12,7 @@ from uuid import UUID
 from sqlalchemy import text
 
 from consolidation_pipeline.embed.embedder import Embedder
-from consolidation_pipeline.service.intake.importer import Imported, ensure_project, import_memories
+from consolidation_pipeline.service.intake.importer import ImportResult, ensure_project, import_memories
 from consolidation_pipeline.service.jobs.run_report import RunReport, write_report
 from consolidation_pipeline.service.knowledge.derive import DeriveResult
 from consolidation_pipeline.service.knowledge.merged_memories import MergeResult, merge_clusters
@@ -20,8 +20,8 @@ from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.knowledge.principles import derive_principles
 from consolidation_pipeline.service.knowledge.profiles import ProfileResult, update_profiles
 from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
-from consolidation_pipeline.service.lifecycle.archive import Archived, archive_memories
-from consolidation_pipeline.service.lifecycle.decay import Decay, score_relevance
+from consolidation_pipeline.service.lifecycle.archive import ArchiveResult, archive_memories
+from consolidation_pipeline.service.lifecycle.decay import DecayResult, score_relevance
 from consolidation_pipeline.service.plan.apply import check_plan
 from consolidation_pipeline.service.playbook.entries import PromotionResult, update_playbook
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
@@ -75,8 +75,8 @@ class Outcome:
     suggestions: ProposalResult
     summaries: SummaryResult
     profiles: ProfileResult
-    decay: Decay
-    archived: Archived
+    decay: DecayResult
+    archived: ArchiveResult
     report: RunReport
 
 
@@ -108,7 +108,7 @@ class Pipeline:
     settings: Settings
     folder: Path
 
-    def add(self, rows: Iterable[Mapping[str, Any]], slug: str = SLUG) -> Imported:
+    def add(self, rows: Iterable[Mapping[str, Any]], slug: str = SLUG) -> ImportResult:
         """Import rows into a project."""
         path = write_jsonl(self.folder / f"{slug}.jsonl", rows)
         return import_memories(self.engine, slug, str(path), format="jsonl", source="test")

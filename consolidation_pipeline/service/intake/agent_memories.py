@@ -1,4 +1,4 @@
-"""Memories one by one: agents add them, read them back and say whether they helped."""
+"""Single memories: agents add them, read them and give feedback on them."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from consolidation_pipeline import tracing
-from consolidation_pipeline.core.lifecycle.feedback import weigh_feedback
+from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
 from consolidation_pipeline.core.memories.memories import NewMemory, memory_id
 from consolidation_pipeline.core.memories.row_fields import check_characters
 from consolidation_pipeline.embed import is_local, load_embedder
 from consolidation_pipeline.errors import EmbeddingError, InvalidMemoryError, NotFoundError, UsageError
-from consolidation_pipeline.service.intake.importer import BATCH, CHANGED, RowReader
-from consolidation_pipeline.service.lifecycle.manual_actions import lock_fit, unfit_to_weigh
+from consolidation_pipeline.service.intake.importer import BATCH_ROWS, CHANGED_CONTENT, RowParser
+from consolidation_pipeline.service.lifecycle.manual_actions import find_feedback_objection, lock_checked_memories
 from consolidation_pipeline.service.runs.effective_options import effective_options
 from consolidation_pipeline.service.similarity.embedding import embed_raw_memories
 from consolidation_pipeline.settings import Settings
@@ -28,10 +28,10 @@ MAX_NOTE_CHARS = 2000
 
 
 @dataclass(frozen=True)
-class Added:
-    """What became of rows: ids that are new, ids that were there before, and (index, message) of the bad rows.
+class AddResult:
+    """Result of ``add_memories``: ids of new and of existing memories, (index, message) of each bad row.
 
-    ``ids`` has one for each row, in their order, None for a bad one.
+    ``ids``: one for each row, in order; None for a bad row.
     """
 
     added: list[UUID]
@@ -48,28 +48,37 @@ def add_memories(
     source: str,
     changed_by: str,
     settings: Settings | None = None,
-) -> Added:
-    """Add memories, written as rows of an import are, to a project that exists; bad rows keep no good one out.
+) -> AddResult:
+    """Add memories to an existing project; good rows are stored even if others are bad.
 
-    Idempotent on (source, id, content); a row without an id has one that follows from all it says. A memory that names
-    no agent is that of ``changed_by``. Words find it at once; meaning does so too where ``settings`` are given and the
-    project's embedding model is free, else after the next run.
+    Adding is idempotent on (source, id, content); the id of a row without one is derived from its content. Keyword
+    search finds the memories at once. Vector search finds them at once if the project's embedding model is free and
+    ``settings`` are given, else after the next run.
+
+    Args:
+        engine: Database.
+        slug: The project.
+        rows: Rows as in an import.
+        source: Source of rows that name none.
+        changed_by: Agent of rows that name none.
+        settings: Settings that select the embedding model; None = do not embed.
 
     Raises:
-        NotFoundError: no such project. UsageError: more rows than one call takes.
+        NotFoundError: There is no such project.
+        UsageError: There are more than ``BATCH_ROWS`` rows.
     """
-    if len(rows) > BATCH:
-        raise UsageError(f"{len(rows):,} memories at once; {BATCH:,} are allowed, or import a file")
+    if len(rows) > BATCH_ROWS:
+        raise UsageError(f"{len(rows):,} memories at once; {BATCH_ROWS:,} are allowed; import a file instead")
     with engine.connect() as connection:
         project = get_project(connection, slug)
     with tracing.memory_span("create_memory", slug, {tracing.MEMORY_RECORD_COUNT: len(rows)}):
-        added = _add(engine, project, rows, source=source, changed_by=changed_by, settings=settings)
+        added = _store_rows(engine, project, rows, source=source, changed_by=changed_by, settings=settings)
         if len(rows) == 1 and added.ids[0] is not None:
             tracing.set_attributes({tracing.MEMORY_RECORD_ID: str(added.ids[0])})
     return added
 
 
-def _add(
+def _store_rows(
     engine: Engine,
     project: Project,
     rows: Sequence[Mapping[str, object]],
@@ -77,17 +86,17 @@ def _add(
     source: str,
     changed_by: str,
     settings: Settings | None,
-) -> Added:
+) -> AddResult:
     slug = project.slug
-    read, errors = _read(rows, RowReader(engine, project, source), changed_by)
+    read, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by)
     with engine.begin() as connection:
         stored = append_memories(connection, project.id, slug, read.items())
-    errors |= dict.fromkeys(stored.changed, CHANGED)
+    errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
     ids = {at: memory_id(slug, one.source, one.external_id) for at, one in read.items() if at not in errors}
     if settings is not None and stored.ids:
-        _embed_where_free(engine, project, list(stored.ids), settings)
+        _embed_if_free(engine, project, list(stored.ids), settings)
     kept = list(dict.fromkeys(ids.values()))
-    return Added(
+    return AddResult(
         added=[id_ for id_ in kept if id_ in stored.ids],
         existing=[id_ for id_ in kept if id_ not in stored.ids],
         errors=sorted(errors.items()),
@@ -95,10 +104,10 @@ def _add(
     )
 
 
-def _read(
-    rows: Sequence[Mapping[str, object]], read_row: RowReader, agent: str
+def _parse_rows(
+    rows: Sequence[Mapping[str, object]], read_row: RowParser, agent: str
 ) -> tuple[dict[int, NewMemory], dict[int, str]]:
-    """Memories, and what is wrong with a row, by its index."""
+    """Return the memories, and the errors of bad rows, by the index of the row."""
     read: dict[int, NewMemory] = {}
     errors: dict[int, str] = {}
     for at, row in enumerate(rows):
@@ -110,25 +119,25 @@ def _read(
     return read, errors
 
 
-def _embed_where_free(engine: Engine, project: Project, ids: Sequence[UUID], settings: Settings) -> None:
+def _embed_if_free(engine: Engine, project: Project, ids: Sequence[UUID], settings: Settings) -> None:
     model = effective_options(project, settings).embedding_model
     if not is_local(model):
         return
     try:
         embed_raw_memories(engine, load_embedder(model), ids)
     except EmbeddingError:
-        return  # the memories are kept; the next run says which of them cannot be embedded
+        return  # The memories are stored. The next run reports those that cannot be embedded.
 
 
 def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:
-    """A raw or consolidated memory with everything but its vector.
+    """Return a raw or consolidated memory with all columns but its vector.
 
-    Among it ``project``, ``project_id``, ``kind``, ``level``, ``status`` (active, merged, archived, superseded,
-    retired), ``successor`` (the memory that stands in its place, or None), ``version``, and ``feedback_given``: what
-    was said of it, newest first, as far as the ledger reaches back.
+    Further keys: ``project``, ``kind``, ``level``, ``status`` (active, merged, archived, superseded, retired),
+    ``successor`` (the memory that replaced it, or None), and ``feedback_given``, newest first, as far back as the
+    ledger is kept.
 
     Raises:
-        NotFoundError: there is no such memory.
+        NotFoundError: There is no such memory.
     """
     with engine.connect() as connection:
         found = load_memory(connection, id)
@@ -140,22 +149,29 @@ def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:
 def give_feedback(
     engine: Engine, id: UUID, *, helpful: bool | None, note: str | None = None, changed_by: str
 ) -> dict[str, Any]:
-    """Say that a memory helped, or did not: its importance moves a step, its text stays as it is.
+    """Record that a memory helped or did not: move its importance one step. The text does not change.
 
-    ``note`` stands in the ledger, beside who said it; it may come alone, and then moves nothing. The change is a group
-    of its own, which a rollback undoes.
+    The change is a group of its own, which a rollback can undo.
+
+    Args:
+        engine: Database.
+        id: The memory.
+        helpful: True or False; None = a note only, which leaves the importance as it is.
+        note: Text for the ledger.
+        changed_by: Author for the ledger.
 
     Raises:
-        NotFoundError: there is no such memory. UsageError: nothing is said, or too much. ConflictError: the memory is
-        archived, hidden in a merged memory or superseded; the message names what stands in its place.
+        NotFoundError: There is no such memory.
+        UsageError: Both ``helpful`` and ``note`` are missing, or the note is too long.
+        ConflictError: The memory is archived, hidden in a merged memory or superseded; the message names the successor.
     """
-    words = _check_note(helpful, note)
+    reason = _format_reason(helpful, note)
     group = uuid4()
     with engine.begin() as connection:
-        memory = lock_fit(connection, [id], unfit_to_weigh)[0]
-        importance = weigh_feedback(memory.importance, helpful=helpful)
-        author, mark = Author(memory.project_id, None, changed_by), MemoryUpdate(id, memory.version, group, words)
-        set_importance(connection, author, memory.table, [mark], importance=importance)
+        memory = lock_checked_memories(connection, [id], find_feedback_objection)[0]
+        importance = adjust_importance(memory.importance, helpful=helpful)
+        author, update = Author(memory.project_id, None, changed_by), MemoryUpdate(id, memory.version, group, reason)
+        set_importance(connection, author, memory.table, [update], importance=importance)
     return {
         "id": id,
         "project": memory.project,
@@ -168,13 +184,13 @@ def give_feedback(
     }
 
 
-def _check_note(helpful: bool | None, note: str | None) -> str:
-    """The words for the ledger. Raises UsageError."""
-    said = (note or "").strip()
-    if helpful is None and not said:
-        raise UsageError("the feedback says nothing: give helpful as true or false, or a note")
-    if len(said) > MAX_NOTE_CHARS:
-        raise UsageError(f"the note has {len(said):,} characters; {MAX_NOTE_CHARS:,} are allowed")
-    check_characters("note", said)
+def _format_reason(helpful: bool | None, note: str | None) -> str:
+    """Return the reason for the ledger. Raises UsageError if there is no feedback, or the note is too long."""
+    stripped = (note or "").strip()
+    if helpful is None and not stripped:
+        raise UsageError("the feedback is empty: give helpful as true or false, or a note")
+    if len(stripped) > MAX_NOTE_CHARS:
+        raise UsageError(f"the note has {len(stripped):,} characters; {MAX_NOTE_CHARS:,} are allowed")
+    check_characters("note", stripped)
     verdict = {True: "helpful", False: "not helpful", None: "note"}[helpful]
-    return FEEDBACK_PREFIX + verdict + (f": {said}" if said else "")
+    return FEEDBACK_PREFIX + verdict + (f": {stripped}" if stripped else "")

@@ -1,4 +1,4 @@
-"""File formats of an export: JSON Lines, CSV and Parquet. Rows are written as they come, Parquet in small batches."""
+"""File formats of an export: JSON Lines, CSV and Parquet. Rows are streamed; Parquet is written in small batches."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Row = Mapping[str, Any]
 Write = Callable[[Row], Any]
 OpenWriter = Callable[[IO[bytes]], AbstractContextManager[Write]]
 
-# Rows in memory at one time, and in a row group.
+# Rows in a row group, which are in memory at one time.
 _ROWS_IN_GROUP = 5_000
 
-# Columns of the formats that are tables, each with its kind. Those of raw memories are what an import reads.
+# Columns of CSV and Parquet, each with its kind. Those of raw memories have the names that an import reads.
 _RAW_COLUMNS = {
     "source": "text",
     "id": "text",
@@ -47,7 +47,7 @@ _RAW_COLUMNS = {
     "agent_id": "text",
     "session_id": "text",
 }
-# Derived memories have their text under `text`, not under `content`: an import refuses them.
+# The text of derived memories is in `text`, not in `content`, so that an import rejects them.
 _DERIVED_COLUMNS = {
     "kind": "text",
     "abstraction_level": "integer",
@@ -65,14 +65,15 @@ _DERIVED_COLUMNS = {
 
 
 def prepare_writer(format: str, *, with_derived: bool, is_terminal: bool) -> OpenWriter:
-    """Return what opens a writer of ``format`` on a binary file; nothing is written before that.
+    """Return a function that opens a writer of ``format`` on a binary file; nothing is written before that.
 
     Args:
-        with_derived: Tables get columns for derived memories, too.
+        format: One of ``FORMATS``.
+        with_derived: CSV and Parquet get the columns of derived memories too.
         is_terminal: The file is a terminal.
 
     Raises:
-        UsageError: The format is unknown, needs a package that is missing, or is no text for a terminal.
+        UsageError: The format is unknown, needs a package that is not installed, or is binary and for a terminal.
     """
     columns = {**_RAW_COLUMNS, **(_DERIVED_COLUMNS if with_derived else {})}
     if format == "jsonl":
@@ -96,7 +97,7 @@ def _write_lines(file: IO[bytes]) -> Iterator[Write]:
 
 
 def _line(row: Row) -> bytes:
-    # An import reads text in these two as JSON where it can, so a text is written as JSON to come back as it was.
+    # An import decodes text in these two columns as JSON if it can, so text is written as JSON.
     coded = {name: json.dumps(row[name]) for name in ("tool_usage", "error_patterns") if isinstance(row.get(name), str)}
     said = {name: value for name, value in {**row, **coded}.items() if not _is_empty(value)}
     return json.dumps(said, ensure_ascii=False, default=_plain).encode() + b"\n"
@@ -110,7 +111,7 @@ def _write_csv(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Write]:
     try:
         yield lambda row: writer.writerow([_cell(row.get(name), kind) for name, kind in columns.items()])
     finally:
-        # Closing is up to who opened the file.
+        # The caller closes the file.
         text.detach()
 
 

@@ -41,7 +41,7 @@ def export_memories(
     with_derived: bool = False,
     progress: Callable[[Exported], None] = lambda _: None,
 ) -> Exported:
-    """Write all raw memories of a project to ``path`` (``-`` = standard output), in one of ``export_formats.FORMATS``.
+    """Write all raw memories of a project to ``path``; ``-`` = standard output.
 
     Imported into a project of the same slug, they get the same ids. Vectors and results of runs (merged, archived,
     relevance) are left out, as a run computes them again. The export is one consistent snapshot. A file is written
@@ -51,13 +51,14 @@ def export_memories(
         engine: Database.
         slug: The project.
         path: File to write.
+        format: One of ``export_formats.FORMATS``.
         with_derived: Add the active consolidated memories with their sources. Their text has the key ``text``, so that
             an import rejects them instead of reading them as raw memories.
         progress: Called with the counts so far.
 
     Raises:
         NotFoundError: There is no such project.
-        UsageError: ``path`` cannot be written, or not in this format.
+        UsageError: ``path`` cannot be written, or not in this format; the format is unknown.
     """
     open_writer = prepare_writer(format, with_derived=with_derived, is_terminal=path == STDIN and sys.stdout.isatty())
     with open_snapshot(engine) as connection:

@@ -1,4 +1,4 @@
-"""Import memories: read, check and store them batch by batch; good rows are kept, bad ones listed and put aside."""
+"""Import of memories in batches: good rows are stored, bad rows are listed and written to a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.embed.local import DIMENSION, LOCAL_MODEL
 from consolidation_pipeline.errors import ConflictError, InvalidMemoryError
 from consolidation_pipeline.options import parse_options
-from consolidation_pipeline.service.intake.readers.formats import read, source_of
+from consolidation_pipeline.service.intake.readers.formats import default_source, read_rows
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline.service.runs.prefetch import prefetch
 from consolidation_pipeline.store.database.engine import Engine
@@ -21,15 +21,15 @@ from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, create_project, get_project
 from consolidation_pipeline.store.similarity.similarity_graph import load_dimension
 
-# Rows per transaction: large enough for COPY to pay, small enough to hold in memory.
-BATCH = 5000
+# Rows per transaction: large enough for COPY to be fast, small enough for memory.
+BATCH_ROWS = 5000
 
-CHANGED = "its id was stored before with other content; raw memories are never rewritten, so give it a new id"
+CHANGED_CONTENT = "its id was stored before with other content; raw memories are never rewritten, so give it a new id"
 
 
 @dataclass
-class Imported:
-    """What became of a file: rows added, rows met again, and the bad ones as (line, reason)."""
+class ImportResult:
+    """Result of an import: numbers of added and of known rows, the bad rows, and the file of rejects, if any."""
 
     project: str
     source: str
@@ -48,38 +48,47 @@ def import_memories(
     source: str | None = None,
     default_type: str = "learning",
     rejects_dir: Path | None = None,
-    progress: Callable[[Imported], None] = lambda _: None,
-) -> Imported:
-    """Import a file or a repository into a project, which is made when it is missing.
+    progress: Callable[[ImportResult], None] = lambda _: None,
+) -> ImportResult:
+    """Import a file or a repository into a project, which is created if it is missing.
 
-    What a row leaves out is the project's ``language``, and ``default_type``.
-    Streams; each batch is a transaction of its own, so a broken import goes on where it stopped. Idempotent on
-    (source, external_id, content). Bad rows are written to ``rejects_dir`` as JSON lines of line, reason and row.
+    The import streams. Each batch is a transaction, so a repeated import continues after the last stored batch. It is
+    idempotent on (source, external_id, content).
+
+    Args:
+        engine: Database.
+        slug: The project. Its ``language`` is that of rows that name none.
+        path: File or folder; ``-`` = standard input.
+        format: A key of ``READERS``.
+        source: Source of rows that name none; None = derived from ``path``.
+        default_type: Memory type of rows that name none.
+        rejects_dir: Folder of the file of bad rows, JSON lines of line, reason and row; None = not written.
+        progress: Called after each batch.
 
     Raises:
-        UsageError: the source cannot be read at all, or format, project or type are not legal.
+        UsageError: The source cannot be read at all, or the format, project or type is not legal.
     """
     check_memory_type(default_type)
-    rows = read(path, format)
-    first = next(rows, None)  # an unreadable source must not leave an empty project behind
+    rows = read_rows(path, format)
+    first = next(rows, None)  # Before the project is created: an unreadable source must not leave an empty project.
     project = ensure_project(engine, slug)
-    done = Imported(slug, source or source_of(path, format))
-    read_row = RowReader(engine, project, done.source, default_type=default_type)
-    parsed = _parse(_chain(first, rows), done, read_row)
-    for batch in prefetch(iter(lambda: list(islice(parsed, BATCH)), [])):
+    done = ImportResult(slug, source or default_source(path, format))
+    read_row = RowParser(engine, project, done.source, default_type=default_type)
+    parsed = _parse_rows(_prepend(first, rows), done, read_row)
+    for batch in prefetch(iter(lambda: list(islice(parsed, BATCH_ROWS)), [])):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
         done.added += stored.added
         done.unchanged += stored.unchanged
-        done.bad += [BadRow(line, CHANGED) for line in stored.changed]
+        done.bad += [BadRow(line, CHANGED_CONTENT) for line in stored.changed]
         progress(done)
     done.bad.sort(key=lambda row: row.line)
-    done.rejects = _put_aside(done, rejects_dir)
+    done.rejects = _write_rejects(done, rejects_dir)
     return done
 
 
 def ensure_project(engine: Engine, slug: str) -> Project:
-    """The project with this slug, made when it is missing."""
+    """Return the project with this slug; create it if it is missing."""
     with engine.begin() as connection:
         try:
             return create_project(connection, slug)
@@ -87,14 +96,14 @@ def ensure_project(engine: Engine, slug: str) -> Project:
             return get_project(connection, slug)
 
 
-def _chain(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
+def _prepend(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
     if first is not None:
         yield first
         yield from rest
 
 
-class RowReader:
-    """Makes memories of rows for one project, whose options say in which language those are that do not say it."""
+class RowParser:
+    """Parser of rows for one project, whose options give the language of rows that name none."""
 
     def __init__(self, engine: Engine, project: Project, source: str, *, default_type: str = "learning") -> None:
         self._engine = engine
@@ -107,9 +116,10 @@ class RowReader:
         self._known = {LOCAL_MODEL: DIMENSION}
 
     def __call__(self, fields: Mapping[str, object]) -> NewMemory:
-        """The memory that a row describes.
+        """Return the memory that a row describes.
 
-        Raises InvalidMemoryError: a field is not legal, or the vector has another length than others of its model.
+        Raises:
+            InvalidMemoryError: A field is not legal, or the vector has another length than others of its model.
         """
         memory = parse_memory(fields, **self._defaults)
         model, given = memory.embedding_model, len(memory.embedding or ())
@@ -125,7 +135,9 @@ class RowReader:
         return self._known[model]
 
 
-def _parse(rows: Iterator[Row | BadRow], done: Imported, read_row: RowReader) -> Iterator[tuple[int, NewMemory]]:
+def _parse_rows(
+    rows: Iterator[Row | BadRow], done: ImportResult, read_row: RowParser
+) -> Iterator[tuple[int, NewMemory]]:
     for row in rows:
         if isinstance(row, BadRow):
             done.bad.append(row)
@@ -136,8 +148,8 @@ def _parse(rows: Iterator[Row | BadRow], done: Imported, read_row: RowReader) ->
             done.bad.append(BadRow(row.line, str(error), row.fields))
 
 
-def _put_aside(done: Imported, folder: Path | None) -> Path | None:
-    """Write the bad rows beside the data, one file per project and source, replaced at each import."""
+def _write_rejects(done: ImportResult, folder: Path | None) -> Path | None:
+    """Write the bad rows to a file per project and source, replaced by each import; return its path."""
     if folder is None:
         return None
     path = folder / f"{done.project}.{done.source.replace('/', '_')}.rejects.jsonl"

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 import pytest
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.service.intake.agent_memories import Added, add_memories, get_memory, give_feedback
-from consolidation_pipeline.service.intake.importer import BATCH, ensure_project
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.intake.agent_memories import AddResult, add_memories, get_memory, give_feedback
+from consolidation_pipeline.service.intake.importer import BATCH_ROWS, ensure_project
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
 from consolidation_pipeline_tests.service.corpus import LESSONS, reworded
@@ -25,7 +25,7 @@ def empty(shared: Pipeline) -> Pipeline:
     return shared
 
 
-def add(pipeline: Pipeline, *rows: dict[str, Any], **how: Any) -> Added:
+def add(pipeline: Pipeline, *rows: dict[str, Any], **how: Any) -> AddResult:
     return add_memories(
         pipeline.engine, SLUG, rows, source="agent", changed_by="bot", settings=pipeline.settings, **how
     )
@@ -86,7 +86,7 @@ def test_nothing_is_added_to_a_project_that_does_not_exist(empty: Pipeline) -> N
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
         add_memories(empty.engine, "nowhere", [{"content": "x"}], source="agent", changed_by="bot")
     with pytest.raises(UsageError, match="5,001 memories at once; 5,000 are allowed"):
-        add(empty, *[{"content": "x"}] * (BATCH + 1))
+        add(empty, *[{"content": "x"}] * (BATCH_ROWS + 1))
 
 
 def test_a_memory_is_in_the_language_it_names_else_in_the_projects(empty: Pipeline) -> None:
@@ -164,7 +164,7 @@ def test_a_note_alone_is_kept_and_moves_nothing(empty: Pipeline) -> None:
 
 @pytest.mark.parametrize(
     ("helpful", "note", "wrong"),
-    [(None, None, "says nothing"), (None, " ", "says nothing"), (True, "x" * 2001, "2,000"), (True, "\0", "NUL")],
+    [(None, None, "is empty"), (None, " ", "is empty"), (True, "x" * 2001, "2,000"), (True, "\0", "NUL")],
 )
 def test_feedback_that_says_nothing_or_too_much_is_refused(
     empty: Pipeline, helpful: bool | None, note: str | None, wrong: str
@@ -181,6 +181,6 @@ def test_what_is_not_there_or_archived_takes_no_feedback(empty: Pipeline) -> Non
         with pytest.raises(NotFoundError, match="there is no memory"):
             ask()
     id_ = add(empty, {"content": "Use JWT."}).added[0]
-    archive_by_hand(empty.engine, [id_], changed_by="bot")
+    archive_manually(empty.engine, [id_], changed_by="bot")
     with pytest.raises(ConflictError, match="archived: restore it first"):
         give_feedback(empty.engine, id_, helpful=True, changed_by="bot")

@@ -119,9 +119,9 @@ def test_an_import_that_breaks_off_goes_on_where_it_stopped(
                 raise OSError("the disk went away")
             yield Row(line, dict(row))
 
-    monkeypatch.setattr(importer, "BATCH", 10)
+    monkeypatch.setattr(importer, "BATCH_ROWS", 10)
     with monkeypatch.context() as broken:
-        broken.setattr(importer, "read", breaking)
+        broken.setattr(importer, "read_rows", breaking)
         with pytest.raises(OSError, match="disk"):
             pipeline.add(rows)
     assert stored(pipeline) == 30
@@ -141,7 +141,7 @@ def test_many_rows_take_a_few_statements_per_batch(pipeline: Pipeline) -> None:
     batches = 3
     path = pipeline.folder / "many.jsonl"
     with path.open("w") as file:
-        for number in range(batches * importer.BATCH):
+        for number in range(batches * importer.BATCH_ROWS):
             file.write(
                 json.dumps({"id": number, "content": f"Lesson {number}", "tags": ["a"], "files": ["a.py"]}) + "\n"
             )
@@ -151,8 +151,8 @@ def test_many_rows_take_a_few_statements_per_batch(pipeline: Pipeline) -> None:
     done = import_memories(
         pipeline.engine, SLUG, str(path), format="jsonl", progress=lambda done: seen.append(done.added)
     )
-    assert done.added == batches * importer.BATCH
-    assert seen == [importer.BATCH * (at + 1) for at in range(batches)]
+    assert done.added == batches * importer.BATCH_ROWS
+    assert seen == [importer.BATCH_ROWS * (at + 1) for at in range(batches)]
     assert len(statements) <= 6 * batches + 10
 
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.intake.readers.formats import guess_format, source_of
+from consolidation_pipeline.service.intake.readers.formats import default_source, guess_format
 from consolidation_pipeline.service.intake.readers.line_reader import MAX_LINE_BYTES
 from consolidation_pipeline.service.intake.readers.markdown import read_markdown
-from consolidation_pipeline.service.intake.readers.markdown_notes import read_notes
-from consolidation_pipeline.service.intake.readers.note_attributes import split_title, take_attributes, type_of
+from consolidation_pipeline.service.intake.readers.markdown_notes import parse_notes
+from consolidation_pipeline.service.intake.readers.note_attributes import extract_attributes, guess_type, parse_title
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def notes(text: str) -> list[Row]:
-    found = list(read_notes(text))
+    found = list(parse_notes(text))
     assert not [row for row in found if isinstance(row, BadRow)]
     return [row for row in found if isinstance(row, Row)]
 
@@ -175,12 +175,12 @@ def test_what_makes_a_record_of_a_heading(text: str, count: int) -> None:
 def test_a_line_is_an_attribute_where_its_value_is_legal_and_text_elsewhere(
     line: str, fields: dict[str, object]
 ) -> None:
-    assert take_attributes([(line, False)]) == ([] if fields else [(line, False)], fields)
-    assert take_attributes([(line, True)]) == ([(line, True)], {})
+    assert extract_attributes([(line, False)]) == ([] if fields else [(line, False)], fields)
+    assert extract_attributes([(line, True)]) == ([(line, True)], {})
 
 
 def test_of_two_attributes_of_a_kind_the_first_counts_and_the_other_stays() -> None:
-    kept, fields = take_attributes([("Date: 2026-01-02", False), ("Date: 2026-01-03", False)])
+    kept, fields = extract_attributes([("Date: 2026-01-02", False), ("Date: 2026-01-03", False)])
     assert (kept, fields) == ([("Date: 2026-01-03", False)], {"created_at": "2026-01-02"})
 
 
@@ -200,7 +200,7 @@ def test_of_two_attributes_of_a_kind_the_first_counts_and_the_other_stays() -> N
     ],
 )
 def test_a_short_heading_tells_a_type(title: str, kind: str | None) -> None:
-    assert type_of(title) == kind
+    assert guess_type(title) == kind
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_short_heading_tells_a_type(title: str, kind: str | None) -> None:
     ],
 )
 def test_ids_and_dates_of_a_heading_are_fields(title: str, expected: tuple[str, dict[str, object]]) -> None:
-    assert split_title(title) == expected
+    assert parse_title(title) == expected
 
 
 def test_types_and_dates_of_headings_hold_for_what_is_below() -> None:
@@ -253,7 +253,7 @@ def test_a_byte_that_is_not_utf8_costs_its_note_only(tmp_path: Path) -> None:
 
 
 def test_a_comment_that_never_ends_is_told() -> None:
-    first, bad = read_notes("# A\n- one\n\n<!-- TBD\n\n# B\nText.")
+    first, bad = parse_notes("# A\n- one\n\n<!-- TBD\n\n# B\nText.")
     assert isinstance(first, Row)
     assert bad == BadRow(4, "the comment <!-- is never closed, and hides all that follows")
 
@@ -291,11 +291,11 @@ def test_a_folder_is_all_its_files_each_a_source_of_its_own(tmp_path: Path) -> N
         "bad.md: not valid UTF-8: byte 0xff",
         f"{folder / 'image.md'} is no text: line 1 has a NUL byte",
     ]
-    assert (guess_format(folder), source_of(folder, "markdown")) == ("markdown", ".learnings")
+    assert (guess_format(folder), default_source(folder, "markdown")) == ("markdown", ".learnings")
     (alone,) = read_markdown(folder / "LEARNINGS.md")
     assert isinstance(alone, Row)
     assert alone.fields["id"] == good[0]["id"]
-    assert source_of(folder / "LEARNINGS.md", "markdown") == good[0]["source"]
+    assert default_source(folder / "LEARNINGS.md", "markdown") == good[0]["source"]
 
 
 def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
 @settings(deadline=None, max_examples=examples(200))
 @given(text=st.text("#-*>`: \n\t<!>[]()1.aé\udcff\r", max_size=80))
 def test_no_text_stops_the_reader_and_every_note_can_be_stored(text: str) -> None:
-    rows = list(read_notes(text))
+    rows = list(parse_notes(text))
     assert all(1 <= row.line <= len(text) + 1 for row in rows)
     for row in rows:
         if isinstance(row, Row):

@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.memories.row_parser import parse_memory
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.intake.readers.commit_message import (
-    memory_type_of,
-    scopes_of,
-    split_trailers,
-    without_addresses,
-)
 from consolidation_pipeline.service.intake.readers.csv_rows import read_csv
-from consolidation_pipeline.service.intake.readers.formats import guess_format, read, source_of
-from consolidation_pipeline.service.intake.readers.git_log import read_git
+from consolidation_pipeline.service.intake.readers.formats import default_source, guess_format, read_rows
+from consolidation_pipeline.service.intake.readers.git_log import (
+    guess_commit_type,
+    parse_scopes,
+    read_git,
+    split_trailers,
+    strip_addresses,
+)
 from consolidation_pipeline.service.intake.readers.jsonl import read_jsonl
 from consolidation_pipeline.service.intake.readers.line_reader import MAX_LINE_BYTES
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
@@ -604,7 +604,7 @@ def test_rows_of_every_format_are_memories(commit: Commit, write: WriteFile, rep
     ],
 )
 def test_the_first_telling_word_of_a_subject_decides_the_type(subject: str, memory_type: str) -> None:
-    assert memory_type_of(subject) == memory_type
+    assert guess_commit_type(subject) == memory_type
     assert memory_type in MEMORY_TYPES
 
 
@@ -619,7 +619,7 @@ def test_the_first_telling_word_of_a_subject_decides_the_type(subject: str, memo
     ],
 )
 def test_scopes_are_those_of_conventional_commits(subject: str, scopes: list[str]) -> None:
-    assert scopes_of(subject) == scopes
+    assert parse_scopes(subject) == scopes
 
 
 def test_trailers_are_found_anywhere_and_prose_with_a_colon_stays() -> None:
@@ -646,7 +646,7 @@ def test_trailers_are_found_anywhere_and_prose_with_a_colon_stays() -> None:
     ],
 )
 def test_addresses_are_taken_out(text: str, expected: str) -> None:
-    assert without_addresses(text) == expected
+    assert strip_addresses(text) == expected
 
 
 # Formats
@@ -673,14 +673,14 @@ def test_a_path_that_tells_no_format_is_refused_with_the_formats(tmp_path: Path,
 
 def test_read_takes_the_reader_of_the_format(commit: Commit, write: WriteFile, repository: Path) -> None:
     commit("One")
-    assert fields_of(read(write("a.txt", b'{"content": "one"}'), "jsonl")) == [{"content": "one"}]
-    assert fields_of(read(str(write("b.txt", b"content\none")), "csv")) == [{"content": "one"}]
-    assert fields_of(read(repository, "git"))[0]["content"] == "One"
+    assert fields_of(read_rows(write("a.txt", b'{"content": "one"}'), "jsonl")) == [{"content": "one"}]
+    assert fields_of(read_rows(str(write("b.txt", b"content\none")), "csv")) == [{"content": "one"}]
+    assert fields_of(read_rows(repository, "git"))[0]["content"] == "One"
 
 
 def test_read_refuses_an_unknown_format_before_it_reads(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown format 'xml'; known formats: jsonl .*csv .*git"):
-        read(tmp_path, "xml")
+        read_rows(tmp_path, "xml")
 
 
 @pytest.mark.parametrize(
@@ -693,4 +693,4 @@ def test_read_refuses_an_unknown_format_before_it_reads(tmp_path: Path) -> None:
     ],
 )
 def test_the_default_source_names_the_file(path: str | Path, format: str, source: str) -> None:
-    assert source_of(path, format) == source
+    assert default_source(path, format) == source

@@ -1,4 +1,4 @@
-"""Readers behind ``consolidation import``: they stream rows and report bad ones, and leave judging them to others."""
+"""Formats of ``consolidation import``: their readers, and the format and source of a path."""
 
 from __future__ import annotations
 
@@ -10,65 +10,67 @@ from consolidation_pipeline.service.intake.readers.csv_rows import read_csv
 from consolidation_pipeline.service.intake.readers.git_log import read_git
 from consolidation_pipeline.service.intake.readers.jsonl import read_jsonl
 from consolidation_pipeline.service.intake.readers.line_reader import STDIN
-from consolidation_pipeline.service.intake.readers.markdown import ENDINGS, read_markdown
+from consolidation_pipeline.service.intake.readers.markdown import MARKDOWN_ENDINGS, read_markdown
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 
 READERS = {"jsonl": read_jsonl, "csv": read_csv, "markdown": read_markdown, "git": read_git}
-_ENDINGS = {
+_ENDING_FORMATS = {
     **dict.fromkeys((".jsonl", ".ndjson", ".json"), "jsonl"),
     **dict.fromkeys((".csv", ".tsv"), "csv"),
-    **dict.fromkeys(ENDINGS, "markdown"),
+    **dict.fromkeys(MARKDOWN_ENDINGS, "markdown"),
 }
-_FORMATS = (
+_FORMAT_LIST = (
     "jsonl (.jsonl, .ndjson, .json), csv (.csv, .tsv), markdown (.md, .markdown, or a folder with such files), "
     "git (a repository's folder)"
 )
 
 
-def read(path: str | Path, format: str) -> Iterator[Row | BadRow]:
-    """Rows of ``path``, streamed in the source's order; ``format`` is a key of ``READERS``.
+def read_rows(path: str | Path, format: str) -> Iterator[Row | BadRow]:
+    """Yield the rows of ``path`` in the order of the source. ``format`` is a key of ``READERS``.
 
-    Raises UsageError for an unknown format, and while iterating for a source that cannot be read at all.
+    Raises:
+        UsageError: The format is unknown; while iterating: the source cannot be read at all.
     """
     if format not in READERS:
-        raise UsageError(f"unknown format {format!r}; known formats: {_FORMATS}")
+        raise UsageError(f"unknown format {format!r}; known formats: {_FORMAT_LIST}")
     return READERS[format](path)
 
 
 def guess_format(path: str | Path) -> str:
-    """The format that a path's ending (before .gz) or what a folder holds tells; standard input is taken for jsonl.
+    """Return the format by the ending of a path (before .gz) or by the files of a folder; jsonl for standard input.
 
-    Raises UsageError, listing the formats, where nothing tells.
+    Raises:
+        UsageError: The format cannot be determined; the message lists the formats.
     """
     path = Path(path)
     if str(path) == STDIN:
         return "jsonl"
     if path.is_dir():
-        return _format_of_folder(path)
+        return _guess_folder_format(path)
     name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
     ending = name.suffix.lower()
-    if ending not in _ENDINGS:
-        raise _untold(path)
-    return _ENDINGS[ending]
+    if ending not in _ENDING_FORMATS:
+        raise _unknown_format(path)
+    return _ENDING_FORMATS[ending]
 
 
-def source_of(path: str | Path, format: str) -> str:
-    """The default ``source`` of memories: the name, ``stdin`` for standard input, ``git`` for a repository."""
+def default_source(path: str | Path, format: str) -> str:
+    """Return the default source of memories: the file name; ``stdin`` for standard input, ``git`` for a repository."""
     if format == "git":
         return "git"
     return "stdin" if str(path) == STDIN else Path(path).name or Path(path).resolve().name
 
 
-def _format_of_folder(folder: Path) -> str:
+def _guess_folder_format(folder: Path) -> str:
     if _is_repository(folder):
         return "git"
-    if any(path.suffix.lower() in ENDINGS for path in folder.iterdir()):
+    if any(path.suffix.lower() in MARKDOWN_ENDINGS for path in folder.iterdir()):
         return "markdown"
-    raise _untold(folder)
+    raise _unknown_format(folder)
 
 
-def _untold(path: Path) -> UsageError:
-    return UsageError(f"cannot tell the format of {path}; name one of: {_FORMATS}")
+def _unknown_format(path: Path) -> UsageError:
+    return UsageError(f"cannot tell the format of {path}; name one of: {_FORMAT_LIST}")
 
 
 def _is_repository(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Physical lines of a file, of a gzip file or of standard input, one at a time."""
+"""Lines of a file, of a gzip file or of standard input, one at a time, with a bound on their length."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 
 STDIN = "-"
-# Far above any memory an agent wrote, and little enough that one broken file cannot take the process's memory.
+# Far longer than any memory, and short enough that a broken file cannot exhaust the process's memory.
 MAX_LINE_BYTES = 20_000_000
 TOO_LONG = f"longer than {MAX_LINE_BYTES // 1_000_000} MB"
 
@@ -26,10 +26,10 @@ class _Stream(Protocol):
     def readline(self, size: int = -1, /) -> bytes: ...
 
 
-class Lines(Iterator[bytes]):
-    """Lines with their ends, without a byte order mark; ``number`` is that of the last one, from 1.
+class LineReader(Iterator[bytes]):
+    """Iterator of lines with their line ends, without a byte order mark. ``number``: of the last line, from 1.
 
-    A line longer than ``MAX_LINE_BYTES`` (its end included) comes cut off at one byte more: see ``is_too_long``.
+    A line longer than ``MAX_LINE_BYTES``, its end included, is cut after one byte more: see ``is_too_long``.
     """
 
     def __init__(self, stream: _Stream, name: str) -> None:
@@ -52,18 +52,21 @@ class Lines(Iterator[bytes]):
 
 
 def is_too_long(line: bytes) -> bool:
-    """True for a line that ``Lines`` cut off."""
+    """Return True for a line that ``LineReader`` cut."""
     return len(line) > MAX_LINE_BYTES
 
 
-def read_lines(path: str | Path, parse: Callable[[Lines], Iterator[Row | BadRow]]) -> Iterator[Row | BadRow]:
-    """Rows that ``parse`` makes of the lines of ``path``: a file, gzip if it ends in .gz, or ``-`` for standard input.
+def read_lines(path: str | Path, parse: Callable[[LineReader], Iterator[Row | BadRow]]) -> Iterator[Row | BadRow]:
+    """Yield the rows that ``parse`` makes of the lines of ``path``.
 
-    Compressed data that breaks off ends in a BadRow; what came before it is kept. Raises UsageError for a file that
-    cannot be opened.
+    ``path`` is a file, gzip if it ends in .gz, or ``-`` for standard input. Damaged compressed data ends in a BadRow;
+    the rows before it are kept.
+
+    Raises:
+        UsageError: The file cannot be opened.
     """
-    with _opened(path) as stream:
-        lines = Lines(stream, str(path))
+    with _open_stream(path) as stream:
+        lines = LineReader(stream, str(path))
         try:
             yield from parse(lines)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -71,7 +74,7 @@ def read_lines(path: str | Path, parse: Callable[[Lines], Iterator[Row | BadRow]
 
 
 @contextmanager
-def _opened(path: str | Path) -> Iterator[_Stream]:
+def _open_stream(path: str | Path) -> Iterator[_Stream]:
     if str(path) == STDIN:
         yield sys.stdin.buffer
         return

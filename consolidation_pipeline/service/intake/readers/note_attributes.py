@@ -1,4 +1,4 @@
-"""What notes say about themselves: lines such as ``**Logged**: 2026-01-02``, dates, ids and kinds in headings."""
+"""Attributes of notes: lines such as ``**Logged**: 2026-01-02``, and dates, ids and types in headings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LINE = re.compile(r"\s*(?:[-*+]\s+)?(\*\*|__)?([A-Za-z][\w -]{0,30}?)(\*\*|__)?
 _ID = re.compile(r"\s*\[([A-Z]{2,8}-[\w-]*\d[\w-]*)\]\s*[:–—-]?\s*")
 _DATE = re.compile(r"[\[(]?\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d)?Z?))?(?![\w-])[\])]?\s*[:|–—-]?\s*")
 _NOT_WORDS = re.compile(r"[^\w]+|_")
-# More words are a sentence, which may speak of a bug without being about one.
+# More words are a sentence, which may mention a bug without being about one.
 _TITLE_WORDS = 4
 _LINE_CHARS = 300
 _WORDS_OF_A_VALUE = 3
@@ -33,19 +33,19 @@ _TYPES = {word: kind for kind, words in _TYPE_WORDS.items() for word in words.sp
 _IMPORTANCE = {"critical": 0.9, "high": 0.7, "medium": 0.5, "low": 0.3}
 
 
-def type_of(title: str) -> str | None:
-    """The memory type that a short heading tells by its first telling word; None where none does."""
+def guess_type(title: str) -> str | None:
+    """Return the memory type of a short heading by its first known word; None if there is none."""
     if title.strip().lower() in MEMORY_TYPES:
         return title.strip().lower()
     words = _NOT_WORDS.sub(" ", title).lower().split()
-    told = (_TYPES[word] for word in words if word in _TYPES)
-    return next(told, None) if len(words) <= _TITLE_WORDS else None
+    found = (_TYPES[word] for word in words if word in _TYPES)
+    return next(found, None) if len(words) <= _TITLE_WORDS else None
 
 
-def split_title(title: str) -> tuple[str, dict[str, object]]:
-    """A heading without the id in brackets and the date that it names, and these as fields.
+def parse_title(title: str) -> tuple[str, dict[str, object]]:
+    """Return a heading without its id in brackets and its date, and these two as fields.
 
-    Ids and dates differ between notes that say the same, and would keep them apart.
+    Ids and dates differ between notes with the same text, which would then not be merged.
     """
     fields: dict[str, object] = {}
     if found := _ID.match(title):
@@ -53,33 +53,36 @@ def split_title(title: str) -> tuple[str, dict[str, object]]:
         title = title[found.end() :]
     if dated := _DATE.search(title):
         instant = dated[1] + (f"T{dated[2]}" if dated[2] else "")
-        if _time(instant) is not None:
+        if _valid_time(instant) is not None:
             fields["created_at"] = instant
             title = title[: dated.start()] + title[dated.end() :]
     return title.strip().rstrip(":").strip(), fields
 
 
-def take_attributes(
-    lines: Iterable[tuple[str, bool]], *, all_of_them: bool = False
+def extract_attributes(
+    lines: Iterable[tuple[str, bool]], *, keep_unknown: bool = False
 ) -> tuple[list[tuple[str, bool]], dict[str, object]]:
-    """The lines that are no attribute, and the fields that the others give; of two of a kind the first counts.
+    """Return the lines that are no attributes, and the fields of the others; the first of two equal keys counts.
 
-    ``lines``: each with whether it is code, which says nothing about the note. What is not legal stays in the text.
-    ``all_of_them``: keys that stand for no field are taken too, into ``metadata``.
+    A line with a value that is not legal stays in the text.
+
+    Args:
+        lines: Each line with True if it is code; code holds no attributes.
+        keep_unknown: Take unknown keys too, into ``metadata``.
     """
     kept: list[tuple[str, bool]] = []
     fields: dict[str, Any] = {}
     for line, is_code in lines:
         found = None if is_code or len(line) > _LINE_CHARS else _LINE.fullmatch(line)
-        if not found or not _take(fields, found[2].strip().lower(), found[5], all_of_them=all_of_them):
+        if not found or not _take_attribute(fields, found[2].strip().lower(), found[5], keep_unknown=keep_unknown):
             kept.append((line, is_code))
     return kept, fields
 
 
-def _take(fields: dict[str, Any], key: str, value: str, *, all_of_them: bool) -> bool:
-    field, read = _FIELDS.get(key, (f"metadata.{key}", _anything if all_of_them else _nothing))
+def _take_attribute(fields: dict[str, Any], key: str, value: str, *, keep_unknown: bool) -> bool:
+    field, read = _FIELDS.get(key, (f"metadata.{key}", _any_text if keep_unknown else _no_value))
     taken = read(value.strip().strip("`").strip())
-    if key == "category" and (kind := type_of(value)) is not None:
+    if key == "category" and (kind := guess_type(value)) is not None:
         fields.setdefault("memory_type", kind)
     if taken is None:
         return False
@@ -95,7 +98,7 @@ def _take(fields: dict[str, Any], key: str, value: str, *, all_of_them: bool) ->
     return True
 
 
-def _time(value: str) -> object:
+def _valid_time(value: str) -> object:
     try:
         FIELD_READERS["learned_at"]("learned_at", value)
     except InvalidMemoryError:
@@ -103,27 +106,27 @@ def _time(value: str) -> object:
     return value
 
 
-def _names(value: str) -> list[str] | None:
-    """Texts separated by commas, if each is short enough to be a name."""
+def _short_names(value: str) -> list[str] | None:
+    """Return texts separated by commas if each is short enough for a name, else None."""
     names = [name.strip().strip("`#").strip() for name in value.strip("[]").split(",")]
     short = all(len(name.split()) <= _WORDS_OF_A_VALUE for name in names)
     return [name for name in names if name] if short else None
 
 
-def _paths(value: str) -> list[str] | None:
+def _single_paths(value: str) -> list[str] | None:
     paths = [path.strip().strip("`") for path in value.split(",")]
     return None if any(len(path.split()) != 1 for path in paths) else paths
 
 
-def _anything(value: str) -> str:
+def _any_text(value: str) -> str:
     return value
 
 
-def _nothing(_value: str) -> None:
+def _no_value(_value: str) -> None:
     return None
 
 
-def _word(value: str) -> str | None:
+def _short_text(value: str) -> str | None:
     return value if len(value.split()) <= _WORDS_OF_A_VALUE else None
 
 
@@ -132,10 +135,10 @@ def _importance(value: str) -> float | None:
 
 
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
-    **dict.fromkeys(("date", "logged", "created", "learned", "recorded"), ("created_at", _time)),
-    **dict.fromkeys(("type", "memory type", "memory_type", "kind"), ("memory_type", type_of)),
-    **dict.fromkeys(("tags", "tag", "keywords", "area", "category"), ("tags", _names)),
+    **dict.fromkeys(("date", "logged", "created", "learned", "recorded"), ("created_at", _valid_time)),
+    **dict.fromkeys(("type", "memory type", "memory_type", "kind"), ("memory_type", guess_type)),
+    **dict.fromkeys(("tags", "tag", "keywords", "area", "category"), ("tags", _short_names)),
     **dict.fromkeys(("priority", "severity", "importance"), ("importance", _importance)),
-    **dict.fromkeys(("files", "file", "related files"), ("files", _paths)),
-    "status": ("metadata.status", _word),
+    **dict.fromkeys(("files", "file", "related files"), ("files", _single_paths)),
+    "status": ("metadata.status", _short_text),
 }

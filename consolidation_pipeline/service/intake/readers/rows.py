@@ -1,4 +1,4 @@
-"""What a reader yields: a row, or why there is none."""
+"""Rows that readers yield, good and bad."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a source, not yet validated; ``line`` counts from 1 and is where the row starts."""
+    """A row of a source, not validated. ``line``: its first line, from 1."""
 
     line: int
     fields: dict[str, object]
@@ -15,7 +15,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BadRow:
-    """A row that cannot be taken; ``reason`` is for people. ``fields`` is the row, as far as it could be read."""
+    """A row that cannot be imported. ``reason``: shown to people. ``fields``: the row as far as it could be read."""
 
     line: int
     reason: str
