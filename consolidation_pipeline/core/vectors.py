@@ -1,6 +1,5 @@
 """Vector arithmetic without overflow or underflow that rejects NaN, and sorted look-up of ids."""
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,24 +12,6 @@ CENTER_TOLERANCE = 1e-6
 
 # Rows converted to float64 at a time; the extra memory is a few MB for any n.
 _BLOCK = 4096
-
-
-def cosine(a: ArrayLike, b: ArrayLike) -> float:
-    """Return the cosine similarity of two vectors of shape (d,), in [-1, 1], computed in float64.
-
-    It is 0.0 if the lengths differ or a vector is empty or zero. Each vector is scaled by its largest entry first, so
-    magnitudes from 1e-308 to 1e308 work.
-
-    Raises:
-        ValueError: A vector is not one-dimensional, or an entry is NaN or infinite.
-    """
-    left, right = _scale(a, "a"), _scale(b, "b")
-    if left.size != right.size:
-        return 0.0
-    lengths = math.sqrt(float(left @ left) * float(right @ right))
-    if lengths == 0.0:
-        return 0.0
-    return min(1.0, max(-1.0, float(left @ right) / lengths))
 
 
 def normalize(x: ArrayLike) -> NDArray[np.float32]:
@@ -91,16 +72,6 @@ def as_matrix(x: ArrayLike) -> NDArray[Any]:
     if rows.dtype.kind not in "fiu":
         raise ValueError(f"x has dtype {rows.dtype}; it must be a real number type such as float32")
     return rows
-
-
-def _scale(vector: ArrayLike, name: str) -> NDArray[np.float64]:
-    values = np.asarray(vector, dtype=np.float64)
-    if values.ndim != 1:
-        raise ValueError(f"{name} has shape {values.shape}; it must be a vector of shape (d,)")
-    if not np.isfinite(values).all():
-        raise ValueError(f"{name} holds NaN or infinity; every entry must be finite")
-    largest = np.abs(values).max(initial=0.0)
-    return values / largest if largest else values
 
 
 def _iter_blocks(rows: NDArray[Any]) -> Iterator[tuple[slice, NDArray[np.float64]]]:

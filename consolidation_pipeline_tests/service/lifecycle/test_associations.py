@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES, associate
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, memory_id
-from consolidation_pipeline.core.vectors import cosine, normalize
+from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
 from consolidation_pipeline.service.lifecycle import associations
-from consolidation_pipeline.service.lifecycle.associations import Associated, associate_memories
+from consolidation_pipeline.service.lifecycle.associations import AssociationResult, associate_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
@@ -49,7 +49,7 @@ def at(
     return note(name, f"Memory {name}.", memory_type=memory_type, **held | fields)
 
 
-def associated(pipeline: Pipeline, *, now: datetime = NOW, embedder: Embedder | None = None) -> Associated:
+def associated(pipeline: Pipeline, *, now: datetime = NOW, embedder: Embedder | None = None) -> AssociationResult:
     """One run of associations alone."""
     model = embedder or WordEmbedder(MODEL, dimension=2)
     with pipeline.open(embedder=model, planned=("associations",)) as run, run.phase("associations"):
@@ -328,18 +328,18 @@ def test_a_relation_of_a_source_is_one_of_its_merged_memory(pipeline: Pipeline) 
 
 
 def test_more_relations_than_can_be_kept_are_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(associations, "MOST_RELATIONS", 9)
+    monkeypatch.setattr(associations, "MAX_RELATIONS", 9)
     pipeline.configure_new(sample_size=0)
     pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
     with pytest.raises(TooManyPairsError, match="more than 9 pairs of memories are related: set sample_size"):
         associated(pipeline)
     assert relations(pipeline) == []
-    monkeypatch.setattr(associations, "MOST_RELATIONS", 10)
+    monkeypatch.setattr(associations, "MAX_RELATIONS", 10)
     assert associated(pipeline).added == 10
 
 
 def test_all_pairs_are_written_batch_by_batch(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(associations, "BATCH", 4)
+    monkeypatch.setattr(associations, "BATCH_ROWS", 4)
     pipeline.configure_new(sample_size=0)
     pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
     assert associated(pipeline).added == len(relations(pipeline)) == 10
@@ -368,7 +368,7 @@ def test_all_pairs_have_what_the_rules_find_but_for_parallel_contexts(
     done = associated(shared)
     expected = set()
     for (n, (one, _)), (m, (other, _)) in combinations(enumerate(memories), 2):
-        found = associate(one, other, np.float32(cosine(vectors[n], vectors[m])), math.inf)
+        found = associate(one, other, np.float32(np.dot(*vectors[[n, m]].astype(np.float64))), math.inf)
         if found is not None:
             expected.add((frozenset((id_of(f"m{n}"), id_of(f"m{m}"))), found.relation_type))
     assert {(frozenset((row.a_id, row.b_id)), row.relation_type) for row in relations(shared)} == expected
