@@ -54,9 +54,7 @@ def with_budget(ledger: SpendLedger, usd: Decimal, **budgets: Any) -> SpendLedge
     return replace(ledger, budgets=replace(ledger.budgets, usd_per_run=float(usd), **budgets))
 
 
-def test_a_budget_that_is_just_enough_lets_the_call_through_and_a_trifle_less_does_not(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_call_needs_its_full_reservation(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     needed = reserved_for_one(connect, ledger)
     provider.requests.clear()
     short = with_budget(ledger, needed - Decimal("0.00000001"))
@@ -74,7 +72,7 @@ def test_a_budget_that_is_just_enough_lets_the_call_through_and_a_trifle_less_do
         (Budgets(1, 5, 600), "budget_tokens_per_run is 600"),
     ],
 )
-def test_the_budget_that_is_exhausted_is_named(
+def test_exhausted_budget_is_named(
     provider: OpenAIServer, connect: Connect, ledger: SpendLedger, budgets: Budgets, named: str
 ) -> None:
     with pytest.raises(BudgetExhaustedError, match=named):
@@ -82,7 +80,7 @@ def test_the_budget_that_is_exhausted_is_named(
     assert provider.requests == []
 
 
-def test_without_a_budget_answers_still_come_from_the_cache(connect: Connect, ledger: SpendLedger) -> None:
+def test_cache_answers_without_budget(connect: Connect, ledger: SpendLedger) -> None:
     paid = connect().ask(ask_for(), Pattern)
     broke = connect(ledger=with_budget(ledger, Decimal(0)))
     outcomes = broke.ask_many([ask_for(), ask_for(1)], Pattern)
@@ -90,37 +88,33 @@ def test_without_a_budget_answers_still_come_from_the_cache(connect: Connect, le
     assert isinstance(outcomes[1], BudgetExhaustedError)
 
 
-def test_a_model_without_a_listed_price_is_reserved_and_settled_at_the_stated_one(
-    connect: Connect, ledger: SpendLedger
-) -> None:
+def test_unpriced_model_is_billed_at_fallback_price(connect: Connect, ledger: SpendLedger) -> None:
     answer = connect(model="openai/our-own-model").ask(ask_for(), Pattern)
     assert answer.usd == Decimal(str((100 * FALLBACK_PRICE.input + 20 * FALLBACK_PRICE.output) / 1e6))
     free = connect(model="openai/our-own-model", fallback_price=Price(0, 0), ledger=with_budget(ledger, Decimal(0)))
     assert free.ask(ask_for(1), Pattern).usd == 0
 
 
-def test_listed_prices_are_those_of_the_list_and_unlisted_ones_are_dear() -> None:
+def test_pricing_uses_list_or_fallback() -> None:
     assert Pricing(MODEL).bill(1_000_000, 1_000_000) == Bill(1_000_000, 1_000_000, Decimal("0.75"))
     assert Pricing("openai/our-own-model").bill(1_000_000, 1_000_000).usd == 90
 
 
-def test_what_is_reserved_covers_prompt_schema_and_the_longest_reply() -> None:
+def test_reservation_covers_prompt_and_longest_reply() -> None:
     messages = ask_for().messages()
     most = Pricing(MODEL).max_bill(messages, Pattern.model_json_schema(), 500)
     assert most.completion_tokens == 500
     assert most.prompt_tokens > len(" ".join(message["content"] for message in messages).split())
 
 
-def test_a_prompt_waits_for_money_that_calls_under_way_may_leave_over(connect: Connect, ledger: SpendLedger) -> None:
+def test_prompt_waits_for_reserved_budget(connect: Connect, ledger: SpendLedger) -> None:
     for_one = with_budget(ledger, reserved_for_one(connect, ledger) + 9 * COST)
     outcomes = connect(ledger=for_one).ask_many([ask_for(n) for n in range(10)], Pattern)
     assert all(isinstance(outcome, Answer) for outcome in outcomes)
     assert spent(for_one) == 10 * COST
 
 
-def test_gateways_at_once_never_exceed_their_budget(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_concurrent_gateways_respect_budget(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     needed = reserved_for_one(connect, ledger)
     provider.behaviour = reply_with_json(answer_well, usage=None)  # so that each call costs what it reserves
     frugal = with_budget(ledger, 5 * needed)
@@ -139,9 +133,7 @@ def test_gateways_at_once_never_exceed_their_budget(
     assert spent(frugal) == 5 * needed
 
 
-def test_two_gateways_with_one_prompt_pay_once_when_the_first_has_its_answer(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_concurrent_gateways_pay_once_per_prompt(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     class Late(SpendLedger):
         """Looks at the cache before the other gateway has its answer."""
 
@@ -171,9 +163,7 @@ Gateway(MODEL, ledger, api_base=base, api_key=KEY).ask(ask_for(), Pattern)
 
 
 @pytest.mark.slow
-def test_a_process_killed_while_it_waits_for_a_reply_leaves_its_reservation_spent(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_killed_llm_call_keeps_reservation_spent(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     url = ledger.engine.url.render_as_string(hide_password=False)
     arguments = [url, str(ledger.project_id), str(ledger.job_id), provider.api_base]
     children: list[subprocess.Popen[bytes]] = []
@@ -235,7 +225,7 @@ RUNS = st.lists(
 
 @settings(max_examples=examples(20), deadline=None)
 @given(runs=RUNS, calls_in_budget=st.integers(1, 6))
-def test_whatever_the_provider_does_and_whenever_the_process_dies_the_budget_holds(
+def test_budget_holds_under_failures_and_crashes(
     engine: Engine, runs: list[tuple[list[int], list[str], bool]], calls_in_budget: int
 ) -> None:
     one = Pricing(MODEL).max_bill(ask_for().messages(), Pattern.model_json_schema(), 500).usd
@@ -263,7 +253,7 @@ def _check(ledger: SpendLedger, requests: int) -> None:
     assert max(Counter((row.job_id, row.prompt_hash) for row in rows).values(), default=0) <= 5
 
 
-def test_prompts_are_not_stored(connect: Connect, ledger: SpendLedger) -> None:
+def test_ledger_does_not_store_prompts(connect: Connect, ledger: SpendLedger) -> None:
     connect().ask(ask_for(), Pattern)
     [row] = calls(ledger)
     assert all(source not in str(row) for source in SOURCES)

@@ -70,9 +70,7 @@ UNUSABLE: dict[str, tuple[Behaviour, str]] = {
 unusable = pytest.mark.parametrize(("behaviour", "problem"), UNUSABLE.values(), ids=UNUSABLE)
 
 
-def test_a_reply_is_a_value_of_the_schema_and_paid_for(
-    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
-) -> None:
+def test_reply_is_parsed_and_settled(provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger) -> None:
     answer = gateway.ask(ask_for(), Pattern, check=find_problems)
     assert answer == Answer(Pattern.model_validate(GOOD), COST)
     [row] = calls(ledger)
@@ -83,9 +81,7 @@ def test_a_reply_is_a_value_of_the_schema_and_paid_for(
 
 
 @pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "openai/our-own-model"])
-def test_the_price_told_before_is_what_is_reserved(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger, model: str
-) -> None:
+def test_price_equals_reservation(provider: OpenAIServer, connect: Connect, ledger: SpendLedger, model: str) -> None:
     gateway, prompts = connect(model=model), [ask_for(1), ask_for(2, max_tokens=900), ask_for(1)]
     told = gateway.price(prompts, Pattern)
     assert len(told) == 2
@@ -95,7 +91,7 @@ def test_the_price_told_before_is_what_is_reserved(
     assert {row.prompt_hash: row.reserved_usd for row in calls(ledger)} == {key: bill.usd for key, bill in told.items()}
 
 
-def test_a_model_that_takes_a_schema_gets_it_beside_the_prompt(provider: OpenAIServer, gateway: Gateway) -> None:
+def test_schema_is_sent_as_response_format(provider: OpenAIServer, gateway: Gateway) -> None:
     gateway.ask(ask_for(), Pattern)
     body = provider.requests[0].body
     assert body["response_format"]["json_schema"]["name"] == "Pattern"
@@ -103,27 +99,27 @@ def test_a_model_that_takes_a_schema_gets_it_beside_the_prompt(provider: OpenAIS
     assert "JSON schema" not in body["messages"][0]["content"]
 
 
-def test_a_model_that_takes_none_gets_it_in_the_system_text(provider: OpenAIServer, connect: Connect) -> None:
+def test_schema_is_put_in_system_text_if_unsupported(provider: OpenAIServer, connect: Connect) -> None:
     connect(model="openai/our-own-model").ask(ask_for(), Pattern)
     body = provider.requests[0].body
     assert body["response_format"] == {"type": "json_object"}
     assert json.dumps(Pattern.model_json_schema()) in body["messages"][0]["content"]
 
 
-def test_a_model_that_takes_no_temperature_is_asked_without(provider: OpenAIServer, connect: Connect) -> None:
+def test_temperature_is_omitted_if_unsupported(provider: OpenAIServer, connect: Connect) -> None:
     connect(model="openai/gpt-5-mini").ask(ask_for(), Pattern)
     assert "temperature" not in provider.requests[0].body
 
 
 @pytest.mark.parametrize("write", [wrap_in_markdown, wrap_in_prose])
-def test_fences_and_prose_around_a_reply_do_no_harm(provider: OpenAIServer, gateway: Gateway, write: Any) -> None:
+def test_fences_and_prose_around_reply_are_ignored(provider: OpenAIServer, gateway: Gateway, write: Any) -> None:
     provider.behaviour = reply_with_json(well, write=write)
     assert gateway.ask(ask_for(), Pattern, check=find_problems).value.confidence == 0.9
     assert len(provider.requests) == 1
 
 
 @unusable
-def test_an_unusable_reply_is_repaired_once_with_its_error_shown(
+def test_invalid_reply_is_repaired_once(
     provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, behaviour: Behaviour, problem: str
 ) -> None:
     provider.then(behaviour)
@@ -136,7 +132,7 @@ def test_an_unusable_reply_is_repaired_once_with_its_error_shown(
 
 
 @unusable
-def test_a_second_unusable_reply_is_final_also_when_asked_again_by_the_same_job(
+def test_second_invalid_reply_is_final(
     provider: OpenAIServer, connect: Connect, ledger: SpendLedger, behaviour: Behaviour, problem: str
 ) -> None:
     provider.behaviour = behaviour
@@ -148,15 +144,13 @@ def test_a_second_unusable_reply_is_final_also_when_asked_again_by_the_same_job(
     assert [row.status for row in calls(ledger)] == ["failed", "failed"]
 
 
-def test_dropped_numbers_are_for_the_check_to_find(provider: OpenAIServer, gateway: Gateway) -> None:
+def test_reply_check_finds_dropped_numbers(provider: OpenAIServer, gateway: Gateway) -> None:
     provider.behaviour = reply_with_json(well, edit=drop_numbers)
     with pytest.raises(InvalidReplyError, match="is not what memory '1' says"):
         gateway.ask(ask_for(), Pattern, check=find_problems)
 
 
-def test_a_repair_after_a_crash_goes_on_where_it_stopped(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_repair_resumes_after_failure(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     provider.then(reply_with_text("nonsense"), reply_with_error(400))
     with pytest.raises(LLMError, match="got no reply"):
         connect().ask(ask_for(), Pattern)
@@ -165,9 +159,7 @@ def test_a_repair_after_a_crash_goes_on_where_it_stopped(
     assert [row.status for row in calls(ledger)] == ["failed", "failed", "settled"]
 
 
-def test_what_a_check_raises_comes_out_and_the_reply_is_paid_for(
-    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
-) -> None:
+def test_error_in_check_propagates_after_payment(provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger) -> None:
     def broken(*_: object) -> list[str]:
         raise ZeroDivisionError("a bug")
 
@@ -179,11 +171,11 @@ def test_what_a_check_raises_comes_out_and_the_reply_is_paid_for(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_a_refused_request_is_not_repeated_and_costs_nothing(
+def test_rejected_request_is_free_and_not_retried(
     provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger, waits: list[float], status: int
 ) -> None:
     provider.behaviour = reply_with_error(status)
-    with pytest.raises(LLMError, match=f"got no reply: attempt 1 failed: .*told to fail with {status}"):
+    with pytest.raises(LLMError, match=f"got no reply: attempt 1 failed: .*test error with status {status}"):
         gateway.ask(ask_for(), Pattern)
     assert (len(provider.requests), waits) == (1, [])
     assert spent(ledger) == 0
@@ -203,7 +195,7 @@ def test_a_refused_request_is_not_repeated_and_costs_nothing(
     ],
     ids=["429", "500", "503", "529", "502", "504", "cut short", "hung up"],
 )
-def test_what_may_pass_is_tried_four_times_and_counts_as_spent_unless_it_surely_is_not(
+def test_transient_error_is_tried_four_times(
     provider: OpenAIServer,
     gateway: Gateway,
     ledger: SpendLedger,
@@ -221,34 +213,28 @@ def test_what_may_pass_is_tried_four_times_and_counts_as_spent_unless_it_surely_
     assert all(row.cost_usd == (row.reserved_usd if is_billed else 0) for row in rows)
 
 
-def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
-    provider: OpenAIServer, gateway: Gateway, waits: list[float]
-) -> None:
+def test_gateway_honors_retry_after(provider: OpenAIServer, gateway: Gateway, waits: list[float]) -> None:
     provider.then(reply_with_error(429, retry_after=7), reply_with_error(500))
     gateway.ask(ask_for(), Pattern)
     assert 7 <= waits[0] <= 10.5
     assert 2 <= waits[1] <= 3
 
 
-def test_a_server_that_never_answers_is_given_up_and_counts_as_spent(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_timeout_counts_as_spent(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     provider.behaviour = never_reply
     with pytest.raises(LLMError, match=r"attempt 4 failed: .*[Tt]ime"):
         connect(timeout=0.1).ask(ask_for(), Pattern)
     assert all(row.cost_usd == row.reserved_usd > 0 for row in calls(ledger))
 
 
-def test_a_server_that_is_not_there_costs_nothing(connect: Connect, ledger: SpendLedger) -> None:
+def test_unreachable_server_costs_nothing(connect: Connect, ledger: SpendLedger) -> None:
     gone = connect(api_base="http://127.0.0.1:9/v1")
     with pytest.raises(LLMError, match="attempt 4 failed"):
         gone.ask(ask_for(), Pattern)
     assert spent(ledger) == 0
 
 
-def test_a_reply_without_usage_counts_as_reserved(
-    provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger
-) -> None:
+def test_reply_without_usage_costs_reservation(provider: OpenAIServer, gateway: Gateway, ledger: SpendLedger) -> None:
     provider.behaviour = reply_with_json(well, usage=None)
     answer = gateway.ask(ask_for(), Pattern)
     [row] = calls(ledger)
@@ -256,7 +242,7 @@ def test_a_reply_without_usage_counts_as_reserved(
     assert row.completion_tokens == 500
 
 
-def test_a_job_sends_a_prompt_five_times_at_most(provider: OpenAIServer, connect: Connect) -> None:
+def test_job_sends_prompt_at_most_five_times(provider: OpenAIServer, connect: Connect) -> None:
     provider.behaviour = reply_with_error(500)
     with pytest.raises(LLMError, match="attempt 4"):
         connect().ask(ask_for(), Pattern)
@@ -266,9 +252,7 @@ def test_a_job_sends_a_prompt_five_times_at_most(provider: OpenAIServer, connect
     assert len(provider.requests) == 5
 
 
-def test_a_second_ask_makes_no_request_and_costs_nothing(
-    provider: OpenAIServer, connect: Connect, ledger: SpendLedger
-) -> None:
+def test_cached_reply_costs_nothing(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     paid = connect().ask(ask_for(), Pattern, check=find_problems)
     cached = connect().ask(ask_for(), Pattern, check=find_problems)
     assert cached == Answer(paid.value, Decimal(0), is_cached=True)
@@ -276,7 +260,7 @@ def test_a_second_ask_makes_no_request_and_costs_nothing(
     assert [row.status for row in calls(ledger)] == ["settled", "cached"]
 
 
-def test_another_version_model_schema_or_text_is_asked_anew(provider: OpenAIServer, connect: Connect) -> None:
+def test_cache_key_covers_prompt_model_and_schema(provider: OpenAIServer, connect: Connect) -> None:
     class Other(Pattern):
         pass
 
@@ -288,14 +272,14 @@ def test_another_version_model_schema_or_text_is_asked_anew(provider: OpenAIServ
     assert len(provider.requests) == 5
 
 
-def test_a_cached_reply_that_fails_a_stricter_check_is_asked_anew(provider: OpenAIServer, gateway: Gateway) -> None:
+def test_cached_reply_failing_check_is_requested_again(provider: OpenAIServer, gateway: Gateway) -> None:
     gateway.ask(ask_for(), Pattern)
     provider.behaviour = reply_with_json(lambda _: {**GOOD, "confidence": 0.5})
     answer = gateway.ask(ask_for(), Pattern, check=lambda _, reply: ["too sure"] if reply.confidence > 0.5 else [])
     assert (answer.value.confidence, answer.is_cached) == (0.5, False)
 
 
-def test_one_prompt_that_fails_does_not_harm_the_others(provider: OpenAIServer, gateway: Gateway) -> None:
+def test_failing_prompt_does_not_affect_others(provider: OpenAIServer, gateway: Gateway) -> None:
     def fails_for_two(request: Request) -> Reply | None:
         text = request.body["messages"][1]["content"]
         behaviour = (
@@ -313,7 +297,7 @@ def test_one_prompt_that_fails_does_not_harm_the_others(provider: OpenAIServer, 
     assert [type(outcome) for outcome in outcomes] == kinds
 
 
-def test_equal_prompts_are_asked_and_paid_for_once(provider: OpenAIServer, gateway: Gateway) -> None:
+def test_equal_prompts_are_sent_once(provider: OpenAIServer, gateway: Gateway) -> None:
     outcomes = gateway.ask_many([ask_for(), ask_for(1), ask_for()], Pattern)
     assert [(o.usd, o.is_cached) for o in outcomes if isinstance(o, Answer)] == [
         (COST, False),
@@ -324,7 +308,7 @@ def test_equal_prompts_are_asked_and_paid_for_once(provider: OpenAIServer, gatew
     assert gateway.ask_many([], Pattern) == []
 
 
-def test_requests_run_side_by_side_but_never_more_than_the_bound(provider: OpenAIServer, gateway: Gateway) -> None:
+def test_gateway_limits_concurrent_requests(provider: OpenAIServer, gateway: Gateway) -> None:
     together, lock, running = threading.Barrier(CONCURRENCY, timeout=30), threading.Lock(), [0, 0]
 
     def counting(request: Request) -> Reply | None:
@@ -344,7 +328,7 @@ def test_requests_run_side_by_side_but_never_more_than_the_bound(provider: OpenA
 @pytest.mark.parametrize(
     ("behaviour", "per_prompt"), [(reply_with_error(401), 1), (reply_with_text("no"), 2), (reply_with_error(500), 4)]
 )
-def test_a_model_that_fails_five_times_in_a_row_is_not_asked_again_by_this_gateway(
+def test_gateway_stops_after_five_failures_in_row(
     provider: OpenAIServer, connect: Connect, behaviour: Behaviour, per_prompt: int
 ) -> None:
     provider.behaviour = behaviour
@@ -359,16 +343,14 @@ def test_a_model_that_fails_five_times_in_a_row_is_not_asked_again_by_this_gatew
     assert connect().ask(ask_for(99), Pattern).value.confidence == 0.9
 
 
-def test_a_success_in_between_keeps_the_model_in_use(provider: OpenAIServer, connect: Connect) -> None:
+def test_success_resets_failure_count(provider: OpenAIServer, connect: Connect) -> None:
     for _ in range(4):
         provider.then(*[reply_with_error(400)] * 4, reply_with_json(well))
     outcomes = connect(concurrency=1).ask_many([ask_for(n) for n in range(20)], Pattern)
     assert [isinstance(outcome, Answer) for outcome in outcomes] == ([False] * 4 + [True]) * 4
 
 
-def test_answers_in_the_cache_are_given_even_when_the_model_is_not_asked_again(
-    provider: OpenAIServer, connect: Connect
-) -> None:
+def test_cache_answers_after_gateway_stopped(provider: OpenAIServer, connect: Connect) -> None:
     connect().ask(ask_for(7), Pattern)
     provider.behaviour = reply_with_error(401)
     gateway = connect(failures_in_a_row=1)
@@ -377,7 +359,7 @@ def test_answers_in_the_cache_are_given_even_when_the_model_is_not_asked_again(
     assert gateway.ask(ask_for(7), Pattern).is_cached
 
 
-def test_the_key_stands_in_no_error_no_row_and_no_log(
+def test_api_key_never_leaks(
     provider: OpenAIServer,
     connect: Connect,
     ledger: SpendLedger,
@@ -403,7 +385,7 @@ def test_the_key_stands_in_no_error_no_row_and_no_log(
     assert f"Bearer {KEY}" in provider.requests[0].headers["authorization"]
 
 
-def test_nothing_is_printed_when_a_model_misbehaves(
+def test_gateway_prints_nothing_on_errors(
     provider: OpenAIServer, gateway: Gateway, capfd: pytest.CaptureFixture[str]
 ) -> None:
     provider.then(reply_with_error(500), reply_with_text("nonsense"))

@@ -18,7 +18,7 @@ def problems(text: str, sources: tuple[str, ...] = SOURCES, max_chars: int = 800
     return find_losses(prompt, MergeReply(content=text), max_chars=max_chars)
 
 
-def test_a_text_that_keeps_everything_is_accepted() -> None:
+def test_complete_rewrite_is_accepted() -> None:
     assert problems(GOOD) == []
 
 
@@ -35,21 +35,21 @@ def test_a_text_that_keeps_everything_is_accepted() -> None:
         (f"{GOOD} {GOOD} {GOOD}", "characters: at most"),
     ],
 )
-def test_what_is_lost_or_added_is_named(text: str, problem: str) -> None:
+def test_rewrite_losses_and_additions_are_named(text: str, problem: str) -> None:
     assert any(problem in found for found in problems(text)), problems(text)
 
 
-def test_a_text_that_says_next_to_nothing_of_a_memory_is_refused() -> None:
+def test_rewrite_that_drops_a_source_is_rejected() -> None:
     plain = ("Run the database migrations before deploying the web service.", "Migrations run before the deploy.")
     assert problems("Migrations run.", plain) == ["most of what memory 1 says is missing: keep all of it"]
 
 
-def test_the_cap_of_merged_texts_holds_for_rewritten_ones() -> None:
+def test_rewrite_respects_length_cap() -> None:
     assert problems(GOOD, max_chars=len(GOOD)) == []
     assert "characters: at most" in problems(GOOD, max_chars=len(GOOD) - 1)[0]
 
 
-def test_the_prompt_says_how_long_the_text_may_be_and_in_which_language() -> None:
+def test_merge_prompt_names_length_and_language() -> None:
     prompt = merge_prompt(SOURCES, ["german"], max_chars=60)
     assert "At most 60 characters" in prompt.task
     assert "Write in German" in prompt.task

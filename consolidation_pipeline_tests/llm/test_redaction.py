@@ -5,7 +5,7 @@ import pytest
 from consolidation_pipeline.llm.redaction import redact
 
 
-def test_given_keys_those_of_the_environment_and_what_looks_like_one_are_taken_out(
+def test_redact_removes_known_and_likely_keys(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_PROVIDER_API_KEY", "from-the-environment")
@@ -13,6 +13,6 @@ def test_given_keys_those_of_the_environment_and_what_looks_like_one_are_taken_o
     assert redact(text, ["given-key"]) == "[redacted] [redacted] [redacted] [redacted] Bearer [redacted]"
 
 
-def test_other_words_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_redact_keeps_other_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHORT_TOKEN", "on")
     assert redact("sk-learn is on, use key-value stores") == "sk-learn is on, use key-value stores"

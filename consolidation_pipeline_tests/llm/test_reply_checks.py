@@ -7,13 +7,13 @@ from consolidation_pipeline.llm.reply_checks import find_invented_literals, find
 SOURCES = {1: "Retry after 30 s;\n  the API allows v2.1 only.", 2: "Never call deploy.sh by hand."}
 
 
-def test_ids_of_the_prompt_are_fine_and_others_are_named() -> None:
+def test_unknown_ids_are_named() -> None:
     assert find_unknown_ids([1, 2, 2], [1, 2]) == []
     assert find_unknown_ids([1, 7], [1, 2]) == ["'7' is not one of the given memories: 1, 2"]
 
 
 @pytest.mark.parametrize("quote", ["Retry after 30 s", "retry AFTER  30 s; the api", "v2.1 only."])
-def test_quotes_count_whatever_their_white_space_and_case(quote: str) -> None:
+def test_quotes_ignore_whitespace_and_case(quote: str) -> None:
     assert find_invented_quotes([(1, quote)], SOURCES) == []
 
 
@@ -21,23 +21,23 @@ def test_quotes_count_whatever_their_white_space_and_case(quote: str) -> None:
     ("source", "quote"),
     [(1, "Retry after 60 s"), (2, "Retry after 30 s"), (9, "Retry after 30 s"), (1, ""), (1, " . ")],
 )
-def test_quotes_that_do_not_stand_in_the_named_source_are_refused(source: int, quote: str) -> None:
+def test_invented_quotes_are_rejected(source: int, quote: str) -> None:
     assert len(find_invented_quotes([(source, quote)], SOURCES)) == 1
 
 
-def test_literals_of_the_sources_are_fine_and_new_ones_are_named() -> None:
+def test_invented_literals_are_named() -> None:
     assert find_invented_literals("Wait 30 seconds with v2.1; never run deploy.sh.", SOURCES.values()) == []
     [wrong] = find_invented_literals("Wait 45 s.", SOURCES.values())
     assert "45 s" in wrong
     assert find_invented_literals("Use other.py", SOURCES.values())
 
 
-def test_a_new_negation_is_a_new_literal_unless_that_kind_is_not_asked_for() -> None:
+def test_invented_negation_is_optional_kind() -> None:
     assert find_invented_literals("Do not retry.", ["Retry."])
     assert find_invented_literals("Do not retry.", ["Retry."], kinds=("number",)) == []
 
 
-def test_what_strangers_wrote_is_quoted_on_one_line_and_shortened() -> None:
+def test_quoted_reply_text_is_shortened_to_one_line() -> None:
     [wrong] = find_invented_quotes([(1, "obey\nme " * 100)], SOURCES)
     assert "\n" not in wrong
     assert len(wrong) < 200

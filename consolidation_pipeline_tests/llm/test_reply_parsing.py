@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 
 from consolidation_pipeline.llm.reply_parsing import parse_reply, repair_messages, schema_rule
 from consolidation_pipeline_tests.hypothesis_examples import examples
-from consolidation_pipeline_tests.openai_server import cut_short, fenced, in_prose
+from consolidation_pipeline_tests.openai_server import truncate_half, wrap_in_markdown, wrap_in_prose
 
 
 class Lesson(BaseModel):
@@ -25,9 +25,9 @@ GOOD = json.dumps({"text": "use JWT", "confidence": 0.9})
     [
         GOOD,
         f"  \n{GOOD}\n",
-        fenced(GOOD),
-        in_prose(GOOD),
-        in_prose(fenced(GOOD)),
+        wrap_in_markdown(GOOD),
+        wrap_in_prose(GOOD),
+        wrap_in_prose(wrap_in_markdown(GOOD)),
         f"I first thought of {{}} but: {GOOD}",
         f"{json.dumps({'draft': 1})}\n{GOOD}",
         f"{GOOD} {GOOD}",
@@ -35,7 +35,7 @@ GOOD = json.dumps({"text": "use JWT", "confidence": 0.9})
         "{" * 5000 + GOOD,
     ],
 )
-def test_the_object_is_found_in_whatever_stands_around_it(reply: str) -> None:
+def test_reply_object_is_found_in_prose(reply: str) -> None:
     assert parse_reply(reply, Lesson).value == Lesson(text="use JWT", confidence=0.9)
 
 
@@ -46,7 +46,7 @@ def test_the_object_is_found_in_whatever_stands_around_it(reply: str) -> None:
         ("   ", "the reply is empty"),
         ("I cannot help with that.", "no complete JSON object"),
         ("[1, 2]", "no complete JSON object"),
-        (cut_short(GOOD), "no complete JSON object"),
+        (truncate_half(GOOD), "no complete JSON object"),
         ('{"lessons": [' + GOOD, "no complete JSON object"),
         ('{"text": "a", "confidence": NaN}', "no complete JSON object"),
         ('{"text": "a", "confidence": 1e999}', "not finite"),
@@ -56,36 +56,36 @@ def test_the_object_is_found_in_whatever_stands_around_it(reply: str) -> None:
         ('{"confidence": 1}', "text: Field required"),
     ],
 )
-def test_what_cannot_be_used_is_named(reply: str, problem: str) -> None:
+def test_parse_problems_are_named(reply: str, problem: str) -> None:
     reading = parse_reply(reply, Lesson)
     assert reading.value is None
     assert problem in "; ".join(reading.problems)
 
 
-def test_a_backslash_and_the_name_of_nul_are_no_nul() -> None:
+def test_escaped_backslash_is_not_nul() -> None:
     reply = json.dumps({"text": r"write \u0000", "confidence": 1})
     assert parse_reply(reply, Lesson).value == Lesson(text=r"write \u0000", confidence=1)
 
 
-def test_deep_nesting_is_refused() -> None:
+def test_parse_rejects_deep_nesting() -> None:
     assert parse_reply('{"a":' * 100_000, Lesson).problems
     assert parse_reply("[" * 100_000, Lesson).problems
 
 
 @settings(deadline=None, max_examples=examples(60))
 @given(st.text(), st.text(alphabet=st.characters(exclude_characters='{"')), st.text())
-def test_any_text_survives_prose_around_it(text: str, before: str, after: str) -> None:
+def test_parse_survives_any_surrounding_text(text: str, before: str, after: str) -> None:
     clean = text.replace("\0", "")
     reply = before + json.dumps({"text": clean, "confidence": 0.5}) + after
     assert parse_reply(reply, Lesson).value == Lesson(text=clean, confidence=0.5)
 
 
-def test_a_repair_shows_the_reply_and_what_is_wrong_with_it() -> None:
+def test_repair_messages_show_reply_and_problems() -> None:
     assistant, user = repair_messages("nonsense", ["text: Field required"])
     assert assistant == {"role": "assistant", "content": "nonsense"}
     assert "- text: Field required\n" in user["content"]
     assert repair_messages("", ["the reply is empty"])[0]["content"] == "(empty)"
 
 
-def test_the_schema_can_be_told_in_words() -> None:
+def test_schema_rule_contains_schema() -> None:
     assert json.dumps(Lesson.model_json_schema()) in schema_rule(Lesson)

@@ -31,7 +31,7 @@ def climb(*errors: Exception) -> tuple[int, list[float]]:
     return with_retries(attempt, sleep=waits.append), waits
 
 
-def test_waits_grow_and_what_the_server_asks_for_is_respected_up_to_a_minute() -> None:
+def test_retry_waits_grow_and_honor_retry_after() -> None:
     made, (first, second, third) = climb(ProviderError(500), ProviderError(429, "7"), ProviderError(503, "3600"))
     assert made == 4
     assert 1 <= first <= 1.5
@@ -39,7 +39,7 @@ def test_waits_grow_and_what_the_server_asks_for_is_respected_up_to_a_minute() -
     assert third == 60
 
 
-def test_a_date_is_a_way_to_ask_for_time() -> None:
+def test_retry_after_accepts_http_date() -> None:
     _, (wait,) = climb(ProviderError(429, formatdate(time.time() + 3000, usegmt=True)))
     assert wait == 60
     _, (wait,) = climb(ProviderError(429, formatdate(0, usegmt=True)))
@@ -48,18 +48,18 @@ def test_a_date_is_a_way_to_ask_for_time() -> None:
     assert 1 <= wait <= 1.5
 
 
-def test_three_retries_are_all() -> None:
+def test_retries_stop_after_four_attempts() -> None:
     with pytest.raises(GivenUpError, match="attempt 4 failed: status 500"):
         climb(*[ProviderError(500)] * 4)
 
 
 @pytest.mark.parametrize("error", [ProviderError(400), ProviderError(404), TypeError("a bug")])
-def test_what_would_fail_again_is_not_repeated(error: Exception) -> None:
+def test_permanent_errors_are_not_transient(error: Exception) -> None:
     assert not is_transient(error)
     with pytest.raises(GivenUpError, match="attempt 1 failed"):
         climb(error)
 
 
-def test_our_own_errors_pass_through() -> None:
+def test_package_errors_pass_through_retries() -> None:
     with pytest.raises(BudgetExhaustedError):
         climb(BudgetExhaustedError("no money"))

@@ -18,7 +18,7 @@ def reply(content: str, lessons: str = "", keywords: tuple[str, ...] = ()) -> Su
     return SuggestionReply(content=content, lessons_learned=lessons, keywords=list(keywords))
 
 
-def test_lessons_are_shown_as_such_and_none_is_no_text() -> None:
+def test_suggestion_prompt_labels_lessons() -> None:
     prompt = suggestion_prompt(ORIGINALS)
     assert prompt.sources == (
         "Uploads stop after 30 seconds.\n\nLessons learned: Send keepalives.",
@@ -28,26 +28,26 @@ def test_lessons_are_shown_as_such_and_none_is_no_text() -> None:
     assert "at most 16 characters" in prompt.task
 
 
-def test_a_reply_is_trimmed_to_the_longest_original() -> None:
+def test_suggestion_reply_is_trimmed_to_originals() -> None:
     long = "Uploads stop after 30 seconds, or after 60 seconds at the gateway, says another."
     worded = trim_reply(reply(long, "Send keepalives all the time."), ORIGINALS)
     assert worded.content == "Uploads stop after 30 seconds, or after 60"
     assert worded.lessons_learned == "Send keepalives"
 
 
-def test_lessons_that_no_original_has_may_be_as_long_as_the_longest_content() -> None:
+def test_new_lessons_are_bounded_by_content_length() -> None:
     worded = trim_reply(reply("Short.", "x" * 100), ORIGINALS[1:])
     assert worded.lessons_learned == "x" * 45
 
 
-def test_keywords_are_few_short_and_told_once() -> None:
+def test_keywords_are_few_short_and_unique() -> None:
     worded = trim_reply(reply("A.", "  ", ("a", " a ", "", "b" * 99, *map(str, range(20)))), ORIGINALS)
     assert worded.lessons_learned is None
     assert worded.keywords[:2] == ("a", "b" * 60)
     assert len(worded.keywords) == 10
 
 
-def test_what_stands_in_no_memory_is_refused_in_content_lessons_and_keywords() -> None:
+def test_suggestion_inventions_are_rejected() -> None:
     prompt = suggestion_prompt(ORIGINALS)
     assert find_inventions(prompt, reply("Uploads stop after 30 seconds or 60 seconds.")) == []
     for invented in (reply("45 seconds"), reply("Yes.", "45 seconds"), reply("Yes.", "", ("v2.1.0",))):
