@@ -26,7 +26,7 @@ TEXTS = st.lists(st.lists(st.sampled_from(WORDS), min_size=1, max_size=40).map("
 
 @settings(deadline=None, max_examples=examples(50))
 @given(texts=TEXTS, seed=st.integers())
-def test_a_vector_depends_neither_on_the_order_nor_on_the_neighbours(texts: list[str], seed: int) -> None:
+def test_local_vector_ignores_other_texts(texts: list[str], seed: int) -> None:
     embedder = LocalEmbedder()
     vectors = embedder.embed(texts)
     order = random.Random(seed).sample(range(len(texts)), len(texts))
@@ -36,31 +36,31 @@ def test_a_vector_depends_neither_on_the_order_nor_on_the_neighbours(texts: list
         assert embedder.embed([text]).tobytes() == vector.tobytes()
 
 
-def test_vectors_are_float32_of_length_one_in_256_dimensions() -> None:
+def test_local_vectors_are_unit_float32() -> None:
     vectors = LocalEmbedder().embed(["first text", "日本", "\ue000 a character outside of the vocabulary"])
     assert vectors.dtype == np.float32
     assert vectors.shape == (3, 256)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
 
 
-def test_vectors_are_those_that_wordllama_gives() -> None:
+def test_local_vectors_match_wordllama() -> None:
     texts = ["Retry with backoff after a 429.", "The migration takes a lock.", "one"]
     reference = wordllama.WordLlama.load(cache_dir=Path(wordllama.__file__).parent, disable_download=True)
     np.testing.assert_allclose(LocalEmbedder().embed(texts), reference.embed(texts, norm=True), atol=1e-6)
 
 
-def test_texts_of_one_meaning_are_closer_than_texts_of_two() -> None:
+def test_local_vectors_rank_similar_texts_closer() -> None:
     close, same, other = LocalEmbedder().embed(
         ["database connection timed out", "the connection to the database ran into a timeout", "bake bread at 220 C"]
     )
     assert close @ same > close @ other + 0.2
 
 
-def test_no_text_gives_an_empty_matrix() -> None:
+def test_local_embedder_accepts_no_texts() -> None:
     assert LocalEmbedder().embed([]).shape == (0, 256)
 
 
-def test_a_very_long_text_is_embedded_to_its_end_in_little_memory() -> None:
+def test_local_embedder_bounds_memory_of_long_text() -> None:
     long = "the build cache is stale " * 4_000
     texts = [long, long[:-6] + "fresh ", *["short"] * 62]
     embedder = LocalEmbedder()
@@ -76,48 +76,48 @@ def test_a_very_long_text_is_embedded_to_its_end_in_little_memory() -> None:
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t "])
-def test_a_blank_text_is_refused_by_its_index(blank: str) -> None:
+def test_local_embedder_rejects_blank_text(blank: str) -> None:
     with pytest.raises(EmbeddingError, match=r"text 1 \('.*'\) is blank"):
         LocalEmbedder().embed(["fine", blank])
 
 
-def test_half_a_surrogate_pair_is_refused_with_the_first_60_characters() -> None:
+def test_local_embedder_rejects_lone_surrogate() -> None:
     with pytest.raises(EmbeddingError) as refusal:
         LocalEmbedder().embed(["y" * 70 + "\ud83d"])
     assert f"text 0 ('{'y' * 60}')" in str(refusal.value)
 
 
 @pytest.mark.parametrize("bad", [[0.0, 0.0], [float("nan"), 1.0], [float("inf"), 1.0]])
-def test_a_vector_without_direction_is_refused_by_the_index_of_its_text(bad: list[float]) -> None:
+def test_check_vectors_rejects_zero_or_nan_vector(bad: list[float]) -> None:
     with pytest.raises(EmbeddingError, match=r"text 11 \('b'\).*zero or holds NaN or infinity"):
         check_vectors([[1.0, 2.0], bad], ["a", "b"], first=10)
 
 
-def test_a_vector_of_another_dimension_is_refused_by_its_text() -> None:
+def test_check_vectors_rejects_wrong_dimension() -> None:
     with pytest.raises(EmbeddingError, match=r"text 1 \('b'\): its vector has 3 dimensions, 2 are expected"):
         check_vectors([[1.0, 2.0], [1.0, 2.0, 3.0]], ["a", "b"])
     with pytest.raises(EmbeddingError, match="has 2 dimensions, 256 are expected"):
         check_vectors([[1.0, 2.0]], ["a"], dimension=256)
 
 
-def test_another_number_of_vectors_than_texts_is_refused() -> None:
+def test_check_vectors_rejects_wrong_count() -> None:
     with pytest.raises(EmbeddingError, match="2 texts from text 0 on got 1 vectors"):
         check_vectors([[1.0]], ["a", "b"])
 
 
-def test_checked_vectors_are_normalised_whatever_their_magnitude() -> None:
+def test_check_vectors_normalizes_any_magnitude() -> None:
     np.testing.assert_allclose(check_vectors([[3e38, 4e38], [3e-30, 4e-30]], ["a", "b"]), [[0.6, 0.8]] * 2, atol=1e-6)
 
 
-def test_nothing_is_billed() -> None:
+def test_local_embedding_is_free() -> None:
     assert LocalEmbedder().estimate(["some text"]) == Usage(tokens=0, cost_usd=0.0)
 
 
-def test_local_and_its_stored_id_name_the_model_inside_the_package() -> None:
+def test_local_alias_names_bundled_model() -> None:
     assert load_embedder("local").name == load_embedder(LOCAL_MODEL).name == LOCAL_MODEL == "wordllama/l2_supercat_256"
 
 
-def test_every_other_name_is_litellms() -> None:
+def test_other_model_names_use_litellm() -> None:
     embedder = load_embedder("openai/text-embedding-3-large")
     assert isinstance(embedder, LiteLLMEmbedder)
     assert embedder.name == "openai/text-embedding-3-large"
@@ -136,7 +136,7 @@ assert (root.handlers, root.level) == ([], logging.WARNING), "wordllama has conf
 """
 
 
-def test_a_fresh_process_embeds_without_network_home_or_traces(tmp_path: Path) -> None:
+def test_local_embedder_works_offline_in_new_process(tmp_path: Path) -> None:
     environment = {**os.environ, "HOME": str(tmp_path)}
     run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")

@@ -69,9 +69,7 @@ def allowing(ledger: SpendLedger, **budgets: Any) -> SpendLedger:
     return replace(ledger, job_id=uuid4(), budgets=replace(ledger.budgets, **budgets))
 
 
-def test_a_request_is_settled_at_what_it_cost_and_its_vectors_are_not_kept_there(
-    provider: OpenAIServer, ledger: SpendLedger
-) -> None:
+def test_embedding_call_is_settled_without_vectors(provider: OpenAIServer, ledger: SpendLedger) -> None:
     to(provider, ledger).embed(["three words here", "two words"])
     [row] = calls(ledger)
     assert (row.purpose, row.model, row.status, row.response) == ("embedding", MODEL, "settled", None)
@@ -79,22 +77,20 @@ def test_a_request_is_settled_at_what_it_cost_and_its_vectors_are_not_kept_there
     assert row.reserved_usd >= row.cost_usd
 
 
-def test_a_text_may_be_embedded_again_as_often_as_it_is_wanted(provider: OpenAIServer, ledger: SpendLedger) -> None:
+def test_same_text_may_be_embedded_repeatedly(provider: OpenAIServer, ledger: SpendLedger) -> None:
     for _ in range(7):
         to(provider, ledger).embed(["two words"])
     assert [row.status for row in calls(ledger)] == ["settled"] * 7
 
 
-def test_without_a_budget_nothing_is_sent(provider: OpenAIServer, ledger: SpendLedger) -> None:
+def test_embedding_without_budget_sends_nothing(provider: OpenAIServer, ledger: SpendLedger) -> None:
     broke = allowing(ledger, usd_per_run=0.0)
     with pytest.raises(BudgetExhaustedError, match=f"embedding was not sent to {MODEL}: budget_usd_per_run is 0 USD"):
         to(provider, broke).embed(["two words"])
     assert (provider.requests, calls(broke)) == ([], [])
 
 
-def test_what_was_embedded_before_the_budget_was_used_up_is_handed_out(
-    provider: OpenAIServer, ledger: SpendLedger
-) -> None:
+def test_exhausted_budget_returns_finished_batches(provider: OpenAIServer, ledger: SpendLedger) -> None:
     texts = numbered(4 * BATCH_TEXTS)
     to(provider, ledger).embed(texts[:BATCH_TEXTS])
     used = calls(ledger)[0]
@@ -106,7 +102,7 @@ def test_what_was_embedded_before_the_budget_was_used_up_is_handed_out(
     assert 1 <= len(parts) == len(provider.requests) <= 2
 
 
-def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(provider: OpenAIServer, ledger: SpendLedger) -> None:
+def test_invalid_embedding_reply_is_paid(provider: OpenAIServer, ledger: SpendLedger) -> None:
     provider.behaviour = reply_with_embeddings(edit=drop_last_row)
     with pytest.raises(EmbeddingError, match="0 vectors for 1 texts"):
         to(provider, ledger).embed(["three words here"])
@@ -124,7 +120,7 @@ def test_a_reply_that_cannot_be_used_is_paid_for_all_the_same(provider: OpenAISe
         (reply_with_error(401), 1, False),
     ],
 )
-def test_every_attempt_is_reserved_and_costs_only_what_it_may_have_cost(
+def test_each_embedding_attempt_is_reserved(
     provider: OpenAIServer, ledger: SpendLedger, behaviour: Behaviour, attempts: int, is_billed: bool
 ) -> None:
     provider.behaviour = behaviour
@@ -137,7 +133,7 @@ def test_every_attempt_is_reserved_and_costs_only_what_it_may_have_cost(
         to(provider, ledger).embed(["two words"])
 
 
-def test_a_model_without_a_listed_price_counts_as_the_dearest_ones(provider: OpenAIServer, ledger: SpendLedger) -> None:
+def test_unpriced_embedding_model_uses_fallback_price(provider: OpenAIServer, ledger: SpendLedger) -> None:
     to(provider, ledger, "openai/our-own-model").embed(["two words"])
     assert float(calls(ledger)[0].cost_usd) == pytest.approx(2 * FALLBACK_PRICE.input / 1e6)
 
@@ -156,9 +152,7 @@ LiteLLMEmbedder(model, ledger=ledger, api_base=base, api_key="key").embed(["two 
 
 
 @pytest.mark.slow
-def test_a_process_killed_while_it_waits_for_vectors_leaves_its_reservation_spent(
-    provider: OpenAIServer, ledger: SpendLedger
-) -> None:
+def test_killed_embedding_keeps_reservation_spent(provider: OpenAIServer, ledger: SpendLedger) -> None:
     url = ledger.engine.url.render_as_string(hide_password=False)
     arguments = [url, str(ledger.project_id), str(ledger.job_id), provider.api_base, MODEL]
     children: list[subprocess.Popen[bytes]] = []
@@ -191,7 +185,7 @@ KINDS: dict[str, Behaviour] = {
     ),
     tokens=st.integers(0, 2000),
 )
-def test_whatever_the_provider_does_no_request_is_made_without_a_reservation_within_the_budget(
+def test_embedding_requests_never_exceed_budget(
     engine: Engine, rounds: list[tuple[int, list[str]]], tokens: int
 ) -> None:
     ledger = SpendLedger(engine, uuid4(), uuid4(), Budgets(1.0, 5.0, tokens))

@@ -65,44 +65,38 @@ def numbered(count: int) -> list[str]:
     return [f"memory number {i}" for i in range(count)]
 
 
-def test_vectors_are_normalised_float32_in_the_order_of_the_texts(embedder: LiteLLMEmbedder) -> None:
+def test_remote_vectors_are_unit_float32_in_order(embedder: LiteLLMEmbedder) -> None:
     texts = numbered(5)
     vectors = embedder.embed(texts)
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, unit(texts), atol=1e-6)
 
 
-def test_no_text_makes_no_request(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_remote_embedder_sends_nothing_for_no_texts(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     assert embedder.embed([]).shape == (0, 0)
     assert to(server, dimension=8).embed([]).shape == (0, 8)
     assert server.requests == []
 
 
-def test_many_texts_go_in_batches_and_come_back_in_order(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_many_texts_are_embedded_in_batches(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     texts = numbered(2 * BATCH_TEXTS + 44)
     np.testing.assert_allclose(embedder.embed(texts), unit(texts), atol=1e-6)
     assert sorted(len(request.body["input"]) for request in server.requests) == [44, BATCH_TEXTS, BATCH_TEXTS]
 
 
-def test_long_texts_share_a_batch_only_within_its_bound_and_are_sent_whole(
-    server: OpenAIServer, embedder: LiteLLMEmbedder
-) -> None:
+def test_batches_bound_total_text_length(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     half, over = "a" * (BATCH_CHARACTERS // 2), "b" * (BATCH_CHARACTERS + 1)
     embedder.embed([half, half, over, half])
     sent = [request.body["input"] for request in server.requests]
     assert sorted(sent) == [[half], [half, half], [over]]
 
 
-def test_vectors_listed_backwards_are_put_in_order_by_their_index(
-    server: OpenAIServer, embedder: LiteLLMEmbedder
-) -> None:
+def test_unordered_vectors_are_sorted_by_index(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     server.behaviour = reply_with_embeddings(edit=reverse_rows)
     np.testing.assert_allclose(embedder.embed(numbered(5)), unit(numbered(5)), atol=1e-6)
 
 
-def test_requests_run_side_by_side_but_never_more_than_the_bound(
-    server: OpenAIServer, embedder: LiteLLMEmbedder
-) -> None:
+def test_embedder_limits_concurrent_requests(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     together, lock = threading.Barrier(CONCURRENCY, timeout=30), threading.Lock()
     running: list[int] = [0, 0]
 
@@ -120,9 +114,7 @@ def test_requests_run_side_by_side_but_never_more_than_the_bound(
     assert running == [0, CONCURRENCY]
 
 
-def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
-    server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float]
-) -> None:
+def test_embedder_honors_retry_after(server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float]) -> None:
     server.then(reply_with_error(429, retry_after=7), reply_with_error(429, retry_after=3600), reply_with_error(429))
     np.testing.assert_allclose(embedder.embed(["a"]), unit(["a"]), atol=1e-6)
     assert len(server.requests) == 4
@@ -134,7 +126,7 @@ def test_a_rate_limit_is_waited_out_as_long_as_the_server_asks(
 @pytest.mark.parametrize(
     "behaviour", [reply_with_error(500), reply_with_error(503), reply_with_error(529), reply_with_broken_json]
 )
-def test_a_server_that_stays_broken_is_asked_four_times(
+def test_failing_server_is_tried_four_times(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], behaviour: Behaviour
 ) -> None:
     server.behaviour = behaviour
@@ -145,16 +137,16 @@ def test_a_server_that_stays_broken_is_asked_four_times(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 422])
-def test_a_refusal_is_not_repeated_and_names_the_longest_text(
+def test_permanent_error_is_not_retried(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], status: int
 ) -> None:
     server.behaviour = reply_with_error(status)
-    with pytest.raises(EmbeddingError, match=r"attempt 1 .*longest: text 1 \('longer'\), 6 characters.*told to fail"):
+    with pytest.raises(EmbeddingError, match=r"attempt 1 .*longest: text 1 \('longer'\), 6 characters.*test error"):
         embedder.embed(["a", "longer", "b"])
     assert (len(server.requests), waits) == (1, [])
 
 
-def test_a_refusal_prints_nothing(
+def test_embedding_error_prints_nothing(
     server: OpenAIServer, embedder: LiteLLMEmbedder, capfd: pytest.CaptureFixture[str]
 ) -> None:
     server.behaviour = reply_with_error(401)
@@ -163,26 +155,26 @@ def test_a_refusal_prints_nothing(
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_reply_that_is_something_else_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_reply_without_vectors_is_rejected(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     server.behaviour = lambda _: json_response({"greeting": "hello"})
     with pytest.raises(EmbeddingError, match=r"0 vectors for 1 texts, texts 0 to 0 \(longest: text 0 \('a'\)"):
         embedder.embed(["a"])
 
 
-def test_a_server_that_never_answers_is_given_up_after_the_timeout(server: OpenAIServer, waits: list[float]) -> None:
+def test_embedder_times_out_unresponsive_server(server: OpenAIServer, waits: list[float]) -> None:
     server.behaviour = never_reply
     with pytest.raises(EmbeddingError, match=r"attempt 4 .*[Tt]ime"):
         to(server, timeout=0.1, sleep=waits.append).embed(["a"])
     assert len(waits) == 3
 
 
-def test_a_server_that_hangs_once_is_asked_again(server: OpenAIServer, waits: list[float]) -> None:
+def test_embedder_retries_after_timeout(server: OpenAIServer, waits: list[float]) -> None:
     server.then(never_reply)
     np.testing.assert_allclose(to(server, timeout=1.0, sleep=waits.append).embed(["a"]), unit(["a"]), atol=1e-6)
     assert len(waits) >= 1
 
 
-def test_a_server_that_is_not_there_is_tried_four_times(waits: list[float]) -> None:
+def test_unreachable_server_is_tried_four_times(waits: list[float]) -> None:
     with openai_server() as gone:
         embedder = to(gone, sleep=waits.append)
     with pytest.raises(EmbeddingError, match="attempt 4"):
@@ -190,7 +182,7 @@ def test_a_server_that_is_not_there_is_tried_four_times(waits: list[float]) -> N
     assert len(waits) == 3
 
 
-def test_after_a_refusal_the_remaining_batches_are_not_sent(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_error_stops_remaining_batches(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     refused = threading.Event()
 
     def refusing_the_first(request: Request) -> Reply | None:
@@ -215,7 +207,7 @@ def test_after_a_refusal_the_remaining_batches_are_not_sent(server: OpenAIServer
     ],
     ids=["one too few", "one too many", "one index for all", "counted from one"],
 )
-def test_vectors_that_cannot_be_matched_to_texts_are_refused(
+def test_unmatched_vectors_are_rejected(
     server: OpenAIServer, embedder: LiteLLMEmbedder, waits: list[float], spoiled: Any
 ) -> None:
     server.behaviour = reply_with_embeddings(edit=spoiled)
@@ -227,7 +219,7 @@ def test_vectors_that_cannot_be_matched_to_texts_are_refused(
 @pytest.mark.parametrize(
     "vector", [[0.0] * 8, [float("nan")] + [1.0] * 7, [float("inf")] + [1.0] * 7], ids=["zero", "nan", "inf"]
 )
-def test_a_vector_without_direction_is_refused_with_its_text(
+def test_embedder_rejects_zero_or_nan_vector(
     server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
 ) -> None:
     def spoiling_one(request: Request) -> Reply | None:
@@ -241,7 +233,7 @@ def test_a_vector_without_direction_is_refused_with_its_text(
 
 
 @pytest.mark.parametrize("vector", [[1.0] * 7, []], ids=["shorter", "empty"])
-def test_a_vector_of_another_length_is_refused_with_its_text(
+def test_embedder_rejects_vector_of_wrong_length(
     server: OpenAIServer, embedder: LiteLLMEmbedder, vector: list[float]
 ) -> None:
     server.behaviour = reply_with_embeddings(edit=replace_vector(1, vector))
@@ -249,38 +241,38 @@ def test_a_vector_of_another_length_is_refused_with_its_text(
         embedder.embed(numbered(3))
 
 
-def test_a_dimension_that_changes_between_calls_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_dimension_change_between_calls_is_rejected(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     embedder.embed(["a"])
     server.behaviour = reply_with_embeddings(dimension=16)
     with pytest.raises(EmbeddingError, match=r"text 0 \('b'\): its vector has 16 dimensions, 8 are expected"):
         embedder.embed(["b"])
 
 
-def test_a_dimension_that_changes_between_batches_is_refused(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_dimension_change_between_batches_is_rejected(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     server.then(reply_with_embeddings(dimension=16))
     with pytest.raises(EmbeddingError, match=r"dimensions, (8|16) are expected"):
         embedder.embed(numbered(2 * BATCH_TEXTS))
 
 
-def test_another_dimension_than_the_expected_one_is_refused(server: OpenAIServer) -> None:
+def test_unexpected_dimension_is_rejected(server: OpenAIServer) -> None:
     with pytest.raises(EmbeddingError, match="has 8 dimensions, 3072 are expected"):
         to(server, dimension=3072).embed(["a"])
 
 
-def test_a_blank_text_is_refused_before_anything_is_paid_for(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
+def test_blank_text_is_rejected_before_request(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     with pytest.raises(EmbeddingError, match=r"text 2 \(' '\) is blank"):
         embedder.embed(["a", "b", " "])
     assert server.requests == []
 
 
-def test_parts_come_as_they_are_ready_and_before_the_error(server: OpenAIServer, waits: list[float]) -> None:
+def test_batches_arrive_before_error_is_raised(server: OpenAIServer, waits: list[float]) -> None:
     embedder = to(server, sleep=waits.append)
     refused = "memory number 130"
     server.behaviour = lambda request: (
         reply_with_error(401) if refused in request.body["input"] else reply_with_embeddings()
     )(request)
     texts, parts = numbered(3 * BATCH_TEXTS), []
-    with pytest.raises(EmbeddingError, match="told to fail with 401"):
+    with pytest.raises(EmbeddingError, match="test error with status 401"):
         parts.extend(embedder.embed_batches(texts))
     found = {first: len(vectors) for first, vectors in parts}
     assert found[0] == BATCH_TEXTS
@@ -288,20 +280,16 @@ def test_parts_come_as_they_are_ready_and_before_the_error(server: OpenAIServer,
     assert set(found) <= {0, 2 * BATCH_TEXTS}
 
 
-def test_an_estimate_counts_tokens_and_dollars_without_a_request(
-    server: OpenAIServer, embedder: LiteLLMEmbedder
-) -> None:
+def test_embedding_estimate_makes_no_request(server: OpenAIServer, embedder: LiteLLMEmbedder) -> None:
     assert embedder.estimate(["hello world", "hello <|endoftext|>"]) == Usage(9, 9 * DOLLARS_PER_TOKEN)
     assert server.requests == []
 
 
-def test_a_model_without_a_known_price_is_counted_but_not_priced() -> None:
+def test_embedding_estimate_without_price_counts_tokens() -> None:
     assert LiteLLMEmbedder("openai/our-own-model").estimate(["hello world"]) == Usage(2, None)
 
 
-def test_address_and_key_come_from_the_environment_unless_given(
-    server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_embedder_reads_address_and_key_from_environment(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
     monkeypatch.setenv("OPENAI_API_KEY", "from-the-environment")
@@ -323,7 +311,7 @@ assert load_embedder("openai/text-embedding-3-large").estimate(["two words"]).to
 
 
 @pytest.mark.slow
-def test_litellm_is_imported_and_counts_tokens_without_network() -> None:
+def test_litellm_counts_tokens_offline() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LITELLM_")}
     run = subprocess.run([sys.executable, "-c", OFFLINE], env=environment, capture_output=True, text=True, check=False)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
