@@ -46,7 +46,7 @@ def of_phase(result: dg.ExecuteInProcessResult) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("job", "forgotten"), [("consolidate", 0), ("forget", 1)])
-def test_a_job_archives_and_says_what_it_did(
+def test_archive_job_reports_its_counts(
     pipeline: Pipeline, instance: dg.DagsterInstance, job: str, forgotten: int
 ) -> None:
     result = materialize(instance, "alpha", job=job)
@@ -65,7 +65,7 @@ def test_a_job_archives_and_says_what_it_did(
 
 
 @pytest.mark.breaks_rules
-def test_a_forgotten_decision_stops_the_run_before_its_report(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_forgotten_decision_stops_run_before_report(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     assert materialize(instance, "alpha", job="forget").success
     pipeline.write("UPDATE {s}.task_memories SET archive_reason = 'forgotten' WHERE memory_type = 'decision'")
     result = materialize(instance, "alpha")

@@ -42,7 +42,7 @@ def metadata(result: dg.ExecuteInProcessResult, asset: str) -> dict[str, object]
     return {name: value.value for name, value in event.materialization.metadata.items()}
 
 
-def test_the_asset_says_what_it_found_and_its_checks_hold(
+def test_associations_asset_reports_and_passes_checks(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 60)
@@ -63,9 +63,7 @@ def test_the_asset_says_what_it_found_and_its_checks_hold(
     assert jobs[0].metrics["associations"]["relations_added"] == told["relations_added"]
 
 
-def test_relations_are_found_before_relevance_is_scored(
-    sample: Callable[[str, int], None], instance: dg.DagsterInstance
-) -> None:
+def test_associations_run_before_decay_scores(sample: Callable[[str, int], None], instance: dg.DagsterInstance) -> None:
     sample("alpha", 30)
     result = materialize(instance, "alpha", associations, decay_scores)
     assert result.success
@@ -78,7 +76,7 @@ def test_relations_are_found_before_relevance_is_scored(
     assert counted == metadata(result, "decay_scores")["memories_in"] == 30
 
 
-def test_without_a_model_the_asset_says_so_and_succeeds(
+def test_associations_asset_skips_without_model(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 10)

@@ -30,15 +30,15 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
     return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
 
 
-def test_every_phase_is_an_asset_and_every_asset_a_phase(specs: dict[str, dg.AssetSpec]) -> None:
+def test_assets_match_phases(specs: dict[str, dg.AssetSpec]) -> None:
     assert set(specs) == {"task_memories", *ALL_PHASES}
 
 
-def test_every_asset_is_partitioned_by_project(specs: dict[str, dg.AssetSpec]) -> None:
+def test_assets_are_partitioned_by_project(specs: dict[str, dg.AssetSpec]) -> None:
     assert all(spec.partitions_def == projects for spec in specs.values())
 
 
-def test_every_asset_is_described_grouped_owned_and_versioned(specs: dict[str, dg.AssetSpec]) -> None:
+def test_assets_have_description_owner_and_version(specs: dict[str, dg.AssetSpec]) -> None:
     for name, spec in specs.items():
         assert spec.description, name
         assert spec.group_name != "default", name
@@ -49,25 +49,25 @@ def test_every_asset_is_described_grouped_owned_and_versioned(specs: dict[str, d
         assert specs[name].code_version, name
 
 
-def test_every_asset_has_a_partitioned_check(definitions: dg.Definitions, specs: dict[str, dg.AssetSpec]) -> None:
+def test_every_asset_has_partitioned_check(definitions: dg.Definitions, specs: dict[str, dg.AssetSpec]) -> None:
     checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
     assert {spec.asset_key.to_user_string() for spec in checks} == set(specs)
     assert all(spec.partitions_def == projects for spec in checks)
 
 
-def test_a_wrong_value_before_merging_blocks(definitions: dg.Definitions) -> None:
+def test_checks_before_merging_are_blocking(definitions: dg.Definitions) -> None:
     checks = [spec for check in definitions.asset_checks or () for spec in check.check_specs]  # type: ignore[union-attr]
     upstream = {"similarity_graph", "clusters"}
     assert all(spec.blocking for spec in checks if spec.asset_key.to_user_string() in upstream)
 
 
-def test_every_column_of_a_table_is_explained(specs: dict[str, dg.AssetSpec]) -> None:
+def test_every_table_column_is_described(specs: dict[str, dg.AssetSpec]) -> None:
     for name, spec in specs.items():
         schema = spec.metadata["dagster/column_schema"]
         assert all(column.description for column in schema.columns), name
 
 
-def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitions) -> None:
+def test_automation_is_stopped_by_default(definitions: dg.Definitions) -> None:
     sensors = {sensor.name: sensor.default_status for sensor in definitions.sensors or ()}
     schedules = {schedule.name: schedule.default_status for schedule in definitions.schedules or ()}  # type: ignore[union-attr]
     assert sensors.pop("job_status_sensor") is dg.DefaultSensorStatus.RUNNING
@@ -88,7 +88,7 @@ def test_automation_starts_stopped_but_for_bookkeeping(definitions: dg.Definitio
     assert {status.value for status in [*sensors.values(), *schedules.values()]} == {"STOPPED"}
 
 
-def test_the_assets_stand_in_another_project_beside_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = tmp_path / "shop_platform" / "defs"
     theirs.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text(
@@ -109,7 +109,7 @@ def test_the_assets_stand_in_another_project_beside_its_own(tmp_path: Path, monk
     assert {job.name for job in defs().jobs or ()} <= {job.name for job in merged.resolve_all_job_defs()}
 
 
-def test_installed_definitions_load_without_database_network_or_heavy_imports(tmp_path: Path) -> None:
+def test_installed_definitions_load_offline(tmp_path: Path) -> None:
     # In the environment of another project, whose pyproject.toml stands above the package.
     (tmp_path / "pyproject.toml").write_text('[tool.dg]\ndirectory_type = "project"\n')
     shutil.copytree(PROJECT_ROOT / "consolidation_pipeline", tmp_path / "installed" / "consolidation_pipeline")
@@ -138,7 +138,7 @@ print(settings.IS_INSTALLED, settings.PROJECT_ROOT)
     assert done.stdout.split() == ["True", str(tmp_path / "data" / "consolidation-pipeline")]
 
 
-def test_what_the_package_logs_in_a_phase_stands_in_the_event_log_of_the_run() -> None:
+def test_package_logs_reach_run_event_log() -> None:
     given = yaml.safe_load((PROJECT_ROOT / "dagster.yaml").read_text())
 
     @dg.asset

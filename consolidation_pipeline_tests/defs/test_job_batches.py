@@ -70,7 +70,7 @@ def statuses(pipeline: Pipeline) -> dict[str, str]:
 
 
 @pytest.mark.breaks_rules
-def test_each_job_of_a_batch_stands_for_itself(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_batch_isolates_its_jobs(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     engine, jobs = pipeline.engine, ask(pipeline.engine)
     with engine.connect() as connection:
         ids = {slug: get_project(connection, slug).id for slug in SLUGS}
@@ -91,7 +91,7 @@ def test_each_job_of_a_batch_stands_for_itself(pipeline: Pipeline, instance: dg.
     assert statuses(pipeline)["gamma"] == "completed"
 
 
-def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_job_waiting_in_batch_is_not_relaunched(pipeline: Pipeline, instance: dg.DagsterInstance) -> None:
     context = dg.build_schedule_context(instance=instance, resources={"store": pipeline.engine})
     started = dg.DagsterRunStatus.STARTED
     (request,) = daily_decay(context)
@@ -115,7 +115,7 @@ def test_a_job_that_waits_in_a_batch_is_not_launched_again(pipeline: Pipeline, i
     assert set(statuses(pipeline).values()) == {"cancelled"}
 
 
-def test_people_get_a_run_each_unless_many_wait(pipeline: Pipeline) -> None:
+def test_manual_jobs_are_batched_when_many_wait(pipeline: Pipeline) -> None:
     ask(pipeline.engine)
     waiting = list_pending_jobs(pipeline.engine)
     assert [request.job_name for request in build_run_requests(pipeline.engine, waiting)] == ["decay"] * 4

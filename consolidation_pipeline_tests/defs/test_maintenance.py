@@ -63,7 +63,7 @@ def job_of(pipeline: Pipeline) -> str:
     return str(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
 
 
-def test_the_rollback_job_undoes_and_says_what(merged: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_rollback_job_reports_its_counts(merged: Pipeline, instance: dg.DagsterInstance) -> None:
     target = job_of(merged)
     result = execute(rollback, instance, {"target": target, "reason": "wrong"}, **{TRIGGERED_BY_TAG: "ann"})
     assert result.success
@@ -75,7 +75,7 @@ def test_the_rollback_job_undoes_and_says_what(merged: Pipeline, instance: dg.Da
     ]
 
 
-def test_a_rollback_that_is_refused_fails_with_its_own_words(merged: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_rejected_rollback_job_keeps_error_text(merged: Pipeline, instance: dg.DagsterInstance) -> None:
     target = job_of(merged)
     first = metadata(execute(rollback, instance, {"target": target}))["rollback_id"]
     result = execute(rollback, instance, {"target": target})
@@ -92,7 +92,7 @@ def test_a_rollback_that_is_refused_fails_with_its_own_words(merged: Pipeline, i
     ("target", "said"),
     [("nonsense", "'nonsense' is not an id"), ("00000000-0000-4000-8000-000000000000", "is not the id")],
 )
-def test_an_id_that_is_none_fails_with_its_own_words(
+def test_invalid_rollback_id_keeps_error_text(
     merged: Pipeline, instance: dg.DagsterInstance, target: str, said: str
 ) -> None:
     del merged
@@ -101,7 +101,7 @@ def test_an_id_that_is_none_fails_with_its_own_words(
     assert said in (data.user_failure_data.description or "")
 
 
-def test_the_restore_job_brings_archived_memories_back(merged: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_restore_job_restores_archived_memories(merged: Pipeline, instance: dg.DagsterInstance) -> None:
     id_ = merged.value("SELECT id FROM {s}.task_memories WHERE NOT is_consolidated")
     mark = {"archived_at": "2026-03-01T00:00:00Z", "archive_reason": "staleness"}
     with merged.engine.begin() as connection:
@@ -117,7 +117,7 @@ def test_the_restore_job_brings_archived_memories_back(merged: Pipeline, instanc
 
 
 @pytest.mark.breaks_rules
-def test_the_retention_job_tells_what_went_and_what_was_busy(merged: Pipeline, instance: dg.DagsterInstance) -> None:
+def test_retention_job_reports_removed_and_busy(merged: Pipeline, instance: dg.DagsterInstance) -> None:
     kept = metadata(execute(audit_retention, instance))
     assert (kept["changes_removed"], kept["events_removed"]) == (0, 0)
     age_changes(merged, timedelta(days=100))
@@ -131,7 +131,7 @@ def test_the_retention_job_tells_what_went_and_what_was_busy(merged: Pipeline, i
     assert merged.value(by) == "weekly_audit_retention"
 
 
-def test_retention_is_weekly_and_stopped_until_somebody_switches_it_on() -> None:
+def test_retention_schedule_is_weekly_and_stopped() -> None:
     assert weekly_audit_retention.cron_schedule == "0 5 * * 0"
     assert weekly_audit_retention.default_status is dg.DefaultScheduleStatus.STOPPED
     request = weekly_audit_retention(dg.build_schedule_context())
@@ -139,7 +139,7 @@ def test_retention_is_weekly_and_stopped_until_somebody_switches_it_on() -> None
     assert request.tags[TRIGGERED_BY_TAG] == "weekly_audit_retention"
 
 
-def test_every_maintenance_job_and_op_is_described() -> None:
+def test_maintenance_jobs_and_ops_are_described() -> None:
     for job in (rollback, restore, audit_retention):
         assert job.description
         assert all(node.definition.description for node in job.nodes)

@@ -96,7 +96,7 @@ def job_rows(engine: Engine) -> list[tuple[object, ...]]:
         return [tuple(row) for row in connection.execute(text(query))]
 
 
-def test_all_assets_and_checks_of_a_project_succeed(
+def test_project_run_passes_all_checks(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 120)
@@ -108,7 +108,7 @@ def test_all_assets_and_checks_of_a_project_succeed(
     assert job_rows(engine) == [("completed", "manual", list(PHASES), result.run_id)]
 
 
-def test_materializations_carry_numbers_under_stable_names(
+def test_materializations_have_stable_metadata_names(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     del engine
@@ -145,7 +145,7 @@ def test_materializations_carry_numbers_under_stable_names(
     assert sum(row["groups"] * row["members"] for row in merged) == told["clusters"]["merge_members"].value
 
 
-def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
+def test_failing_phase_fails_job(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 30)
@@ -158,7 +158,7 @@ def test_a_failing_phase_fails_the_job_and_keeps_what_was_done(
     assert [row[:3] for row in job_rows(engine)] == [("failed", "manual", [])]
 
 
-def test_reembed_replaces_vectors_of_another_model_and_merges_nothing(
+def test_reembed_replaces_vectors_without_merging(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 40)
@@ -175,7 +175,7 @@ def test_reembed_replaces_vectors_of_another_model_and_merges_nothing(
 
 
 @pytest.mark.parametrize(("asset", "status"), [("embedding_matrix", "cancelled"), ("decay_scores", "completed")])
-def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
+def test_interrupted_run_is_cancelled_unless_done(
     engine: Engine,
     sample: Callable[[str, int], None],
     instance: dg.DagsterInstance,
@@ -213,7 +213,7 @@ def test_a_run_that_is_cut_off_in_a_check_is_cancelled_unless_all_was_done(
         ),
     ],
 )
-def test_merging_and_summarizing_do_not_wait_for_each_other(
+def test_merging_and_summarizing_are_independent(
     engine: Engine,
     sample: Callable[[str, int], None],
     instance: dg.DagsterInstance,
@@ -231,7 +231,7 @@ def test_merging_and_summarizing_do_not_wait_for_each_other(
     assert done <= set(row.phases_completed)
 
 
-def test_memories_without_a_summary_ask_for_one_job(
+def test_unsummarized_memories_request_one_job(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 60)
@@ -244,7 +244,7 @@ def test_memories_without_a_summary_ask_for_one_job(
     assert isinstance(unsummarized_memories_sensor(context), dg.SkipReason)
 
 
-def test_a_disabled_project_is_refused(
+def test_disabled_project_does_not_run(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -254,7 +254,7 @@ def test_a_disabled_project_is_refused(
     assert job_rows(engine) == []
 
 
-def test_projects_become_partitions(
+def test_projects_sensor_adds_partitions(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 3)
@@ -268,7 +268,7 @@ def test_projects_become_partitions(
 
 
 @pytest.mark.parametrize(("rows", "asked"), [(99, 0), (100, 1)])
-def test_enough_new_memories_ask_for_one_job(
+def test_enough_new_memories_request_one_job(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance, rows: int, asked: int
 ) -> None:
     sample("alpha", rows)
@@ -279,7 +279,7 @@ def test_enough_new_memories_ask_for_one_job(
     assert [row[:2] for row in job_rows(engine)] == [("pending", "threshold")] * asked
 
 
-def test_a_requested_job_is_the_one_that_runs(
+def test_run_executes_requested_job(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 100)
@@ -292,7 +292,7 @@ def test_a_requested_job_is_the_one_that_runs(
     )
 
 
-def test_a_job_that_was_asked_for_is_launched_once_for_its_job_and_phases(
+def test_requested_job_launches_once_with_its_phases(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -312,7 +312,7 @@ def test_a_job_that_was_asked_for_is_launched_once_for_its_job_and_phases(
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
 
 
-def test_a_job_with_a_run_is_not_launched_again_and_a_cancelled_one_does_not_run(
+def test_launched_or_cancelled_job_is_not_relaunched(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -332,7 +332,7 @@ def test_a_job_with_a_run_is_not_launched_again_and_a_cancelled_one_does_not_run
     assert [row[0] for row in job_rows(engine)] == ["cancelled"]
 
 
-def test_the_night_takes_projects_with_anything_new(
+def test_nightly_schedule_takes_changed_projects(
     engine: Engine, sample: Callable[[str, int], None], stored_instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -346,7 +346,7 @@ def test_the_night_takes_projects_with_anything_new(
     assert isinstance(nightly_consolidation(context), dg.SkipReason)
 
 
-def test_daily_decay_scores_and_nothing_else(
+def test_daily_decay_scores_only(
     engine: Engine, sample: Callable[[str, int], None], stored_instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -355,7 +355,7 @@ def test_daily_decay_scores_and_nothing_else(
     assert job_rows(engine) == [("completed", "scheduled", ["decay_scores"], result.run_id)]
 
 
-def test_a_lost_run_ends_its_job(
+def test_lost_run_ends_its_job(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -369,9 +369,7 @@ def test_a_lost_run_ends_its_job(
     assert [row[0] for row in job_rows(engine)] == ["failed"]
 
 
-def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
-    engine: Engine, instance: dg.DagsterInstance
-) -> None:
+def test_job_status_sensor_reconciles_runs_and_jobs(engine: Engine, instance: dg.DagsterInstance) -> None:
     status = dg.DagsterRunStatus
     runs: dict[str, dg.DagsterRun] = {}
 
@@ -412,7 +410,7 @@ def test_rows_and_runs_agree_whatever_way_they_ended_while_nobody_looked(
     assert job_status_sensor(context).skip_message == "all statuses are right"
 
 
-def test_a_run_that_is_executed_again_or_launched_twice_does_not_do_a_job_twice(
+def test_repeated_run_does_not_repeat_job(
     engine: Engine, sample: Callable[[str, int], None], instance: dg.DagsterInstance
 ) -> None:
     sample("alpha", 5)
@@ -433,9 +431,7 @@ def home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("home")
-def test_a_run_without_a_daemon_is_recorded_in_the_same_instance(
-    engine: Engine, sample: Callable[[str, int], None]
-) -> None:
+def test_run_without_daemon_is_recorded(engine: Engine, sample: Callable[[str, int], None]) -> None:
     sample("alpha", 60)
     first = run_project("alpha")
     assert (first.status, first.error) == ("completed", None)
@@ -450,9 +446,7 @@ def test_a_run_without_a_daemon_is_recorded_in_the_same_instance(
 
 
 @pytest.mark.usefixtures("home")
-def test_single_phases_run_alone_and_end_the_run_of_a_killed_process(
-    engine: Engine, sample: Callable[[str, int], None]
-) -> None:
+def test_single_phases_run_and_end_killed_run(engine: Engine, sample: Callable[[str, int], None]) -> None:
     sample("alpha", 20)
     with dg.DagsterInstance.get() as instance, engine.begin() as connection:
         job, started = definitions().resolve_job_def("decay"), dg.DagsterRunStatus.STARTED
@@ -470,9 +464,7 @@ def test_single_phases_run_alone_and_end_the_run_of_a_killed_process(
 
 
 @pytest.mark.usefixtures("home")
-def test_bad_requests_are_refused_before_anything_is_written(
-    engine: Engine, sample: Callable[[str, int], None]
-) -> None:
+def test_invalid_run_request_writes_nothing(engine: Engine, sample: Callable[[str, int], None]) -> None:
     sample("alpha", 3)
     with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
         run_project("alpha", phases=["mergd"])
@@ -486,7 +478,7 @@ def test_bad_requests_are_refused_before_anything_is_written(
 
 
 @pytest.mark.usefixtures("home", "engine")
-def test_existing_projects_can_be_registered(sample: Callable[[str, int], None]) -> None:
+def test_register_projects_adds_partitions(sample: Callable[[str, int], None]) -> None:
     sample("alpha", 1)
     assert register_projects() == ["alpha"]
     with dg.DagsterInstance.get() as instance:
@@ -494,7 +486,7 @@ def test_existing_projects_can_be_registered(sample: Callable[[str, int], None])
 
 
 @pytest.mark.usefixtures("home", "engine")
-def test_a_run_leaves_nothing_in_the_folder_it_was_started_from(
+def test_run_writes_nothing_to_working_directory(
     sample: Callable[[str, int], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = tmp_path / "elsewhere"

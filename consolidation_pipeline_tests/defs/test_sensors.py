@@ -20,7 +20,7 @@ def tick(engine: Engine) -> str:
     return str(told.skip_message)
 
 
-def test_events_go_out_where_a_webhook_is_configured(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_sensor_delivers_to_webhook(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     ensure_project(engine, "notes")
     with engine.begin() as connection:
         append_event(connection, get_project(connection, "notes").id, "test.happened", {})
