@@ -41,13 +41,13 @@ BAD = ["", "A", "-a", ".a", "_a", "a" * 64, "a b", "a/b", "ä", "a\n", "a\nb", "
 
 
 @pytest.mark.parametrize("slug", GOOD)
-def test_a_good_slug_is_taken(connection: Connection, slug: str) -> None:
+def test_valid_slug_is_accepted(connection: Connection, slug: str) -> None:
     assert create_project(connection, slug, {"merge": False}).slug == slug
     assert get_project(connection, slug).config == {"merge": False}
 
 
 @pytest.mark.parametrize("slug", BAD)
-def test_a_bad_slug_is_refused_by_code_and_database_alike(connection: Connection, slug: str) -> None:
+def test_invalid_slug_is_rejected_by_code_and_database(connection: Connection, slug: str) -> None:
     with pytest.raises(UsageError, match="1 to 63"):
         create_project(connection, slug)
     with pytest.raises(IntegrityError, match="slug"):
@@ -57,7 +57,7 @@ def test_a_bad_slug_is_refused_by_code_and_database_alike(connection: Connection
 @settings(deadline=None, max_examples=examples(100), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(slug=st.text(st.sampled_from("ab09.-_A \nä\x7f"), max_size=5))
 @example("a\n")
-def test_code_and_database_agree_on_every_slug(connection: Connection, slug: str) -> None:
+def test_code_and_database_agree_on_slugs(connection: Connection, slug: str) -> None:
     rule = f"SELECT CAST(:slug AS text) ~ '{'^[a-z0-9][a-z0-9._-]{0,62}$'}'"
     taken = connection.execute(text(rule), {"slug": slug}).scalar_one()
     with connection.begin_nested() as transaction:
@@ -70,7 +70,7 @@ def test_code_and_database_agree_on_every_slug(connection: Connection, slug: str
         transaction.rollback()
 
 
-def test_a_slug_is_taken_once_and_the_transaction_goes_on(engine: Engine) -> None:
+def test_duplicate_slug_keeps_transaction_usable(engine: Engine) -> None:
     with engine.begin() as connection:
         create_project(connection, "garden")
         with pytest.raises(ConflictError, match="garden"):
@@ -79,7 +79,7 @@ def test_a_slug_is_taken_once_and_the_transaction_goes_on(engine: Engine) -> Non
         assert [project.slug for project in list_projects(connection)] == ["another", "garden"]
 
 
-def test_an_unknown_project_is_answered_with_those_that_exist(engine: Engine) -> None:
+def test_unknown_project_error_lists_projects(engine: Engine) -> None:
     with engine.begin() as connection:
         with pytest.raises(NotFoundError, match="none"):
             get_project(connection, "gardn")
@@ -88,7 +88,7 @@ def test_an_unknown_project_is_answered_with_those_that_exist(engine: Engine) ->
             configure_project(connection, "gardn", config={}, consolidation_enabled=True)
 
 
-def test_a_configuration_is_replaced(engine: Engine) -> None:
+def test_configure_project_replaces_config(engine: Engine) -> None:
     with engine.begin() as connection:
         create_project(connection, "garden", {"merge": False, "center": False})
         changed = configure_project(connection, "garden", config={"merge": True}, consolidation_enabled=False)
@@ -96,7 +96,7 @@ def test_a_configuration_is_replaced(engine: Engine) -> None:
         assert (changed.config, changed.consolidation_enabled) == ({"merge": True}, False)
 
 
-def test_deleting_leaves_the_ledger_and_what_outlives_a_project(engine: Engine) -> None:
+def test_delete_project_keeps_ledger(engine: Engine) -> None:
     with engine.begin() as connection:
         kept = plant_project(connection, "kept")
         plant_memories(connection, kept, [new_memory("stays", files=("a.py",))])

@@ -84,7 +84,11 @@ VIOLATIONS: list[tuple[str, str, str]] = [
         "archive_reason = NULL",
         "pattern one",
     ),
-    ("find_weak_merge_groups", f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'", "one 0.5"),
+    (
+        "find_weak_merge_groups",
+        f"UPDATE {CLUSTERS} SET details = '{{\"weakest_new_pair\": 0.5}}' WHERE tier = 'merge'",
+        "one 0.5",
+    ),
     (
         "find_shared_members",
         f"INSERT INTO {CLUSTERS} (project_id, tier, cluster_key, member_id, member_kind, is_representative) "
@@ -217,18 +221,18 @@ def ids(connection: Connection, project: Project) -> dict[str, UUID]:
 
 @pytest.mark.usefixtures("ids")
 @pytest.mark.parametrize("finder", FINDERS.values(), ids=FINDERS)
-def test_nothing_is_found_where_all_is_well(
+def test_healthy_project_violates_no_invariant(
     connection: Connection, project: Project, finder: Callable[[Connection, UUID], list[str]]
 ) -> None:
     assert finder(connection, project.id) == []
 
 
-def test_every_check_has_a_violation_to_find() -> None:
+def test_every_invariant_has_a_test_violation() -> None:
     assert {name for name, _, _ in VIOLATIONS} == FINDERS.keys()
 
 
 @pytest.mark.parametrize(("name", "statement", "expected"), VIOLATIONS)
-def test_a_violation_is_found_in_its_project_alone(
+def test_violation_is_found_in_its_project_only(
     connection: Connection, project: Project, ids: dict[str, UUID], name: str, statement: str, expected: str
 ) -> None:
     other = plant_project(connection, "other")
@@ -240,12 +244,12 @@ def test_a_violation_is_found_in_its_project_alone(
     assert FINDERS[name](connection, other.id) == []
 
 
-def test_an_empty_project_is_healthy(connection: Connection) -> None:
+def test_empty_project_violates_no_invariant(connection: Connection) -> None:
     empty = plant_project(connection, "empty")
     assert [finder(connection, empty.id) for finder in FINDERS.values()] == [[]] * len(FINDERS)
 
 
-def test_a_literal_that_did_not_fit_is_not_lost(connection: Connection, project: Project) -> None:
+def test_dropped_literal_is_not_lost(connection: Connection, project: Project) -> None:
     (raw,) = plant_memories(connection, project, [new_memory("a", execution_summary="Retry. Wait 30 seconds.")])
     values = merged_values("Retry.", [raw], details={"dropped": ["Wait 30 seconds."]})
     merged = plant_merged(connection, project, "Retry.", [raw], details=values["details"])
@@ -254,7 +258,7 @@ def test_a_literal_that_did_not_fit_is_not_lost(connection: Connection, project:
     assert FINDERS["find_lost_literals"](connection, project.id) == []
 
 
-def test_a_superseded_memory_with_an_active_successor_is_not_abandoned(
+def test_superseded_memory_with_successor_is_not_lost(
     connection: Connection, project: Project, ids: dict[str, UUID]
 ) -> None:
     statement = f"UPDATE {MERGED} SET retired_at = now(), superseded_by_id = :by WHERE id = :id"
@@ -272,7 +276,7 @@ def test_a_superseded_memory_with_an_active_successor_is_not_abandoned(
         ("find_archived_pinned", {"pinned": True}, f"UPDATE {RAW} SET pinned = true WHERE id = :d"),
     ],
 )
-def test_what_a_person_changed_on_an_archived_memory_is_no_fault_of_the_policy(
+def test_manual_edit_of_archived_memory_is_no_violation(
     connection: Connection, project: Project, ids: dict[str, UUID], name: str, values: dict[str, object], statement: str
 ) -> None:
     """Nor is it one when the ledger of then is gone."""
@@ -288,15 +292,13 @@ def test_what_a_person_changed_on_an_archived_memory_is_no_fault_of_the_policy(
     assert find(connection, project.id) == []
 
 
-def test_a_relevance_of_later_than_the_archiving_tells_nothing_about_it(
-    connection: Connection, project: Project, ids: dict[str, UUID]
-) -> None:
+def test_relevance_after_archiving_is_ignored(connection: Connection, project: Project, ids: dict[str, UUID]) -> None:
     for later, found in ((timedelta(0), 1), (timedelta(seconds=1), 0)):
         save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.5]), NOW + later)
         assert len(FINDERS["find_forgotten_relevant"](connection, project.id)) == found
 
 
-def test_the_threshold_is_that_of_the_job_that_forgot(
+def test_relevance_check_uses_threshold_of_its_job(
     connection: Connection, project: Project, ids: dict[str, UUID]
 ) -> None:
     save_relevance(connection, "task_memories", to_ids([ids["d"]]), np.array([0.3]), NOW)

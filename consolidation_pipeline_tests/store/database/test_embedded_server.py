@@ -122,7 +122,7 @@ def data_dir() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_two_processes_share_the_server_and_the_last_one_stops_it(data_dir: Path) -> None:
+def test_two_processes_share_one_server(data_dir: Path) -> None:
     with _user(data_dir) as (_, first):
         server = _postmaster(data_dir)
         with _user(data_dir) as (_, second):
@@ -133,7 +133,7 @@ def test_two_processes_share_the_server_and_the_last_one_stops_it(data_dir: Path
     assert not _is_alive(server)
 
 
-def test_a_killed_process_takes_neither_the_server_nor_its_stopping_along(data_dir: Path) -> None:
+def test_killed_process_does_not_stop_shared_server(data_dir: Path) -> None:
     with _user(data_dir) as (_, url):
         with _user(data_dir) as (other, _):
             other.kill()
@@ -141,7 +141,7 @@ def test_a_killed_process_takes_neither_the_server_nor_its_stopping_along(data_d
     assert _postmaster(data_dir) is None
 
 
-def test_whoever_is_last_stops_the_server_that_another_process_started_anew(data_dir: Path) -> None:
+def test_last_process_stops_restarted_server(data_dir: Path) -> None:
     with _user(data_dir):
         crashed = psutil.Process(_postmaster(data_dir))
         parts = crashed.children()
@@ -155,7 +155,7 @@ def test_whoever_is_last_stops_the_server_that_another_process_started_anew(data
     assert not _is_alive(anew)
 
 
-def test_a_server_left_behind_by_a_killed_process_is_met_by_the_next(data_dir: Path) -> None:
+def test_next_process_adopts_orphaned_server(data_dir: Path) -> None:
     with _user(data_dir) as (only, _):
         only.kill()
     left = _postmaster(data_dir)
@@ -168,7 +168,7 @@ def test_a_server_left_behind_by_a_killed_process_is_met_by_the_next(data_dir: P
 
 @pytest.mark.parametrize("pid", [os.getpid(), 2**22 - 1], ids=["taken by another process", "of nobody"])
 @pytest.mark.parametrize("lines", [8, 3], ids=["complete", "cut off"])
-def test_what_a_crash_left_in_postmaster_pid_is_not_taken_for_a_server(data_dir: Path, pid: int, lines: int) -> None:
+def test_stale_postmaster_pid_is_ignored(data_dir: Path, pid: int, lines: int) -> None:
     place = data_dir / "postgres"
     if not place.exists():
         with _user(data_dir):
@@ -180,19 +180,19 @@ def test_what_a_crash_left_in_postmaster_pid_is_not_taken_for_a_server(data_dir:
         assert _answers(url)
 
 
-def test_a_start_that_takes_longer_than_the_library_waits_is_waited_for(data_dir: Path) -> None:
+def test_slow_server_start_is_awaited(data_dir: Path) -> None:
     with _user(data_dir, IMPATIENT) as (_, url):
         assert _answers(url)
     assert _postmaster(data_dir) is None
 
 
-def test_threads_of_one_process_start_it_once(folder: Path) -> None:
+def test_threads_start_server_once(folder: Path) -> None:
     with _user(folder, THREADS) as (_, url):
         assert _answers(url)
     assert _postmaster(folder) is None
 
 
-def test_four_processes_started_at_the_same_moment_all_get_it(folder: Path) -> None:
+def test_four_processes_start_one_server(folder: Path) -> None:
     processes = [_start(folder) for _ in range(4)]
     try:
         urls = {_url(process) for process in processes}
@@ -205,7 +205,7 @@ def test_four_processes_started_at_the_same_moment_all_get_it(folder: Path) -> N
     assert _postmaster(folder) is None
 
 
-def test_a_folder_with_blanks_and_a_long_path_works(folder: Path) -> None:
+def test_long_data_folder_with_spaces_works(folder: Path) -> None:
     data_dir = folder / "my data & more; 100%20 ü" / ("long " * 25).strip()
     assert len(str(data_dir)) > 107
     with _user(data_dir) as (_, url):
@@ -215,20 +215,20 @@ def test_a_folder_with_blanks_and_a_long_path_works(folder: Path) -> None:
     assert _postmaster(data_dir) is None
 
 
-def test_a_short_folder_with_blanks_works(folder: Path) -> None:
+def test_short_data_folder_with_spaces_works(folder: Path) -> None:
     data_dir = folder / "my data"
     with _user(data_dir) as (_, url):
         assert _answers(url)
     assert _postmaster(data_dir) is None
 
 
-def test_a_data_folder_that_is_a_file_is_named(folder: Path) -> None:
+def test_file_as_data_folder_is_named(folder: Path) -> None:
     (folder / "data").write_text("")
     with pytest.raises(StoreError, match=str(folder / "data")):
         start_server(folder / "data")
 
 
-def test_a_process_that_could_not_start_it_can_try_again(folder: Path) -> None:
+def test_failed_start_can_be_retried(folder: Path) -> None:
     (folder / "postgres").mkdir()
     (folder / "postgres" / "PG_VERSION").write_text("18\n")  # no more of a database than this
     with _user(folder, AGAIN) as (_, url):

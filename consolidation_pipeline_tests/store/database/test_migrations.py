@@ -70,13 +70,13 @@ def _relations(engine: Engine) -> set[str]:
         return set(connection.execute(text(query)).scalars())
 
 
-def test_upgrade_creates_every_table_and_says_so(empty: Engine) -> None:
+def test_upgrade_creates_every_table(empty: Engine) -> None:
     upgrade(empty)
     check_schema(empty)
     assert _relations(empty) == {t.name for t in metadata.sorted_tables} | {"alembic_version", "playbook_changes"}
 
 
-def test_upgrade_twice_changes_nothing(engine: Engine) -> None:
+def test_repeated_upgrade_changes_nothing(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"INSERT INTO {SCHEMA}.projects (slug) VALUES ('kept')"))
     upgrade(engine)
@@ -85,7 +85,7 @@ def test_upgrade_twice_changes_nothing(engine: Engine) -> None:
         assert connection.execute(text(f"SELECT slug FROM {SCHEMA}.projects")).scalar_one() == "kept"
 
 
-def test_two_processes_upgrade_at_once(empty: Engine, empty_database_url: str) -> None:
+def test_concurrent_upgrades_succeed(empty: Engine, empty_database_url: str) -> None:
     command = [sys.executable, "-c", UPGRADE, empty_database_url]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     errors = [process.communicate(timeout=60)[1] for process in processes]
@@ -93,7 +93,7 @@ def test_two_processes_upgrade_at_once(empty: Engine, empty_database_url: str) -
     check_schema(empty)
 
 
-def test_downgrade_to_base_leaves_nothing_and_upgrade_brings_it_back(engine: Engine) -> None:
+def test_downgrade_to_base_is_reversible(engine: Engine) -> None:
     before = _relations(engine)
     downgrade(engine)
     assert _relations(engine) == {"alembic_version"}
@@ -124,7 +124,7 @@ def _plant_garden(connection: Connection) -> None:
     connection.execute(text(PAIR.format(", verdict", ", 2")))
 
 
-def test_the_graph_of_an_older_schema_is_forgotten_and_nothing_else(engine: Engine) -> None:
+def test_downgrade_clears_graph_only(engine: Engine) -> None:
     with engine.begin() as connection:
         _plant_garden(connection)
         before = contents(connection)
@@ -152,7 +152,7 @@ def test_the_graph_of_an_older_schema_is_forgotten_and_nothing_else(engine: Engi
     assert (held.version, held.options, held.report) == (1, {}, {})
 
 
-def test_suggestions_that_overlap_before_the_rule_leave_the_oldest_pending(engine: Engine) -> None:
+def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
     suggestion = f"""
         INSERT INTO {SCHEMA}.consolidation_suggestions
             (project_id, group_id, suggested_content, original_memory_ids, original_versions, fingerprint, created_at)
@@ -181,7 +181,7 @@ def test_suggestions_that_overlap_before_the_rule_leave_the_oldest_pending(engin
         assert sorted(connection.scalars(text(query))) == ["pending", "superseded", "superseded"]
 
 
-def test_deleting_a_project_by_cascade_works_again_after_a_downgrade(engine: Engine) -> None:
+def test_project_delete_cascades_after_downgrade(engine: Engine) -> None:
     with engine.begin() as connection:
         _plant_garden(connection)
     downgrade(engine, "0001")
@@ -191,7 +191,7 @@ def test_deleting_a_project_by_cascade_works_again_after_a_downgrade(engine: Eng
         assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_neighbors")).scalar_one() == 0
 
 
-def test_the_migrated_schema_is_the_one_that_code_queries(engine: Engine) -> None:
+def test_migrated_schema_matches_metadata(engine: Engine) -> None:
     options = {
         "include_schemas": True,
         "include_name": lambda name, kind, _: kind != "schema" or name == SCHEMA,
@@ -204,7 +204,7 @@ def test_the_migrated_schema_is_the_one_that_code_queries(engine: Engine) -> Non
     assert differences == []
 
 
-def test_check_constraints_are_those_of_the_schema(engine: Engine) -> None:
+def test_check_constraints_match_metadata(engine: Engine) -> None:
     declared = {
         str(constraint.name)
         for table in metadata.sorted_tables
@@ -216,7 +216,7 @@ def test_check_constraints_are_those_of_the_schema(engine: Engine) -> None:
         assert set(connection.execute(text(query)).scalars()) == declared
 
 
-def test_every_table_and_column_has_a_comment(engine: Engine) -> None:
+def test_every_table_and_column_has_comment(engine: Engine) -> None:
     query = f"""
         SELECT c.relname, a.attname FROM pg_class c
         JOIN pg_attribute a ON a.attrelid = c.oid AND NOT a.attisdropped AND a.attnum > 0
@@ -227,21 +227,19 @@ def test_every_table_and_column_has_a_comment(engine: Engine) -> None:
         assert connection.execute(text(query)).all() == []
 
 
-def test_nothing_but_the_extension_lives_in_public(engine: Engine) -> None:
+def test_public_schema_holds_extension_only(engine: Engine) -> None:
     with engine.connect() as connection:
         assert connection.execute(text(STRAYS)).all() == []
         assert connection.execute(text("SELECT '[1,2]'::vector::text")).scalar_one() == "[1,2]"
 
 
-def test_an_external_database_without_the_schema_is_refused(
-    empty_database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_external_database_without_schema_is_rejected(empty_database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
     with pytest.raises(SchemaOutOfDateError, match="consolidation init"):
         open_engine(Settings())
 
 
-def test_an_external_database_that_is_ready_is_opened(settings: Settings) -> None:
+def test_external_database_with_schema_is_opened(settings: Settings) -> None:
     with open_engine(settings).connect() as connection:
         assert connection.execute(text("SHOW timezone")).scalar_one() == "UTC"
 
@@ -266,7 +264,7 @@ def powerless(empty: Engine) -> Iterator[Engine]:
         connection.execute(text(f"DROP ROLE {role}"))
 
 
-def test_a_user_who_may_not_create_the_schema_is_told_so(powerless: Engine) -> None:
+def test_missing_create_privilege_is_reported(powerless: Engine) -> None:
     with pytest.raises(StoreError, match="may not create schema `consolidation`"):
         upgrade(powerless)
 
@@ -283,7 +281,7 @@ def test_a_user_who_may_not_create_the_schema_is_told_so(powerless: Engine) -> N
     ],
     ids=["refused", "password in the query", "unknown host", "bad port", "unknown option", "not Postgres"],
 )
-def test_an_unusable_database_is_named_without_its_password(url: str) -> None:
+def test_database_error_hides_password(url: str) -> None:
     with pytest.raises(StoreError) as caught:
         upgrade(connect_engine(with_driver(url, "psycopg")))
     assert PASSWORD not in str(caught.value)
@@ -291,12 +289,12 @@ def test_an_unusable_database_is_named_without_its_password(url: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["postgres", "postgresql", "postgresql+psycopg", "postgresql+asyncpg"])
-def test_the_driver_is_written_out_whatever_the_url_says(scheme: str) -> None:
+def test_database_url_names_driver(scheme: str) -> None:
     url = f"{scheme}://u:p%40@h:5/d?sslmode=require"
     assert with_driver(url, "psycopg2") == "postgresql+psycopg2://u:p%40@h:5/d?sslmode=require"
 
 
-def test_memories_and_dagster_take_their_urls_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_database_urls_come_from_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgres://h/memories")
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://h/runs")
     assert database_url(Settings()) == "postgresql+psycopg://h/memories"

@@ -166,7 +166,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize(("ask", "indexes"), [pytest.param(ask, names, id=name) for name, ask, names in HOT])
-def test_a_hot_query_reads_an_index(past: Connection, asked: list[tuple[str, Any]], ask: Ask, indexes: str) -> None:
+def test_hot_query_uses_index(past: Connection, asked: list[tuple[str, Any]], ask: Ask, indexes: str) -> None:
     ask(past, PROJECT)
     of_ours = [(query, params) for query, params in asked if "consolidation." in query and "TABLE" not in query]
     driver: Any = past.connection.driver_connection

@@ -46,13 +46,13 @@ def _ids(n: int) -> Ids:
     return to_ids([uuid.UUID(int=i << 8) for i in range(n)])
 
 
-def test_uuids_that_end_in_zero_bytes_survive_as_ids() -> None:
+def test_ids_keep_trailing_zero_bytes() -> None:
     assert to_uuids(to_ids(TRAILING_ZEROS)) == TRAILING_ZEROS
     assert to_uuids(to_ids(TRAILING_ZEROS)[::2]) == TRAILING_ZEROS[::2]
     assert to_uuids(to_ids([])) == []
 
 
-def test_ids_sort_as_postgres_sorts_them(tables: Connection) -> None:
+def test_ids_sort_like_postgres(tables: Connection) -> None:
     ids = to_ids([*TRAILING_ZEROS, *(uuid.uuid4() for _ in range(200))])
     copy_vectors(tables, "v (id, embedding)", ids, np.ones((len(ids), 1), np.float32))
     loaded, _ = load_vectors(tables, "SELECT id, embedding FROM v ORDER BY id", {}, dimension=1)
@@ -60,7 +60,7 @@ def test_ids_sort_as_postgres_sorts_them(tables: Connection) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 4])
-def test_ids_and_vectors_come_back_as_they_went(tables: Connection, n: int) -> None:
+def test_vectors_round_trip_unchanged(tables: Connection, n: int) -> None:
     ids = to_ids(TRAILING_ZEROS[:n])
     vectors = np.random.default_rng(1).standard_normal((n, 7)).astype(np.float32)
     copy_vectors(tables, "v (id, embedding)", ids, vectors)
@@ -71,7 +71,7 @@ def test_ids_and_vectors_come_back_as_they_went(tables: Connection, n: int) -> N
     assert loaded.tobytes() == vectors.tobytes()
 
 
-def test_more_rows_than_one_chunk_come_back_as_they_went(tables: Connection) -> None:
+def test_vectors_round_trip_over_several_chunks(tables: Connection) -> None:
     vectors = np.random.default_rng(2).standard_normal((70_000, 3)).astype(np.float32)
     ids = _ids(len(vectors))
     copy_vectors(tables, "v (id, embedding)", ids, vectors)
@@ -85,7 +85,7 @@ finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(vector=arrays(np.float32, 5, elements=finite).filter(np.any))
-def test_every_float32_survives_copying_text_and_binding(tables: Connection, vector: Vectors) -> None:
+def test_float32_survives_copy_text_and_binding(tables: Connection, vector: Vectors) -> None:
     tables.execute(text("TRUNCATE v"))
     copy_vectors(tables, "v (id, embedding)", to_ids(TRAILING_ZEROS[:1]), vector[None, :])
     written = tables.execute(text("SELECT CAST(:v AS vector) = embedding FROM v"), {"v": format_vector(vector)})
@@ -96,7 +96,7 @@ def test_every_float32_survives_copying_text_and_binding(tables: Connection, vec
 
 
 @pytest.mark.parametrize("lengths", [[3], [4, 3], [3, 4, 4], [3, 5], [1] * 38, [None, 4], [4, None], [2, 6, 4]])
-def test_vectors_of_other_lengths_are_refused(tables: Connection, lengths: list[int | None]) -> None:
+def test_load_vectors_rejects_other_dimensions(tables: Connection, lengths: list[int | None]) -> None:
     for length in lengths:
         vector = None if length is None else format_vector(np.ones(length, np.float32))
         tables.execute(
@@ -107,9 +107,7 @@ def test_vectors_of_other_lengths_are_refused(tables: Connection, lengths: list[
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, 0.0])
-def test_a_vector_that_no_similarity_can_use_is_refused_and_nothing_is_written(
-    tables: Connection, value: float
-) -> None:
+def test_copy_vectors_rejects_unusable_vector(tables: Connection, value: float) -> None:
     vectors = np.ones((3, 2), np.float32)
     vectors[1] = value
     with pytest.raises(EmbeddingError, match=str(to_uuids(_ids(3))[1])):
@@ -117,7 +115,7 @@ def test_a_vector_that_no_similarity_can_use_is_refused_and_nothing_is_written(
     assert tables.execute(text("SELECT count(*) FROM v")).scalar_one() == 0
 
 
-def test_a_query_takes_its_parameters(tables: Connection) -> None:
+def test_load_vectors_binds_parameters(tables: Connection) -> None:
     copy_vectors(tables, "v (id, embedding)", _ids(5), np.ones((5, 2), np.float32))
     wanted = to_uuids(_ids(5))[1:3]
     ids, _ = load_vectors(tables, "SELECT id, embedding FROM v WHERE id = ANY(%(ids)s)", {"ids": wanted}, dimension=2)
@@ -133,7 +131,7 @@ def test_loaded_arrays_own_their_memory(tables: Connection) -> None:
 
 
 @pytest.mark.parametrize("n", [0, 1, 5, 70_000])
-def test_columns_of_every_kind_come_back_as_they_went(tables: Connection, n: int) -> None:
+def test_columns_of_every_type_round_trip(tables: Connection, n: int) -> None:
     tables.execute(text("CREATE TEMP TABLE c (id uuid, r real, d float8, s int2, i int4, b bigint) ON COMMIT DROP"))
     values = np.resize([0.1, -1e30, np.nan, np.inf, 3.0], n)
     given = {
@@ -152,6 +150,6 @@ def test_columns_of_every_kind_come_back_as_they_went(tables: Connection, n: int
         assert column.tobytes() == given[name].tobytes()
 
 
-def test_a_null_among_columns_is_refused(tables: Connection) -> None:
+def test_load_columns_rejects_null(tables: Connection) -> None:
     with pytest.raises(EmbeddingError, match="rows of id, n"):
         load_columns(tables, "SELECT gen_random_uuid(), CAST(NULL AS bigint)", {}, {"id": "S16", "n": ">i8"})

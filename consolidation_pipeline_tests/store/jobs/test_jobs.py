@@ -96,7 +96,7 @@ def _busy(engine: Engine, project: Project) -> bool:
         return is_project_busy(connection, project.id)
 
 
-def test_of_many_who_ask_at_once_one_gets_the_job_and_the_others_its_id(engine: Engine, project: Project) -> None:
+def test_concurrent_requests_create_one_job(engine: Engine, project: Project) -> None:
     def ask() -> UUID:
         with engine.begin() as connection:
             return _append(connection, project)
@@ -107,7 +107,7 @@ def test_of_many_who_ask_at_once_one_gets_the_job_and_the_others_its_id(engine: 
     assert {error.conflicts for error in results if isinstance(error, ConflictError)} == {(str(made[0]),)}
 
 
-def test_a_refused_job_leaves_the_transaction_usable(connection: Connection, project: Project) -> None:
+def test_rejected_job_keeps_transaction_usable(connection: Connection, project: Project) -> None:
     job = _append(connection, project)
     with pytest.raises(ConflictError, match=str(job)):
         _append(connection, project)
@@ -115,7 +115,7 @@ def test_a_refused_job_leaves_the_transaction_usable(connection: Connection, pro
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
-def test_a_job_that_ended_makes_room_for_the_next(connection: Connection, project: Project, status: str) -> None:
+def test_finished_job_allows_next_one(connection: Connection, project: Project, status: str) -> None:
     first = _append(connection, project)
     finish_job(connection, first, status)
     assert find_live_job(connection, project.id) is None
@@ -127,7 +127,7 @@ def test_each_project_has_its_own_job(connection: Connection, project: Project) 
     assert {row.id for row in list_live_jobs(connection)} == jobs
 
 
-def test_a_job_runs_once(connection: Connection, project: Project) -> None:
+def test_job_starts_once(connection: Connection, project: Project) -> None:
     job = _append(connection, project, scope={"phases": ["clusters"]})
     assert start_job(connection, job, run_id="run-1", options={"merge": True})
     assert not start_job(connection, job, run_id="run-2", options={})
@@ -137,7 +137,7 @@ def test_a_job_runs_once(connection: Connection, project: Project) -> None:
     assert find_job_by_run(connection, "run-2") is None
 
 
-def test_progress_is_the_share_of_the_planned_phases(connection: Connection, project: Project) -> None:
+def test_progress_is_share_of_planned_phases(connection: Connection, project: Project) -> None:
     job = _append(connection, project)
 
     def record(phase: str, **counters: int) -> tuple[float, list[str]]:
@@ -158,7 +158,7 @@ def test_progress_is_the_share_of_the_planned_phases(connection: Connection, pro
     assert row.metrics == {phase: {"n": 5} for phase in ("embed", "graph", "merge", "decay", "extra")}
 
 
-def test_a_run_that_plans_nothing_is_done_with_its_first_phase(connection: Connection, project: Project) -> None:
+def test_run_without_planned_phases_completes_at_once(connection: Connection, project: Project) -> None:
     job = _append(connection, project)
     record_phase(connection, job, "embed", planned=0, metrics={}, counters={})
     row = get_job(connection, job)
@@ -166,7 +166,7 @@ def test_a_run_that_plans_nothing_is_done_with_its_first_phase(connection: Conne
     assert row.progress == 1.0
 
 
-def test_failed_phases_are_listed_once_with_every_reason(connection: Connection, project: Project) -> None:
+def test_failed_phases_are_listed_with_all_errors(connection: Connection, project: Project) -> None:
     job = _append(connection, project)
     for phase, error in (("graph", "no memory"), ("merge", "it's 100% broken: %s :x"), ("graph", "again")):
         record_failed_phase(connection, job, phase, error)
@@ -177,7 +177,7 @@ def test_failed_phases_are_listed_once_with_every_reason(connection: Connection,
     assert row.error_message == "graph: no memory\nmerge: it's 100% broken: %s :x\ngraph: again"
 
 
-def test_a_job_ends_once_however_many_end_it(engine: Engine, project: Project) -> None:
+def test_job_finishes_once(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         job = _append(connection, project)
 
@@ -197,7 +197,7 @@ def test_a_job_ends_once_however_many_end_it(engine: Engine, project: Project) -
         assert row.slug == project.slug
 
 
-def test_a_job_cancelled_before_it_began_took_no_time(connection: Connection, project: Project) -> None:
+def test_job_cancelled_before_start_has_no_duration(connection: Connection, project: Project) -> None:
     job = _append(connection, project)
     assert finish_job(connection, job, "cancelled")
     assert not start_job(connection, job, run_id=None, options={})
@@ -206,7 +206,7 @@ def test_a_job_cancelled_before_it_began_took_no_time(connection: Connection, pr
     assert (row.started_at, row.duration_seconds, row.progress) == (None, 0, 0)
 
 
-def test_jobs_are_listed_newest_first_page_by_page(connection: Connection, project: Project) -> None:
+def test_jobs_are_listed_newest_first_in_pages(connection: Connection, project: Project) -> None:
     made = []
     for number in range(5):
         made.append(_append(connection, project))
@@ -221,7 +221,7 @@ def test_jobs_are_listed_newest_first_page_by_page(connection: Connection, proje
     assert get_job(connection, uuid4()) is None
 
 
-def test_the_lock_keeps_a_second_process_out(
+def test_project_lock_excludes_other_process(
     engine: Engine, project: Project, other_process: subprocess.Popen[str]
 ) -> None:
     assert _busy(engine, project)
@@ -232,7 +232,7 @@ def test_the_lock_keeps_a_second_process_out(
     assert not _busy(engine, project)
 
 
-def test_the_lock_of_a_killed_process_is_free(
+def test_killed_process_releases_project_lock(
     engine: Engine, project: Project, other_process: subprocess.Popen[str]
 ) -> None:
     other_process.kill()
@@ -241,7 +241,7 @@ def test_the_lock_of_a_killed_process_is_free(
     assert not _busy(engine, project)
 
 
-def test_the_lock_holds_within_a_process_and_for_one_project(engine: Engine, project: Project) -> None:
+def test_project_lock_covers_one_project(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         others = [plant_project(connection, f"other{n}") for n in range(20)]  # keys of either sign
     for held in [project, *others]:
@@ -252,7 +252,7 @@ def test_the_lock_holds_within_a_process_and_for_one_project(engine: Engine, pro
     assert not _busy(engine, project)
 
 
-def test_who_is_cut_off_while_asking_for_the_lock_is_told_so(engine: Engine, project: Project) -> None:
+def test_lock_request_reports_lost_connection(engine: Engine, project: Project) -> None:
     def cut(connection: Connection, _cursor: Any, statement: str, *_: Any) -> None:
         if "pg_try_advisory_lock" in statement:
             with engine.connect() as other:
@@ -266,7 +266,7 @@ def test_who_is_cut_off_while_asking_for_the_lock_is_told_so(engine: Engine, pro
     assert not _busy(engine, project)
 
 
-def test_the_lock_is_given_back_when_its_holder_fails(engine: Engine, project: Project) -> None:
+def test_project_lock_is_released_on_error(engine: Engine, project: Project) -> None:
     with pytest.raises(RuntimeError), project_lock(engine, project.id, "garden", wait_seconds=0):
         raise RuntimeError
     with project_lock(engine, project.id, "garden", wait_seconds=0):
@@ -274,7 +274,7 @@ def test_the_lock_is_given_back_when_its_holder_fails(engine: Engine, project: P
     assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
-def test_a_lock_whose_connection_was_cut_ends_quietly(engine: Engine, project: Project) -> None:
+def test_project_lock_survives_lost_connection(engine: Engine, project: Project) -> None:
     cut = """
         SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND pid <> pg_backend_pid()
             AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -285,7 +285,7 @@ def test_a_lock_whose_connection_was_cut_ends_quietly(engine: Engine, project: P
         pass
 
 
-def test_an_event_is_heard_at_commit_and_not_before(engine: Engine, database_url: str, project: Project) -> None:
+def test_event_notifies_at_commit(engine: Engine, database_url: str, project: Project) -> None:
     with psycopg.connect(database_url, autocommit=True) as listener:
         listener.execute("LISTEN consolidation")
         with engine.connect() as connection:

@@ -61,14 +61,14 @@ def move_to_yesterday(ledger: SpendLedger) -> None:
         connection.execute(text(f"UPDATE {SCHEMA}.llm_calls SET created_at = created_at - interval '1 day'"))
 
 
-def test_a_reservation_counts_in_full_until_it_is_settled(ledger: SpendLedger) -> None:
+def test_reservation_counts_in_full_until_settled(ledger: SpendLedger) -> None:
     call_id = reserved(ledger)
     assert spent(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
     ledger.settle(call_id, Bill(50, 10, Decimal("0.03")), {"a": 1})
     assert spent(ledger) == Spent(Decimal("0.03"), Decimal("0.03"), 60)
 
 
-def test_a_failed_call_counts_as_what_it_cost_or_as_reserved_when_nobody_knows(ledger: SpendLedger) -> None:
+def test_failed_call_costs_bill_or_reservation(ledger: SpendLedger) -> None:
     ledger.fail(reserved(ledger), NOTHING, "refused")
     assert spent(ledger) == Spent(Decimal(0), Decimal(0), 0)
     ledger.fail(reserved(ledger), None, "the connection was lost")
@@ -79,7 +79,7 @@ def test_a_failed_call_counts_as_what_it_cost_or_as_reserved_when_nobody_knows(l
     ]
 
 
-def test_a_budget_is_used_up_exactly_and_no_cent_more(ledger: SpendLedger) -> None:
+def test_budget_can_be_spent_exactly(ledger: SpendLedger) -> None:
     for _ in range(9):
         reserve(ledger)
     with pytest.raises(BudgetExhaustedError, match=r"budget_usd_per_run is 1 USD: 0\.9 USD .* up to 0\.11 USD"):
@@ -90,7 +90,7 @@ def test_a_budget_is_used_up_exactly_and_no_cent_more(ledger: SpendLedger) -> No
         reserve(ledger, usd="0.00000001")
 
 
-def test_the_day_is_counted_over_all_runs_of_the_project_and_no_other(ledger: SpendLedger) -> None:
+def test_daily_budget_covers_all_runs_of_project(ledger: SpendLedger) -> None:
     for _ in range(5):
         reserve(replace(ledger, job_id=uuid4()), usd="1")
     with pytest.raises(BudgetExhaustedError, match="budget_usd_per_day"):
@@ -98,7 +98,7 @@ def test_the_day_is_counted_over_all_runs_of_the_project_and_no_other(ledger: Sp
     reserve(replace(ledger, project_id=uuid4()))
 
 
-def test_a_new_day_has_a_new_budget_and_a_run_over_midnight_has_its_old_one(ledger: SpendLedger) -> None:
+def test_daily_budget_resets_but_run_budget_stays(ledger: SpendLedger) -> None:
     for job in [uuid4() for _ in range(4)]:
         reserve(replace(ledger, job_id=job), usd="1")
     reserve(ledger, usd="0.9")
@@ -109,7 +109,7 @@ def test_a_new_day_has_a_new_budget_and_a_run_over_midnight_has_its_old_one(ledg
     reserve(ledger)
 
 
-def test_tokens_have_a_budget_of_their_own(ledger: SpendLedger) -> None:
+def test_tokens_have_their_own_budget(ledger: SpendLedger) -> None:
     frugal = replace(ledger, budgets=replace(BUDGETS, tokens_per_run=250))
     reserve(frugal, usd="0")
     reserve(frugal, usd="0")
@@ -117,7 +117,7 @@ def test_tokens_have_a_budget_of_their_own(ledger: SpendLedger) -> None:
         reserve(frugal, usd="0")
 
 
-def test_a_prompt_is_sent_no_more_often_than_allowed_by_one_job(ledger: SpendLedger) -> None:
+def test_job_attempts_per_prompt_are_limited(ledger: SpendLedger) -> None:
     for _ in range(2):
         reserve(ledger, max_attempts=3)
     ledger.fail(reserved(ledger, max_attempts=3), NOTHING, "overloaded")
@@ -128,14 +128,14 @@ def test_a_prompt_is_sent_no_more_often_than_allowed_by_one_job(ledger: SpendLed
     assert [row.attempt for row in rows(ledger)] == [1, 2, 3, 1, 1]
 
 
-def test_an_answered_prompt_is_not_reserved_again_unless_asked_to(ledger: SpendLedger) -> None:
+def test_answered_prompt_is_not_reserved_again(ledger: SpendLedger) -> None:
     ledger.settle(reserved(ledger), CALL.most, {"a": 1})
     assert reserve(ledger) is None
     assert reserve(replace(ledger, job_id=uuid4())) is None
     assert reserve(ledger, again=True) is not None
 
 
-def test_replies_are_shared_by_the_jobs_of_a_project_but_not_with_other_projects(ledger: SpendLedger) -> None:
+def test_replies_are_shared_within_project_only(ledger: SpendLedger) -> None:
     ledger.settle(reserved(ledger), CALL.most, {"a": 1})
     later = replace(ledger, job_id=uuid4())
     assert later.load(["hash", "other"])["hash"].accepted == {"a": 1}
@@ -145,7 +145,7 @@ def test_replies_are_shared_by_the_jobs_of_a_project_but_not_with_other_projects
     assert spent(later).usd_in_run == 0
 
 
-def test_refused_replies_are_known_to_their_job_alone_oldest_first(ledger: SpendLedger) -> None:
+def test_rejected_replies_belong_to_their_job(ledger: SpendLedger) -> None:
     for reply in ("first", "second"):
         ledger.fail(reserved(ledger), CALL.most, f"{reply} is wrong", reply)
     ledger.fail(reserved(ledger), NOTHING, "no reply")
@@ -153,14 +153,14 @@ def test_refused_replies_are_known_to_their_job_alone_oldest_first(ledger: Spend
     assert replace(ledger, job_id=uuid4()).load(["hash"]) == {}
 
 
-def test_a_call_ends_once(ledger: SpendLedger) -> None:
+def test_call_ends_once(ledger: SpendLedger) -> None:
     call_id = reserved(ledger)
     ledger.settle(call_id, None, {})
     with pytest.raises(ConflictError, match="it is not reserved"):
         ledger.fail(call_id, NOTHING, "late")
 
 
-def test_threads_that_reserve_at_once_never_exceed_the_budget(ledger: SpendLedger) -> None:
+def test_concurrent_threads_respect_budget(ledger: SpendLedger) -> None:
     def try_to_reserve(number: int) -> bool:
         try:
             return reserve(ledger, f"prompt {number}", "0.07") is not None
@@ -173,7 +173,7 @@ def test_threads_that_reserve_at_once_never_exceed_the_budget(ledger: SpendLedge
     assert spent(ledger).usd_in_run == Decimal("0.98")
 
 
-def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: SpendLedger) -> None:
+def test_concurrent_processes_respect_budget(ledger: SpendLedger) -> None:
     url = ledger.engine.url.render_as_string(hide_password=False)
     context = _context()
     arguments = (url, ledger.project_id, ledger.job_id, context.Barrier(3))
@@ -187,7 +187,7 @@ def test_processes_that_reserve_at_once_never_exceed_the_budget(ledger: SpendLed
     assert len(rows(ledger)) == 100
 
 
-def test_the_reservation_of_a_killed_process_stays_spent(ledger: SpendLedger) -> None:
+def test_killed_process_keeps_reservation_spent(ledger: SpendLedger) -> None:
     url = ledger.engine.url.render_as_string(hide_password=False)
     child = _context().Process(target=_reserve_and_die, args=(url, ledger.project_id, ledger.job_id))
     child.start()
@@ -236,9 +236,7 @@ STEPS = st.lists(
     max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(steps=STEPS)
-def test_no_failure_exceeds_a_budget_or_pays_twice_for_an_answer(
-    engine: Engine, steps: list[tuple[str, str, int, float, bool]]
-) -> None:
+def test_call_failures_never_exceed_budget(engine: Engine, steps: list[tuple[str, str, int, float, bool]]) -> None:
     ledger = SpendLedger(engine, uuid4(), uuid4(), replace(BUDGETS, usd_per_day=1.5))
     answered: Counter[str] = Counter()
     for key, end, cents, share, is_new_job in steps:

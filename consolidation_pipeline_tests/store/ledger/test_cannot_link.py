@@ -66,7 +66,7 @@ def merges(connection: Connection, project: Project) -> Merges:
     return Merges(connection, project)
 
 
-def test_an_undone_merge_keeps_all_of_its_sources_apart(merges: Merges) -> None:
+def test_undone_merge_separates_all_sources(merges: Merges) -> None:
     merges.merge(3, 4)
     undone = merges.merge(0, 1, 2)
     assert merges.apart() == []
@@ -76,20 +76,20 @@ def test_an_undone_merge_keeps_all_of_its_sources_apart(merges: Merges) -> None:
     assert len(load_cannot_links(merges.connection, plant_project(merges.connection, "other").id)) == 0
 
 
-def test_an_undone_extension_keeps_what_was_added_from_what_was_there(merges: Merges) -> None:
+def test_undone_extension_separates_added_sources(merges: Merges) -> None:
     grown = merges.extend(merges.merge(0, 1), 0, 1, 2, 3)
     merges.roll_back(grown.group_id)
     assert merges.apart() == [(0, 2), (0, 3), (1, 2), (1, 3)]
 
 
-def test_a_redo_lets_them_merge_again_and_another_undo_does_not(merges: Merges) -> None:
+def test_redo_removes_cannot_links(merges: Merges) -> None:
     target = merges.merge(0, 1).group_id
     for expected in ([(0, 1)], [], [(0, 1)], []):
         target = merges.roll_back(target)
         assert merges.apart() == expected
 
 
-def test_a_merge_that_was_undone_with_its_job_is_not_remembered(merges: Merges) -> None:
+def test_merge_undone_with_its_job_adds_no_links(merges: Merges) -> None:
     job = uuid4()
     group = merges.merge(0, 1, job=job).group_id
     rollback = merges.roll_back(job)
@@ -103,7 +103,7 @@ def test_a_merge_that_was_undone_with_its_job_is_not_remembered(merges: Merges) 
     assert merges.apart() == [(0, 1)]
 
 
-def test_a_cascade_keeps_apart_what_it_undid_too(merges: Merges) -> None:
+def test_cascade_adds_links_for_every_undone_merge(merges: Merges) -> None:
     merged = merges.merge(0, 1)
     merges.extend(merged, 0, 1, 2)
     rollback = merges.roll_back(merged.group_id)
@@ -111,12 +111,12 @@ def test_a_cascade_keeps_apart_what_it_undid_too(merges: Merges) -> None:
     assert count_cannot_links(merges.connection, merges.project.id, rollback) == 2
 
 
-def test_an_undone_pattern_keeps_nothing_apart(merges: Merges) -> None:
+def test_undone_pattern_adds_no_cannot_links(merges: Merges) -> None:
     merges.roll_back(merges.merge(0, 1, 2, kind="pattern").group_id)
     assert merges.apart() == []
 
 
-def test_a_large_merge_is_a_row_per_source(merges: Merges) -> None:
+def test_cannot_links_store_one_row_per_source(merges: Merges) -> None:
     merges.raw = plant_memories(merges.connection, merges.project, [new_memory(f"m{at}") for at in range(500)])
     merges.roll_back(merges.merge(*range(500)).group_id)
     kept = load_cannot_links(merges.connection, merges.project.id)

@@ -206,9 +206,7 @@ def _assert_ledger_tells_the_contents(connection: Connection) -> None:
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(data=st.data())
-def test_undo_and_redo_of_the_end_of_any_history_restore_its_states(
-    connection: Connection, data: st.DataObject
-) -> None:
+def test_undo_and_redo_restore_any_history(connection: Connection, data: st.DataObject) -> None:
     with connection.begin() as transaction:
         garden = Garden(connection, data)
         for _ in range(data.draw(st.integers(1, 7))):

@@ -107,7 +107,7 @@ def history(connection: Connection) -> History:
     return History(connection)
 
 
-def test_an_id_names_a_group_or_a_job_and_a_change_stands_for_its_group(history: History) -> None:
+def test_rollback_target_resolves_group_job_and_change(history: History) -> None:
     job = uuid4()
     first, second = history.edit(*history.raw[:2], job=job), history.edit(history.raw[2], job=job)
     history.edit(history.raw[3])
@@ -124,7 +124,7 @@ def test_an_id_names_a_group_or_a_job_and_a_change_stands_for_its_group(history:
     assert find_rollback_target(history.connection, uuid4()) is None
 
 
-def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
+def test_partly_undone_job_targets_the_rest(history: History) -> None:
     job = uuid4()
     first = history.edit(history.raw[0], job=job)
     history.edit(history.raw[1], job=job)
@@ -134,7 +134,7 @@ def test_a_job_that_was_undone_in_part_names_the_rest(history: History) -> None:
     assert history.numbers(scope.changes) == [2]
 
 
-def test_what_was_undone_altogether_names_what_undid_it(history: History) -> None:
+def test_undone_group_names_its_rollback(history: History) -> None:
     group = history.edit(*history.raw[:2])
     undoing = history.roll_back(group)
     scope = find_rollback_target(history.connection, group)
@@ -142,7 +142,7 @@ def test_what_was_undone_altogether_names_what_undid_it(history: History) -> Non
     assert (scope.changes, scope.undone_by) == ([], [undoing])
 
 
-def test_a_change_that_was_undone_is_not_undone_again(history: History) -> None:
+def test_undone_change_is_not_undone_again(history: History) -> None:
     history.edit(*history.raw[:2])
     rows = list_changes(history.connection, history.project.id, limit=9)
     history.roll_back(rows[0].id)
@@ -152,7 +152,7 @@ def test_a_change_that_was_undone_is_not_undone_again(history: History) -> None:
         )
 
 
-def test_a_rollback_is_of_the_kind_of_what_it_undid(history: History) -> None:
+def test_rollback_keeps_kind_of_its_target(history: History) -> None:
     job = uuid4()
     group = history.edit(history.raw[0], job=job)
     for named, kind in ((group, "group"), (job, "job")):
@@ -165,7 +165,7 @@ def test_a_rollback_is_of_the_kind_of_what_it_undid(history: History) -> None:
             target = history.roll_back(target)
 
 
-def test_a_job_can_be_undone_redone_and_undone_again(history: History) -> None:
+def test_job_can_be_undone_redone_and_undone(history: History) -> None:
     states = [history.state()]
     job = uuid4()
     part = history.edit(*history.raw[:2], job=job)
@@ -183,7 +183,7 @@ def test_a_job_can_be_undone_redone_and_undone_again(history: History) -> None:
     assert history.state() == states[0]
 
 
-def test_jobs_are_undone_and_redone_like_the_steps_of_an_editor(history: History) -> None:
+def test_jobs_undo_and_redo_in_order(history: History) -> None:
     states, jobs = [history.state()], [uuid4() for _ in range(3)]
     for job in jobs:
         history.edit(*history.raw, job=job)
@@ -199,7 +199,7 @@ def test_jobs_are_undone_and_redone_like_the_steps_of_an_editor(history: History
     assert history.state() == states[0]
 
 
-def test_later_changes_of_the_same_rows_stand_on_a_change_with_their_whole_group(history: History) -> None:
+def test_dependents_include_later_groups_of_same_rows(history: History) -> None:
     first = history.edit(history.raw[0])
     second = history.edit(*history.raw[:2])
     third = history.edit(*history.raw[1:3])
@@ -220,7 +220,7 @@ def test_later_changes_of_the_same_rows_stand_on_a_change_with_their_whole_group
     }
 
 
-def test_what_was_undone_does_not_stand_in_the_way(history: History) -> None:
+def test_undone_changes_do_not_block_rollback(history: History) -> None:
     before = history.state()
     first = history.edit(history.raw[0])
     second = history.edit(history.raw[0])
@@ -232,7 +232,7 @@ def test_what_was_undone_does_not_stand_in_the_way(history: History) -> None:
     assert history.state() == before
 
 
-def test_a_change_between_two_of_a_job_stands_on_the_first(history: History) -> None:
+def test_edit_between_changes_of_job_depends_on_job(history: History) -> None:
     job = uuid4()
     history.edit(history.raw[0], job=job)
     between = history.edit(history.raw[0])
@@ -245,7 +245,7 @@ def test_a_change_between_two_of_a_job_stands_on_the_first(history: History) -> 
     assert not history.undone()[between]
 
 
-def test_what_was_derived_stands_on_what_it_was_made_from(history: History) -> None:
+def test_derived_rows_depend_on_their_sources(history: History) -> None:
     before = history.state()
     merged, merging = history.derive("merged", history.raw[:2])
     pattern, _ = history.derive("pattern", [merged])
@@ -292,7 +292,7 @@ NAMING: list[tuple[Table, Callable[[UUID, UUID], dict[str, Any]]]] = [
 
 
 @pytest.mark.parametrize(("table", "values"), NAMING)
-def test_what_names_a_derived_row_stands_on_it(
+def test_references_depend_on_derived_row(
     history: History, table: Table, values: Callable[[UUID, UUID], dict[str, Any]]
 ) -> None:
     before = history.state()
@@ -316,7 +316,7 @@ def test_what_names_a_derived_row_stands_on_it(
     assert history.state() == after
 
 
-def test_a_superseded_row_stands_on_its_successor(history: History) -> None:
+def test_superseded_row_depends_on_successor(history: History) -> None:
     older, _ = history.derive("merged", history.raw[:2])
     newer, merging = history.derive("merged", history.raw[2:])
     retire = Change(older, uuid4(), {"superseded_by_id": newer, "retired_at": datetime(2026, 3, 1, tzinfo=UTC)}, 1)
@@ -326,7 +326,7 @@ def test_a_superseded_row_stands_on_its_successor(history: History) -> None:
     assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [3]
 
 
-def test_what_named_a_memory_before_it_was_reworded_does_not_stand_on_its_new_words(history: History) -> None:
+def test_earlier_reference_does_not_depend_on_rewording(history: History) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
     _inserted(history, memory_relations, _relation(merged, history.raw[3]))
     reword = Change(merged, uuid4(), {"content": "other words"}, 1)
@@ -338,7 +338,7 @@ def test_what_named_a_memory_before_it_was_reworded_does_not_stand_on_its_new_wo
     assert history.numbers(row.seq for row in list_dependents(history.connection, scope.changes)) == [4]
 
 
-def test_a_reference_older_than_the_rewording_is_no_dependent_after_undo_and_redo(
+def test_old_reference_stays_independent_after_redo(
     history: History,
 ) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
@@ -353,7 +353,7 @@ def test_a_reference_older_than_the_rewording_is_no_dependent_after_undo_and_red
     history.roll_back(reword.group_id)
 
 
-def test_what_names_a_memory_is_not_held_by_a_change_that_left_its_words_alone(history: History) -> None:
+def test_reference_ignores_change_without_new_content(history: History) -> None:
     merged, _ = history.derive("merged", history.raw[:2])
     tag = Change(merged, uuid4(), {"tags": ["x"]}, 1)
     update_rows(history.connection, author(history.project), consolidated_memories, [tag], operation="edit")
@@ -363,7 +363,7 @@ def test_what_names_a_memory_is_not_held_by_a_change_that_left_its_words_alone(h
     assert list_dependents(history.connection, scope.changes) == []
 
 
-def test_nothing_comes_back_before_what_it_names(history: History) -> None:
+def test_redo_needs_referenced_row(history: History) -> None:
     merged, merging = history.derive("merged", history.raw[:2])
     _, related = _inserted(history, memory_relations, _relation(merged, history.raw[3]))
     _, pattern = history.derive("pattern", [merged])
@@ -378,7 +378,7 @@ def test_nothing_comes_back_before_what_it_names(history: History) -> None:
         history.roll_back(target)
 
 
-def test_dependents_of_many_rows_are_found_by_few_statements(history: History) -> None:
+def test_dependents_need_few_statements(history: History) -> None:
     job = uuid4()
     merged = [history.derive("merged", [history.raw[at % 4]], job=job)[0] for at in range(40)]
     for id_ in merged:
@@ -390,7 +390,7 @@ def test_dependents_of_many_rows_are_found_by_few_statements(history: History) -
     assert len(sent) <= 6
 
 
-def test_an_archived_source_does_not_hold_what_was_not_made_from_it(history: History) -> None:
+def test_archived_source_has_no_later_dependents(history: History) -> None:
     history.derive("merged", history.raw[:2])
     edit = history.edit(history.raw[0])
     history.derive("merged", history.raw[:2])
@@ -399,7 +399,7 @@ def test_an_archived_source_does_not_hold_what_was_not_made_from_it(history: His
     assert list_dependents(history.connection, scope.changes) == []
 
 
-def test_changes_are_counted_and_narrowed(history: History) -> None:
+def test_changes_are_counted_and_filtered(history: History) -> None:
     job = uuid4()
     history.edit(*history.raw, job=job)
     group = history.edit(history.raw[0])

@@ -64,9 +64,7 @@ def _version(connection: Connection, table: Any, id_: UUID) -> int | None:
     return connection.execute(text(f"SELECT version FROM {table} WHERE id = :id"), {"id": id_}).scalar()
 
 
-def test_an_insert_leaves_the_whole_row_with_files_and_lineage_in_its_image(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_insert_records_whole_row(connection: Connection, project: Project, raw: list[UUID]) -> None:
     group, job = uuid4(), uuid4()
     values = merged_values("both", raw[:2], files=["b.py", "a.py"], tags=["x"])
     change = Change(uuid4(), group, values, reason="alike", confidence=0.9)
@@ -84,9 +82,7 @@ def test_an_insert_leaves_the_whole_row_with_files_and_lineage_in_its_image(
     )
 
 
-def test_an_update_leaves_the_written_columns_before_and_after(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_update_records_columns_before_and_after(connection: Connection, project: Project, raw: list[UUID]) -> None:
     _update(connection, author(project), task_memories, raw[0], 1, archived_at=LATER, archive_reason="staleness")
     row = list_changes(connection, project.id, limit=1)[0]
     assert row.previous_state == {"archived_at": None, "archive_reason": None}
@@ -95,9 +91,7 @@ def test_an_update_leaves_the_written_columns_before_and_after(
     assert _version(connection, task_memories, raw[0]) == 2
 
 
-def test_files_and_lineage_of_an_update_stand_in_both_images_and_come_back(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_update_records_files_and_lineage(connection: Connection, project: Project, raw: list[UUID]) -> None:
     merged = plant_merged(connection, project, "one", raw[:1], files=["a.py"])
     before = contents(connection)
     values = merged_values("two", raw, files=["b.py"], seed=1)
@@ -118,7 +112,7 @@ def test_files_alone_can_be_changed(connection: Connection, project: Project, ra
     assert contents(connection) == before
 
 
-def test_a_merge_is_undone_and_redone_exactly(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_merge_is_undone_and_redone_exactly(connection: Connection, project: Project, raw: list[UUID]) -> None:
     before = contents(connection)
     merged = plant_merged(connection, project, "all", raw, files=["a.py", "z.py"], tags=["t"])
     hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw]
@@ -137,7 +131,7 @@ def test_a_merge_is_undone_and_redone_exactly(connection: Connection, project: P
     connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
 
 
-def test_an_embedding_survives_exactly(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_embedding_survives_undo_and_redo(connection: Connection, project: Project, raw: list[UUID]) -> None:
     def load() -> bytes:
         query = f"SELECT id, embedding FROM {consolidated_memories}"
         return load_vectors(connection, query, {}, dimension=50)[1].tobytes()
@@ -156,7 +150,7 @@ def test_an_embedding_survives_exactly(connection: Connection, project: Project,
     assert load() == vector.tobytes()
 
 
-def test_text_of_any_kind_survives_byte_for_byte(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_any_text_survives_undo_and_redo(connection: Connection, project: Project, raw: list[UUID]) -> None:
     lists = [NASTY, "", " ", "NULL", "null", "{}", '"', "a,b", "\\", "\n"]
     details = {"k\"e'y\t": [NASTY, 1, 1.5, None, True, {"x": []}], "empty": {}, "none": []}
     values = merged_values(NASTY, raw, tags=lists, details=details, files=[NASTY, "NULL"], cluster_key=NASTY)
@@ -184,7 +178,7 @@ def test_text_of_any_kind_survives_byte_for_byte(connection: Connection, project
 
 
 @pytest.mark.parametrize("value", [[], {}, ["a", "b"], [1, None], "text", 'te"xt', 5, 0.1, True, [[]], [{"a": []}]])
-def test_any_json_value_is_stored_as_it_is(
+def test_any_json_value_is_stored_unchanged(
     connection: Connection, project: Project, raw: list[UUID], value: object
 ) -> None:
     seq = _update(connection, author(project), task_memories, raw[0], 1, tool_usage=value)
@@ -201,14 +195,12 @@ def test_any_json_value_is_stored_as_it_is(
     assert load() == value
 
 
-def test_a_merged_memory_without_sources_has_no_lineage(connection: Connection, project: Project) -> None:
+def test_merged_memory_without_sources_has_no_lineage(connection: Connection, project: Project) -> None:
     plant_merged(connection, project, "alone", [])
     assert list_changes(connection, project.id, limit=1)[0].new_state["lineage"] == []
 
 
-def test_a_stale_version_is_a_conflict_and_nothing_is_written(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_stale_version_conflicts_and_writes_nothing(connection: Connection, project: Project, raw: list[UUID]) -> None:
     before, seq = contents(connection), newest_change(connection)
     changes = [Change(raw[0], uuid4(), {"pinned": True}, 1), Change(raw[1], uuid4(), {"pinned": True}, 7)]
     with pytest.raises(ConflictError) as caught:
@@ -220,18 +212,14 @@ def test_a_stale_version_is_a_conflict_and_nothing_is_written(
     assert update_rows(connection, author(project), task_memories, changes[:1], operation="edit") == 1
 
 
-def test_a_row_that_is_gone_or_of_another_project_is_a_conflict(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_missing_or_foreign_row_conflicts(connection: Connection, project: Project, raw: list[UUID]) -> None:
     other = plant_project(connection, "other")
     for who, id_ in ((author(project), uuid4()), (author(other), raw[0])):
         with pytest.raises(ConflictError, match=str(id_)):
             _update(connection, who, task_memories, id_, 1, pinned=True)
 
 
-def test_an_id_that_exists_or_stands_twice_is_refused(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_duplicate_id_is_rejected(connection: Connection, project: Project, raw: list[UUID]) -> None:
     merged = plant_merged(connection, project, "x", raw)
     before = contents(connection)
     again = [Change(merged, uuid4(), merged_values("y"))]
@@ -245,21 +233,19 @@ def test_an_id_that_exists_or_stands_twice_is_refused(
     assert contents(connection) == before
 
 
-def test_changes_that_name_different_columns_are_refused(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_changes_must_name_same_columns(connection: Connection, project: Project, raw: list[UUID]) -> None:
     changes = [Change(raw[0], uuid4(), {"pinned": True}, 1), Change(raw[1], uuid4(), {"pinned": True, "tags": []}, 1)]
     with pytest.raises(ValueError, match="pinned"):
         update_rows(connection, author(project), task_memories, changes, operation="edit")
 
 
-def test_nothing_to_change_is_nothing(connection: Connection, project: Project) -> None:
+def test_empty_change_list_writes_nothing(connection: Connection, project: Project) -> None:
     assert insert_rows(connection, author(project), playbook_entries, [], operation="promote") == 0
     assert update_rows(connection, author(project), playbook_entries, [], operation="edit") == 0
     assert _undo(connection, project) == {"restored": 0, "deleted": 0, "recreated": 0}
 
 
-def test_a_second_rollback_is_refused(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_second_rollback_is_rejected(connection: Connection, project: Project, raw: list[UUID]) -> None:
     seq = _update(connection, author(project), task_memories, raw[0], 1, pinned=True)
     _undo(connection, project, seq)
     before, last = contents(connection), newest_change(connection)
@@ -268,9 +254,7 @@ def test_a_second_rollback_is_refused(connection: Connection, project: Project, 
     assert (contents(connection), newest_change(connection)) == (before, last)
 
 
-def test_a_row_that_changed_since_is_a_conflict_and_nothing_is_written(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_rollback_of_changed_row_conflicts(connection: Connection, project: Project, raw: list[UUID]) -> None:
     first = [_update(connection, author(project), task_memories, id_, 1, pinned=True) for id_ in raw]
     second = _update(connection, author(project), task_memories, raw[0], 2, importance=0.9)
     between = _update(connection, author(project), task_memories, raw[0], 3, importance=0.8)
@@ -283,7 +267,7 @@ def test_a_row_that_changed_since_is_a_conflict_and_nothing_is_written(
     _undo(connection, project, *first, second, between)
 
 
-def test_interleaved_changes_are_undone_newest_first(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_rollback_undoes_newest_change_first(connection: Connection, project: Project, raw: list[UUID]) -> None:
     before, who = contents(connection), author(project)
     for version, tags in enumerate((["one"], ["one", "two"], []), 1):
         for id_ in raw:
@@ -294,7 +278,7 @@ def test_interleaved_changes_are_undone_newest_first(connection: Connection, pro
     assert connection.execute(text(query)).scalars().all() == [3, 3, 3, 2, 2, 2, 1, 1, 1]
 
 
-def test_a_version_is_never_given_out_twice(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_row_version_is_never_reused(connection: Connection, project: Project, raw: list[UUID]) -> None:
     who = author(project)
     first = _update(connection, who, task_memories, raw[0], 1, tags=["first"])
     second = _update(connection, who, task_memories, raw[0], 2, tags=["second"])
@@ -308,7 +292,7 @@ def test_a_version_is_never_given_out_twice(connection: Connection, project: Pro
         _undo(connection, project, undoing)
 
 
-def test_an_id_that_comes_back_gets_a_new_version(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_reinserted_id_gets_new_version(connection: Connection, project: Project, raw: list[UUID]) -> None:
     change = Change(uuid4(), uuid4(), merged_values("x", raw))
     insert_rows(connection, author(project), consolidated_memories, [change], operation="merge")
     _undo(connection, project, newest_change(connection))
@@ -316,9 +300,7 @@ def test_an_id_that_comes_back_gets_a_new_version(connection: Connection, projec
     assert _version(connection, consolidated_memories, change.entity_id) == 2
 
 
-def test_what_something_else_refers_to_is_not_deleted(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_referenced_row_is_not_deleted(connection: Connection, project: Project, raw: list[UUID]) -> None:
     merged = plant_merged(connection, project, "x", raw)
     inserted = newest_change(connection)
     _update(connection, author(project), task_memories, raw[0], 1, consolidated_into_id=merged)
@@ -329,7 +311,7 @@ def test_what_something_else_refers_to_is_not_deleted(
     connection.execute(text("SET CONSTRAINTS ALL IMMEDIATE"))
 
 
-def test_a_successor_that_takes_a_unique_place_is_undone_and_redone(connection: Connection, project: Project) -> None:
+def test_successor_with_unique_key_is_undone(connection: Connection, project: Project) -> None:
     """One active profile per user: the old one retires, a new one comes."""
     profile = {"kind": "procedural", "abstraction_level": 3, "user_id": "ann"}
     old = plant_merged(connection, project, "old", [], **profile)
@@ -344,9 +326,7 @@ def test_a_successor_that_takes_a_unique_place_is_undone_and_redone(connection: 
     assert contents(connection) == after
 
 
-def test_a_row_that_took_the_place_since_is_a_conflict(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_redo_conflicts_with_newer_unique_row(connection: Connection, project: Project, raw: list[UUID]) -> None:
     def relate() -> int:
         values = {"a_id": raw[0], "b_id": raw[1], "relation_type": "shares_theme", "confidence": 0.8}
         change = Change(uuid4(), uuid4(), {**values, "status": "candidate"})
@@ -362,7 +342,7 @@ def test_a_row_that_took_the_place_since_is_a_conflict(
     assert contents(connection) == before
 
 
-def test_changes_of_many_shapes_share_a_connection(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_prepared_statements_accept_any_columns(connection: Connection, project: Project, raw: list[UUID]) -> None:
     """Statements that come often are prepared, and a prepared one must not care what the last change looked like."""
     shapes: list[dict[str, Any]] = [{"pinned": True}, {"files": []}, {"tags": ["x"], "files": ["y"]}, {"metadata": {}}]
     version = 1
@@ -374,7 +354,7 @@ def test_changes_of_many_shapes_share_a_connection(connection: Connection, proje
     _undo(connection, project, *range(seq - 4, newest_change(connection) + 1))
 
 
-def test_many_rows_are_changed_by_few_statements(connection: Connection, project: Project) -> None:
+def test_many_rows_are_changed_in_few_statements(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(str(n)) for n in range(4_000)])
     changes = [Change(id_, uuid4(), {"pinned": True, "tags": ["x"]}, 1) for id_ in ids]
     # What the planner goes by before the first vacuum sees the rows: with a plan for an empty table this takes minutes.
@@ -389,7 +369,7 @@ def test_many_rows_are_changed_by_few_statements(connection: Connection, project
 
 @pytest.mark.parametrize("retention", ["off", "on"])
 @pytest.mark.parametrize("age", [0, 89, 91])
-def test_the_ledger_is_append_only_but_for_retention(
+def test_ledger_is_append_only_except_retention(
     connection: Connection, project: Project, retention: str, age: int
 ) -> None:
     ledger = f"{SCHEMA}.consolidation_changes"
@@ -411,7 +391,7 @@ def test_the_ledger_is_append_only_but_for_retention(
         connection.execute(text(f"DELETE FROM {ledger}"))
 
 
-def test_an_embedding_may_come_as_an_array(connection: Connection, project: Project) -> None:
+def test_embedding_may_be_an_array(connection: Connection, project: Project) -> None:
     ids, vectors = [uuid4(), uuid4()], [unit_vector(1), unit_vector(2)]
     rows = [
         Change(id_, uuid4(), {**merged_values(str(at)), "embedding": vector})

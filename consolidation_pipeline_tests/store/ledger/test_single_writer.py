@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline import store
 from consolidation_pipeline.core.jobs.spending import NOTHING, Budgets, Call
-from consolidation_pipeline.core.lifecycle.associations import CONTRADICTS, describe
+from consolidation_pipeline.core.lifecycle.associations import CONTRADICTS, describe_rule
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import import_memories
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
@@ -350,7 +350,7 @@ class World:
 
     def relation(self, a: UUID, b: UUID) -> NewRelation:
         """A relation between two memories, ready to be written."""
-        return NewRelation(uuid4(), a, b, describe(CONTRADICTS, 0.1), 0.1, "candidate")
+        return NewRelation(uuid4(), a, b, describe_rule(CONTRADICTS, 0.1), 0.1, "candidate")
 
     def suggestion(self, originals: list[UUID]) -> NewSuggestion:
         """A suggestion to merge these memories, ready to be written."""
@@ -421,7 +421,7 @@ def _finish(result: Any) -> None:
         list(result)
 
 
-def test_no_public_function_of_the_store_changes_knowledge_past_the_ledger(armed: Engine) -> None:
+def test_store_functions_never_bypass_ledger(armed: Engine) -> None:
     with armed.begin() as connection:
         world = World(connection)
     walked = _public_functions()
@@ -431,7 +431,7 @@ def test_no_public_function_of_the_store_changes_knowledge_past_the_ledger(armed
             _finish(function(**world.arguments(function, connection=connection, engine=armed)))
 
 
-def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, settings: Settings) -> None:
+def test_run_and_rollback_never_bypass_ledger(armed: Engine, settings: Settings) -> None:
     import_memories(armed, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
     with open_run(armed, "garden", settings=settings, planned=()) as run:
         embed_memories(run)
@@ -465,14 +465,14 @@ def test_a_run_and_its_rollback_change_nothing_past_the_ledger(armed: Engine, se
         f"SELECT id, 'x', 'h' FROM {SCHEMA}.projects",
     ],
 )
-def test_the_trigger_sees_a_change_past_the_ledger(armed: Engine, statement: str) -> None:
+def test_trigger_detects_unledgered_change(armed: Engine, statement: str) -> None:
     with armed.begin() as connection:
         World(connection)
     with pytest.raises(DBAPIError, match="not in the ledger"), armed.begin() as connection:
         connection.execute(text(statement))
 
 
-def test_the_trigger_sees_a_ledger_that_tells_something_else(armed: Engine) -> None:
+def test_trigger_detects_wrong_ledger_entry(armed: Engine) -> None:
     with armed.begin() as connection:
         world = World(connection)
     with armed.connect() as connection:

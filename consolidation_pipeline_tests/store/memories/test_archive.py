@@ -72,9 +72,7 @@ def merge(connection: Connection, project: Project, sources: list[UUID], **field
     return merged
 
 
-def test_raw_memories_are_loaded_with_what_they_are_judged_by(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_archive_candidates_load_policy_inputs(connection: Connection, project: Project, raw: list[UUID]) -> None:
     found = load(connection, project)
     rows = {id_: at for at, id_ in enumerate(to_uuids(found.ids))}
     assert list(rows) == sorted([raw[0], raw[1], raw[4]])
@@ -90,18 +88,14 @@ def test_raw_memories_are_loaded_with_what_they_are_judged_by(
     assert found.sources.tolist() == [0, 0, 0]
 
 
-def test_merged_memories_count_their_newest_source_as_an_access(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_newest_source_counts_as_access_of_merged(connection: Connection, project: Project, raw: list[UUID]) -> None:
     del raw
     found = load(connection, project, "consolidated_memories")
     assert (found.units.idle_days.tolist(), found.units.age_days.tolist()) == ([200.0], [300.0])
     assert (found.units.reused_count.tolist(), found.sources.tolist()) == ([4], [2])
 
 
-def test_chosen_ids_and_other_projects_and_kinds_are_kept_apart(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_archive_candidates_are_filtered(connection: Connection, project: Project, raw: list[UUID]) -> None:
     other = plant_project(connection, "other")
     plant_merged(connection, project, "pattern", [], kind="pattern", abstraction_level=2)
     assert len(load(connection, project, "consolidated_memories").ids) == 1
@@ -110,9 +104,7 @@ def test_chosen_ids_and_other_projects_and_kinds_are_kept_apart(
     assert len(load(connection, other).ids) == 0
 
 
-def test_what_was_brought_back_since_counts_as_pinned(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_recently_restored_memory_counts_as_pinned(connection: Connection, project: Project, raw: list[UUID]) -> None:
     def pinned(**how: Any) -> dict[UUID, bool]:
         found = load(connection, project, **how)
         return dict(zip(to_uuids(found.ids), found.units.pinned.tolist(), strict=True))
@@ -126,7 +118,7 @@ def test_what_was_brought_back_since_counts_as_pinned(
 
 
 @pytest.mark.parametrize("table", ["task_memories", "consolidated_memories"])
-def test_archived_and_restored_is_as_it_was_but_for_the_version(
+def test_restore_undoes_archiving_except_version(
     connection: Connection, project: Project, raw: list[UUID], table: str
 ) -> None:
     merged = connection.execute(text(f"SELECT id FROM {SCHEMA}.consolidated_memories")).scalar_one()
@@ -144,12 +136,12 @@ def test_archived_and_restored_is_as_it_was_but_for_the_version(
     assert contents(connection) == before
 
 
-def test_a_row_of_another_version_is_not_archived(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_archive_rejects_stale_version(connection: Connection, project: Project, raw: list[UUID]) -> None:
     with pytest.raises(ConflictError, match=str(raw[0])):
         archive_rows(connection, author(project), "task_memories", [mark(raw[0], 2)], at=NOW)
 
 
-def test_sources_of_an_archived_merged_memory_count_as_archived(
+def test_sources_of_archived_merged_count_as_archived(
     connection: Connection, project: Project, raw: list[UUID]
 ) -> None:
     def counts() -> tuple[int, ...]:

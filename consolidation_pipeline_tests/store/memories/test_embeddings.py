@@ -56,14 +56,14 @@ def test_embeddings_are_saved_to_their_rows(connection: Connection, project: Pro
     assert np.array_equal(vectors, np.stack([unit_vector(0), unit_vector(1)]))
 
 
-def test_a_vector_that_cannot_be_used_is_not_saved(connection: Connection, project: Project) -> None:
+def test_unusable_embedding_is_not_saved(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory("a")])
     with pytest.raises(EmbeddingError), connection.begin_nested():
         save_embeddings(connection, "task_memories", to_ids(ids), np.zeros((1, 3), np.float32), MODEL)
     assert count_embedded(connection, project.id, "task_memories", MODEL) == 0
 
 
-def test_what_waits_for_a_vector_is_loaded_by_id_in_portions(connection: Connection, project: Project) -> None:
+def test_unembedded_memories_load_by_id_in_batches(connection: Connection, project: Project) -> None:
     ids = sorted(plant_memories(connection, project, [new_memory(key, goal=f"goal {key}") for key in "abcde"]))
     archived = [Change(ids[0], uuid4(), {"archived_at": NOW}, 1)]
     update_rows(connection, author(project), task_memories, archived, operation="archive")
@@ -80,7 +80,7 @@ def test_what_waits_for_a_vector_is_loaded_by_id_in_portions(connection: Connect
     assert to_uuids(rest.ids) == ids[3:]
 
 
-def test_consolidated_memories_and_entries_wait_for_vectors_too(connection: Connection, project: Project) -> None:
+def test_unembedded_merged_and_entries_are_listed(connection: Connection, project: Project) -> None:
     none = {"embedding": None, "embedding_model": None, "embedding_dim": None}
     merged = plant_merged(connection, project, "merged", [], **none)
     plant_merged(connection, project, "retired", [], retired_at=NOW, **none)
@@ -93,9 +93,7 @@ def test_consolidated_memories_and_entries_wait_for_vectors_too(connection: Conn
         assert not list_unembedded(connection, project.id, table, MODEL).size
 
 
-def test_vectors_are_taken_over_from_equal_content_of_any_project_and_table(
-    connection: Connection, project: Project
-) -> None:
+def test_embeddings_of_equal_content_are_reused(connection: Connection, project: Project) -> None:
     other = plant_project(connection, "other")
     known = plant_memories(connection, other, [new_memory("same")])
     _embed(connection, "task_memories", known, seed=7)
@@ -117,7 +115,7 @@ def test_vectors_are_taken_over_from_equal_content_of_any_project_and_table(
     assert set(connection.execute(text(moved)).scalars()) == set(ids[:2])
 
 
-def test_a_change_of_the_model_takes_the_place_of_old_vectors(connection: Connection, project: Project) -> None:
+def test_new_model_replaces_old_embeddings(connection: Connection, project: Project) -> None:
     old, new = plant_memories(connection, project, [new_memory("a"), new_memory("b", execution_summary="a")])
     _embed(connection, "task_memories", [old], model="old", seed=1)
     _embed(connection, "task_memories", [new], model="new", seed=2)

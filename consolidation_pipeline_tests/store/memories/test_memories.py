@@ -39,7 +39,7 @@ def _rows(connection: Connection) -> list[Any]:
     return list(connection.execute(text(query)))
 
 
-def test_a_second_import_changes_nothing(connection: Connection, project: Project) -> None:
+def test_second_import_changes_nothing(connection: Connection, project: Project) -> None:
     memories = [new_memory(key, files=(f"{key}.py",), tags=("x",)) for key in "abc"]
     assert _append(connection, project, *memories) == AppendResult(3, 0, ())
     before = _rows(connection)
@@ -48,7 +48,7 @@ def test_a_second_import_changes_nothing(connection: Connection, project: Projec
     assert _rows(connection)[:3] == before
 
 
-def test_an_id_is_derived_from_project_source_and_external_id(connection: Connection, project: Project) -> None:
+def test_memory_id_depends_on_project_and_source(connection: Connection, project: Project) -> None:
     (id_,) = plant_memories(connection, project, [new_memory("a")])
     assert id_ == memory_id("garden", "test", "a")
     other = plant_project(connection, "other")
@@ -56,7 +56,7 @@ def test_an_id_is_derived_from_project_source_and_external_id(connection: Connec
     assert _append(connection, project, new_memory("a", source="elsewhere")).added == 1
 
 
-def test_other_content_under_an_id_is_reported_and_not_taken(connection: Connection, project: Project) -> None:
+def test_changed_content_is_reported_and_not_stored(connection: Connection, project: Project) -> None:
     _append(connection, project, new_memory("a", files=("a.py",)), new_memory("b"))
     before = _rows(connection)
     changed = new_memory("a", execution_summary="other", files=("other.py",))
@@ -64,7 +64,7 @@ def test_other_content_under_an_id_is_reported_and_not_taken(connection: Connect
     assert _rows(connection)[:2] == before
 
 
-def test_of_equal_ids_in_a_batch_the_first_counts(connection: Connection, project: Project) -> None:
+def test_first_of_equal_ids_in_batch_is_stored(connection: Connection, project: Project) -> None:
     first = new_memory("a", files=("first.py",))
     again = new_memory("a", files=("again.py",))
     other = new_memory("a", execution_summary="other", files=("other.py",))
@@ -73,11 +73,11 @@ def test_of_equal_ids_in_a_batch_the_first_counts(connection: Connection, projec
     assert (row.execution_summary, row.files) == ("a", ["first.py"])
 
 
-def test_nothing_to_store_is_nothing(connection: Connection, project: Project) -> None:
+def test_append_without_memories_stores_nothing(connection: Connection, project: Project) -> None:
     assert _append(connection, project) == AppendResult(0, 0, ())
 
 
-def test_every_field_is_kept(connection: Connection, project: Project) -> None:
+def test_append_stores_every_field(connection: Connection, project: Project) -> None:
     memory = NewMemory(
         source=NASTY,
         external_id=NASTY,
@@ -124,14 +124,14 @@ def test_every_field_is_kept(connection: Connection, project: Project) -> None:
     assert load_texts(connection, [row.id]) == {row.id: body}
 
 
-def test_a_memory_without_a_time_was_learned_now(connection: Connection, project: Project) -> None:
+def test_memory_without_time_is_learned_now(connection: Connection, project: Project) -> None:
     _append(connection, project, new_memory("a"))
     (row,) = _rows(connection)
     assert row.learned_at == row.created_at == connection.execute(text("SELECT now()")).scalar_one()
     assert (row.tool_usage, row.error_patterns, row.metadata, row.success) == (None, None, {}, None)
 
 
-def test_many_rows_take_few_statements(connection: Connection, project: Project) -> None:
+def test_append_needs_few_statements(connection: Connection, project: Project) -> None:
     memories = [new_memory(str(n), files=(f"{n}.py",)) for n in range(20_000)]
     with counted_statements(connection) as statements:
         assert _append(connection, project, *memories) == AppendResult(20_000, 0, ())
@@ -139,7 +139,7 @@ def test_many_rows_take_few_statements(connection: Connection, project: Project)
     assert connection.execute(text(f"SELECT count(*) FROM {SCHEMA}.memory_files")).scalar_one() == 20_000
 
 
-def test_an_imported_embedding_is_brought_to_length_one(connection: Connection, project: Project) -> None:
+def test_imported_embedding_is_normalized(connection: Connection, project: Project) -> None:
     embeddings = {"a": (3.0, 4.0), "b": (1e-300, 0.0), "c": (1e300, 1e300)}
     _append(connection, project, *(new_memory(k, embedding=v, embedding_model=MODEL) for k, v in embeddings.items()))
     query = f"SELECT id, embedding FROM {task_memories} ORDER BY external_id"
@@ -150,9 +150,7 @@ def test_an_imported_embedding_is_brought_to_length_one(connection: Connection, 
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, 0.0])
-def test_an_imported_embedding_that_cannot_be_used_is_refused(
-    connection: Connection, project: Project, bad: float
-) -> None:
+def test_unusable_imported_embedding_is_rejected(connection: Connection, project: Project, bad: float) -> None:
     memory = new_memory("a", embedding=(bad, bad), embedding_model=MODEL)
     with pytest.raises(EmbeddingError, match="memory a"), connection.begin_nested():
         _append(connection, project, new_memory("b"), memory)

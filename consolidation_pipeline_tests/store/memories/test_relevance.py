@@ -30,7 +30,7 @@ def _relate(connection: Connection, project: Project, a: UUID, b: UUID, status: 
     insert_rows(connection, author(project), memory_relations, [change], operation="associate")
 
 
-def test_decay_reads_ages_and_confirmed_relations_as_of_an_instant(connection: Connection, project: Project) -> None:
+def test_decay_inputs_are_read_as_of_instant(connection: Connection, project: Project) -> None:
     times = {"learned_at": NOW - timedelta(days=10), "last_accessed_at": NOW - timedelta(hours=12)}
     memories = [new_memory("a", importance=0.9, **times), new_memory("b", learned_at=NOW + timedelta(days=1))]
     a, b, archived = plant_memories(connection, project, [*memories, new_memory("c")])
@@ -55,7 +55,7 @@ def test_decay_reads_ages_and_confirmed_relations_as_of_an_instant(connection: C
     assert earlier.age_days[at[a]] == 8
 
 
-def test_decay_leaves_out_what_does_not_count(connection: Connection, project: Project) -> None:
+def test_decay_inputs_exclude_inactive_rows(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "ab"])
     active = plant_merged(connection, project, "active", ids)
     plant_merged(connection, project, "retired", [], retired_at=NOW)
@@ -67,7 +67,7 @@ def test_decay_leaves_out_what_does_not_count(connection: Connection, project: P
     assert {len(getattr(nothing, name)) for name in nothing.__dataclass_fields__} == {0}
 
 
-def test_relevance_is_written_with_its_instant_and_nothing_else_is(connection: Connection, project: Project) -> None:
+def test_save_relevance_writes_score_and_time_only(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "ab"])
     save_relevance(connection, "task_memories", to_ids(ids[:1]), np.array([0.1 + 0.2]), NOW)
     rows = {row.id: row for row in connection.execute(text(f"SELECT * FROM {task_memories}"))}

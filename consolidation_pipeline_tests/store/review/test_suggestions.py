@@ -35,7 +35,7 @@ def set_status(connection: Connection, project: Project, id_: UUID, status: str,
     update_rows(connection, author(project), consolidation_suggestions, [change], operation="review")
 
 
-def test_two_pending_suggestions_never_share_a_memory(connection: Connection) -> None:
+def test_pending_suggestions_never_share_memory(connection: Connection) -> None:
     project = plant_project(connection)
     first = append(connection, project, [A, B], "one")
     with pytest.raises(ConflictError, match="another suggestion is in the way"):
@@ -46,7 +46,7 @@ def test_two_pending_suggestions_never_share_a_memory(connection: Connection) ->
     assert list(held) == [B, C]
 
 
-def test_one_question_is_asked_once_unless_it_was_superseded(connection: Connection) -> None:
+def test_suggestion_repeats_only_after_superseded(connection: Connection) -> None:
     project = plant_project(connection)
     first = append(connection, project, [A, B], "one")
     set_status(connection, project, first, "rejected")
@@ -56,7 +56,7 @@ def test_one_question_is_asked_once_unless_it_was_superseded(connection: Connect
     append(connection, project, [A, B], "one")
 
 
-def test_of_two_that_propose_for_one_memory_at_the_same_time_one_wins(engine: Engine) -> None:
+def test_concurrent_suggestions_for_memory_admit_one(engine: Engine) -> None:
     with engine.begin() as connection:
         project = plant_project(connection)
     barrier, outcomes = threading.Barrier(2), list[str]()

@@ -80,7 +80,7 @@ def nearest(
 
 
 @pytest.mark.parametrize("archived", [False, True])
-def test_the_semantic_leg_reads_the_index_of_its_model(
+def test_semantic_search_uses_vector_index(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch, archived: bool
 ) -> None:
     monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 0)
@@ -99,9 +99,7 @@ def test_the_semantic_leg_reads_the_index_of_its_model(
         assert not {indexes[0].name, "task_memories_embedded_content_idx"} & set(exact.split())
 
 
-def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_place_of_another_models(
-    engine: Engine, planted: Project
-) -> None:
+def test_vector_index_covers_searchable_rows(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         merged, other = plant_merged(connection, planted, "all of them", []), plant_project(connection, "other")
         connection.execute(text(PLANT), {"project": other.id, "rows": 5, "model": MODEL})
@@ -123,7 +121,7 @@ def test_an_index_holds_what_a_search_may_find_in_its_project_and_takes_the_plac
         assert connection.execute(text(held)).all() == []
 
 
-def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(engine: Engine, planted: Project) -> None:
+def test_keyword_search_uses_word_index_if_large(engine: Engine, planted: Project) -> None:
     words = {"language0": "english", "words0": "'topic77'", "each": ["topic77"], "pool": 9}
     with engine.begin() as connection:
         plan = explain(connection, build_keyword_query(RAW, 1, indexed=True), bound(planted, **words))
@@ -133,9 +131,7 @@ def test_the_keyword_leg_reads_the_index_on_words_unless_the_project_is_small(en
         assert "task_memories_active_idx" in small
 
 
-def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statement_once(
-    engine: Engine, planted: Project
-) -> None:
+def test_snapshot_is_consistent_and_read_only(engine: Engine, planted: Project) -> None:
     with open_snapshot(engine) as connection:
         before = [nearest(connection, planted, RAW, indexed=False) for _ in range(9)]
         with engine.begin() as other:
@@ -153,7 +149,7 @@ def test_a_snapshot_sees_one_moment_writes_nothing_and_plans_a_prepared_statemen
         assert nearest(connection, planted, RAW, indexed=False) == []
 
 
-def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> None:
+def test_lexemes_follow_languages_of_project(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {SCHEMA}.task_memories SET language = 'german' WHERE external_id = '7'"))
         assert load_lexemes(connection, planted.id, "The houses, die Häuser") == {
@@ -163,7 +159,7 @@ def test_languages_are_read_from_an_index(engine: Engine, planted: Project) -> N
         assert load_lexemes(connection, plant_project(connection, "empty").id, "houses") == {}
 
 
-def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Project) -> None:
+def test_vector_index_finds_most_exact_neighbors(engine: Engine, planted: Project) -> None:
     build_indexes(engine, planted.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         exact, approximate = (nearest(connection, planted, RAW, indexed=on) for on in (False, True))
@@ -175,7 +171,7 @@ def test_an_index_finds_what_comparing_all_finds(engine: Engine, planted: Projec
             assert similarity == pytest.approx(cosines.get(id_, similarity), abs=1e-12)
 
 
-def test_a_filter_does_not_starve_an_indexed_search(engine: Engine, planted: Project) -> None:
+def test_filter_does_not_starve_indexed_search(engine: Engine, planted: Project) -> None:
     build_indexes(engine, planted.id, MODEL, DIMENSION)
     with engine.begin() as connection:
         connection.execute(text("SELECT set_config('hnsw.max_scan_tuples', '50', true)"))
@@ -184,7 +180,7 @@ def test_a_filter_does_not_starve_an_indexed_search(engine: Engine, planted: Pro
             assert nearest(connection, planted, filters, indexed=True) == exact
 
 
-def test_indexes_are_made_once_and_only_for_large_projects(engine: Engine, planted: Project) -> None:
+def test_indexes_are_built_once_for_large_projects(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         small = plant_project(connection, "small")
         connection.execute(text(PLANT), {"project": small.id, "rows": 5, "model": "other"})
@@ -197,7 +193,7 @@ def test_indexes_are_made_once_and_only_for_large_projects(engine: Engine, plant
         assert find_indexes(connection, small.id, MODEL, DIMENSION) == {}
 
 
-def test_an_index_is_built_where_there_is_little_shared_memory(
+def test_index_builds_with_little_shared_memory(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_indexes, "_BYTES_OF_LINKS", 2**30)
@@ -209,7 +205,7 @@ def test_an_index_is_built_where_there_is_little_shared_memory(
         assert connection.execute(text("SHOW maintenance_work_mem")).scalar_one() == "64MB"
 
 
-def test_a_connection_that_is_lost_while_building_is_told_as_that(
+def test_connection_lost_during_build_is_reported(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lose(connection: Connection, _: VectorIndex) -> bool:
@@ -223,7 +219,7 @@ def test_a_connection_that_is_lost_while_building_is_told_as_that(
     assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
 
 
-def test_an_older_transaction_does_not_hold_up_whoever_builds(
+def test_open_transaction_does_not_block_index_build(
     engine: Engine, planted: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(vector_indexes, "_LOCK_TIMEOUT", "50ms")
@@ -235,7 +231,7 @@ def test_an_older_transaction_does_not_hold_up_whoever_builds(
     assert len(build_indexes(engine, planted.id, MODEL, DIMENSION)) == 1
 
 
-def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, planted: Project) -> None:
+def test_search_ignores_other_dimensions(engine: Engine, planted: Project) -> None:
     with engine.begin() as connection:
         other = {"project": planted.id, "vector": format_vector(np.ones(3, np.float32))}
         connection.execute(
@@ -249,7 +245,7 @@ def test_vectors_of_other_lengths_and_models_are_left_alone(engine: Engine, plan
 
 
 @pytest.mark.parametrize("times", [1, 2, 3, 40, 200])
-def test_lengths_and_counts_of_words_are_those_of_the_text(engine: Engine, planted: Project, times: int) -> None:
+def test_keyword_matches_count_words_of_text(engine: Engine, planted: Project, times: int) -> None:
     told = " ".join(["gizmo"] * times + ["widget", "o'clock", "a\\b", "1,000"])
     with engine.begin() as connection:
         connection.execute(

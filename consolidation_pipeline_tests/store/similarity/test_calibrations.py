@@ -35,7 +35,7 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
     return ids
 
 
-def test_the_newest_calibration_counts_and_comes_back_as_it_was(connection: Connection, project: Project) -> None:
+def test_newest_calibration_is_loaded_unchanged(connection: Connection, project: Project) -> None:
     assert load_calibration(connection, project.id, MODEL) is None
     center = unit_vector(3, 50)
     given = Calibration(
@@ -52,7 +52,7 @@ def test_the_newest_calibration_counts_and_comes_back_as_it_was(connection: Conn
     assert load_calibration(connection, project.id, "other") is None
 
 
-def test_the_versions_of_all_models_are_told(connection: Connection, project: Project) -> None:
+def test_calibration_versions_list_every_model(connection: Connection, project: Project) -> None:
     assert describe_versions(connection, project.id) == ""
     for model, version in (("b", 1), ("a", 1), ("a", 12), ("a", 3)):
         append_calibration(connection, project.id, model, Calibration(version, None, TIERS, 1))
@@ -63,7 +63,7 @@ def test_the_versions_of_all_models_are_told(connection: Connection, project: Pr
 @pytest.mark.parametrize(
     "wrong", [{"t_suggest": 0.95}, {"t_pattern": 0.85}, {"t_merge": 1.2}, {"t_pattern": 0.0}, {"t_merge": None}]
 )
-def test_tiers_out_of_order_are_found_in_the_newest_snapshot(
+def test_disordered_thresholds_of_newest_are_found(
     connection: Connection, project: Project, wrong: dict[str, float]
 ) -> None:
     append_calibration(connection, project.id, MODEL, Calibration(1, None, TIERS, 5))
@@ -75,7 +75,7 @@ def test_tiers_out_of_order_are_found_in_the_newest_snapshot(
     assert find_disordered_thresholds(connection, project.id) == []
 
 
-def test_decisions_are_those_of_suggestions_that_a_person_decided(connection: Connection, project: Project) -> None:
+def test_decisions_come_from_reviewed_suggestions(connection: Connection, project: Project) -> None:
     assert load_decisions(connection, project.id) == []
     pairs = {status: [uuid4(), uuid4()] for status in ("pending", "validated", "rejected", "superseded")}
     for status, ids in pairs.items():
@@ -105,9 +105,7 @@ def replace(
     )
 
 
-def test_vectors_for_grouping_take_the_place_of_plain_ones_unless_these_are_asked_for(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_grouping_vectors_replace_plain_vectors(connection: Connection, project: Project, raw: list[UUID]) -> None:
     replace(connection, project, {raw[1]: "h1", raw[3]: "h1"}, {"h1": unit_vector(9)}, None)
     nodes, vectors = load_nodes_with_vectors(connection, project.id, MODEL)
     found = dict(zip(to_uuids(nodes.ids), vectors.tolist(), strict=True))
@@ -117,9 +115,7 @@ def test_vectors_for_grouping_take_the_place_of_plain_ones_unless_these_are_aske
     assert plain[to_uuids(nodes.ids).index(raw[1])].tolist() == unit_vector(1).tolist()
 
 
-def test_only_what_was_checked_is_forgotten_and_known_texts_need_no_new_vector(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_grouping_vectors_replace_checked_only(connection: Connection, project: Project, raw: list[UUID]) -> None:
     replace(connection, project, {raw[0]: "h1", raw[1]: "h2"}, {"h1": unit_vector(8), "h2": unit_vector(9)}, None)
     replace(connection, project, {raw[2]: "h1"}, {}, [raw[1], raw[2]])
     assert load_text_hashes(connection, project.id, MODEL) == {raw[0]: "h1", raw[2]: "h1"}

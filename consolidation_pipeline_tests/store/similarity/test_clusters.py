@@ -42,7 +42,7 @@ def _members(raw: list[UUID], **fields: Any) -> list[ClusterMember]:
     ]
 
 
-def test_other_groups_take_their_place(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_replace_clusters_replaces_all_groups(connection: Connection, project: Project, raw: list[UUID]) -> None:
     other = plant_project(connection, "other")
     replace_clusters(connection, other.id, None, _members(raw))
     for changed in (_members(raw), _members(raw, similarity=0.5), _members(raw, details={}), _members(raw)[:2], []):
@@ -90,7 +90,7 @@ def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGroups:
         ({"tier": "pattern"}, {"one", "two"}),
     ],
 )
-def test_groups_that_differ_are_found_and_written_alone(
+def test_only_changed_groups_are_written(
     connection: Connection, project: Project, raw: list[UUID], fields: dict[str, Any], changed: set[str]
 ) -> None:
     job = uuid4()
@@ -113,7 +113,7 @@ def test_groups_that_differ_are_found_and_written_alone(
     assert replace_details(connection, project.id, job, [later]) == 0
 
 
-def test_the_representative_comes_first(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_cluster_lists_representative_first(connection: Connection, project: Project, raw: list[UUID]) -> None:
     members = [ClusterMember("merge", "key", id_, "raw", 0.9, id_ == raw[2], {}) for id_ in raw]
     replace_clusters(connection, project.id, None, members)
     (group,) = load_clusters(connection, project.id, "merge").values()

@@ -88,9 +88,7 @@ def _archive(connection: Connection, project: Project, id_: UUID) -> int:
     return newest_change(connection)
 
 
-def test_nodes_are_what_can_be_compared_and_their_vectors_stand_in_the_same_order(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_nodes_hold_comparable_memories_in_order(connection: Connection, project: Project, raw: list[UUID]) -> None:
     merged = plant_merged(connection, project, "ab", raw[:2], seed=5, reuse_count=9)
     plant_merged(connection, project, "retired", [], seed=6, retired_at=NOW)
     hide = [Change(id_, uuid4(), {"consolidated_into_id": merged}, 1) for id_ in raw[:2]]
@@ -115,7 +113,7 @@ def test_nodes_are_what_can_be_compared_and_their_vectors_stand_in_the_same_orde
     assert to_uuids(nodes.select(np.array([2, 0])).ids) == [raw[2], raw[0]]
 
 
-def test_repeats_are_those_of_equal_normalised_text(connection: Connection, project: Project) -> None:
+def test_repeats_share_normalized_text(connection: Connection, project: Project) -> None:
     texts = {"a": "Use JWT.", "b": "use  jwt", "c": "Use OAuth."}
     raw = plant_memories(connection, project, [new_memory(key, execution_summary=body) for key, body in texts.items()])
     save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(3)]), MODEL)
@@ -124,14 +122,14 @@ def test_repeats_are_those_of_equal_normalised_text(connection: Connection, proj
     assert repeats[raw[0]] == repeats[raw[1]] != repeats[raw[2]]
 
 
-def test_an_empty_project_has_no_nodes(connection: Connection, project: Project) -> None:
+def test_empty_project_has_no_nodes(connection: Connection, project: Project) -> None:
     assert len(load_nodes(connection, project.id, MODEL)) == 0
     assert load_nodes_with_vectors(connection, project.id, MODEL)[1].shape == (0, 0)
     assert load_dimension(connection, project.id, MODEL) == 0
     assert load_neighbors(connection, project.id, MODEL, 0.5).similarity.shape == (0,)
 
 
-def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_dimension_is_that_of_nodes(connection: Connection, project: Project, raw: list[UUID]) -> None:
     save_embeddings(connection, "task_memories", to_ids(raw[:1]), unit_vector(1, 8)[None], MODEL)
     with pytest.raises(EmbeddingError, match=r"\d dimensions"):
         load_nodes_with_vectors(connection, project.id, MODEL)
@@ -140,9 +138,7 @@ def test_the_dimension_is_that_of_the_nodes(connection: Connection, project: Pro
     assert len(load_nodes_with_vectors(connection, project.id, MODEL)[0]) == 3
 
 
-def test_neighbors_are_those_at_the_threshold_or_above(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_neighbors_reach_threshold(connection: Connection, project: Project, raw: list[UUID]) -> None:
     _connect(connection, project, raw)
     found = load_neighbors(connection, project.id, MODEL, float(np.float32(0.9)))
     assert _rows(found) == [(raw[2], raw[3], float(np.float32(0.9)), MERGE)]
@@ -153,9 +149,7 @@ def test_neighbors_are_those_at_the_threshold_or_above(
     assert set(found.verdict.tolist()) == {TOPIC, ASK, MERGE}
 
 
-def test_pairs_across_types_are_stored_and_not_loaded(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_pairs_across_types_are_stored_not_loaded(connection: Connection, project: Project, raw: list[UUID]) -> None:
     pairs = replace(
         _all_pairs(raw), verdict=np.array([CROSS_TYPE, TOPIC, CROSS_TYPE, ASK, MERGE, CROSS_TYPE], np.int16)
     )
@@ -164,7 +158,7 @@ def test_pairs_across_types_are_stored_and_not_loaded(
     assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(judged)
 
 
-def test_pairs_come_block_by_block_and_are_counted(connection: Connection, project: Project, raw: list[UUID]) -> None:
+def test_neighbors_are_appended_in_blocks(connection: Connection, project: Project, raw: list[UUID]) -> None:
     whole = _all_pairs(raw)
     blocks = (_part(whole, part) for part in (slice(0, 2), slice(2, 2), slice(2, 6)))
     assert append_neighbors(connection, project.id, MODEL, blocks) == 6
@@ -172,7 +166,7 @@ def test_pairs_come_block_by_block_and_are_counted(connection: Connection, proje
     assert _rows(load_neighbors(connection, project.id, MODEL, 0.0)) == _rows(whole)
 
 
-def test_too_many_pairs_are_refused_and_those_before_are_undone_with_the_transaction(
+def test_too_many_pairs_are_rejected(
     connection: Connection, project: Project, raw: list[UUID], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = _all_pairs(raw)
@@ -186,9 +180,7 @@ def test_too_many_pairs_are_refused_and_those_before_are_undone_with_the_transac
     assert append_neighbors(connection, project.id, MODEL, blocks) == 6
 
 
-def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_pruning_removes_pairs_of_changed_memories(connection: Connection, project: Project, raw: list[UUID]) -> None:
     other = plant_project(connection, "other")
     _connect(connection, project, raw)
     _connect(connection, project, raw, model="other")
@@ -210,9 +202,7 @@ def test_pruning_forgets_the_pairs_of_whoever_moved_or_left(
     assert len(_pairs(connection, project, "other")) == 6
 
 
-def test_pairs_are_kept_while_their_memories_are_merged_and_undone(
-    connection: Connection, project: Project, raw: list[UUID]
-) -> None:
+def test_pairs_survive_merge_and_undo(connection: Connection, project: Project, raw: list[UUID]) -> None:
     _connect(connection, project, raw)
     mark_compared(connection, to_ids(raw), 1)
     before = newest_change(connection)
