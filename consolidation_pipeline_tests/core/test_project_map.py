@@ -22,7 +22,7 @@ def dots(svg: str) -> list[tuple[float, float]]:
     return [(float(a), float(b)) for a, b in re.findall(r"M(-?[\d.]+) (-?[\d.]+)h", svg)]
 
 
-def test_the_plane_is_that_of_the_leading_principal_directions():
+def test_plane_matches_principal_directions():
     x = rows(400, 40)
     _, _, directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     expected = (x - x.mean(axis=0)) @ directions[:2].T
@@ -32,7 +32,7 @@ def test_the_plane_is_that_of_the_leading_principal_directions():
     assert np.allclose(points, expected * signs, atol=1e-3)
 
 
-def test_a_large_plane_has_the_directions_of_a_sample():
+def test_large_plane_uses_sampled_directions():
     x = rows(9000, 16)
     _, _, directions = np.linalg.svd(x - x.mean(axis=0), full_matrices=False)
     found, exact = project_to_plane(x), (x - x.mean(axis=0)) @ directions[:2].T
@@ -41,7 +41,7 @@ def test_a_large_plane_has_the_directions_of_a_sample():
     assert np.allclose(found.mean(axis=0), 0.0, atol=1e-4)
 
 
-def test_the_plane_is_deterministic_and_follows_its_rows():
+def test_plane_is_deterministic_and_follows_rows():
     x = rows(300, 24)
     order = np.random.default_rng(1).permutation(len(x))
     assert (project_to_plane(x) == project_to_plane(x)).all()
@@ -50,7 +50,7 @@ def test_the_plane_is_deterministic_and_follows_its_rows():
 
 @settings(deadline=None, max_examples=examples(40))
 @given(st.integers(0, 12), st.integers(0, 12), st.integers(0, 99))
-def test_any_small_matrix_has_a_finite_plane_around_its_mean(n, d, seed):
+def test_plane_is_finite_and_centered(n, d, seed):
     x = normalize(np.random.default_rng(seed).standard_normal((n, d)))
     points = project_to_plane(x)
     assert points.shape == (n, 2)
@@ -59,46 +59,46 @@ def test_any_small_matrix_has_a_finite_plane_around_its_mean(n, d, seed):
 
 
 @pytest.mark.parametrize("x", [rows(1, 8), np.repeat(rows(1, 8), 5, axis=0), np.zeros((4, 3), np.float32)])
-def test_rows_that_do_not_differ_lie_at_the_origin(x):
+def test_identical_rows_lie_at_plane_origin(x):
     assert not project_to_plane(x).any()
 
 
-def test_a_single_dimension_leaves_the_second_axis_empty():
+def test_one_dimension_leaves_second_axis_empty():
     points = project_to_plane(np.array([[1.0], [-1.0], [1.0]], dtype=np.float32))
     assert np.allclose(points[:, 0], [2 / 3, -4 / 3, 2 / 3])
     assert not points[:, 1].any()
 
 
 @pytest.mark.parametrize("bad", [np.ones(3), np.array([[np.nan, 1.0]])])
-def test_the_plane_refuses_what_is_not_a_finite_matrix(bad):
+def test_plane_rejects_invalid_matrix(bad):
     with pytest.raises(ValueError, match="it must be a matrix"):
         project_to_plane(bad)
 
 
-def test_the_map_is_well_formed_and_needs_nothing_from_outside():
+def test_map_svg_is_well_formed_and_self_contained():
     svg = render_svg(project_to_plane(rows(50, 8)), np.arange(50) % 7 - 1)
     assert ElementTree.fromstring(svg).tag == "{http://www.w3.org/2000/svg}svg"
     assert svg.count("http") == 1
     assert not re.search(r"<(script|image|style|rect)|href", svg)
 
 
-def test_every_point_is_a_dot_inside_the_picture():
+def test_map_draws_every_point_inside_frame():
     found = dots(render_svg(project_to_plane(rows(500, 8)), np.full(500, -1), width=300, height=200))
     assert len(found) == 500
     assert all(0 <= a <= 300 and 0 <= b <= 200 for a, b in found)
 
 
-def test_both_axes_have_the_same_scale():
+def test_map_axes_share_one_scale():
     (a, _), (b, _), (_, top), (_, bottom) = dots(render_svg([[0, 0], [8, 0], [4, 1], [4, -1]], [-1] * 4))
     assert b - a == pytest.approx(4 * (bottom - top), abs=0.5)
 
 
-def test_lone_points_are_grey_and_groups_are_coloured_in_turn():
+def test_map_colors_groups_and_greys_single_points():
     svg = render_svg([[0, 0], [1, 1], [2, 0]], [-1, 0, len(PALETTE) + 1])
     assert [color for color in (LONE_COLOR, *PALETTE) if f'stroke="{color}"' in svg] == [LONE_COLOR, *PALETTE[:2]]
 
 
-def test_the_caption_counts_what_is_shown_grouped_and_alone():
+def test_map_caption_counts_points_and_groups():
     svg = render_svg(
         np.random.default_rng(0).standard_normal((4500, 2)), np.r_[np.zeros(500), np.ones(700), -np.ones(3300)]
     )
@@ -106,13 +106,13 @@ def test_the_caption_counts_what_is_shown_grouped_and_alone():
     assert "2,000 of 4,500 memories shown; 2 groups in colour, 3,300 alone in grey" in svg
 
 
-def test_an_empty_project_has_an_empty_map():
+def test_empty_project_has_empty_map():
     svg = render_svg(np.empty((0, 2)), np.empty(0))
     assert dots(svg) == []
     assert "0 of 0 memories shown" in svg
 
 
-def test_points_in_one_place_are_drawn_in_the_middle():
+def test_map_centers_coinciding_points():
     assert set(dots(render_svg([[5, 5], [5, 5]], [0, 0], width=100, height=128))) == {(50.0, 50.0)}
 
 
@@ -124,7 +124,7 @@ def test_points_in_one_place_are_drawn_in_the_middle():
         ([[np.nan, 0]], [0], "NaN"),
     ],
 )
-def test_the_map_refuses_points_that_cannot_be_drawn(points, labels, message):
+def test_map_rejects_invalid_points(points, labels, message):
     with pytest.raises(ValueError, match=message):
         render_svg(points, labels)
 
@@ -136,10 +136,10 @@ def luminance(color: str) -> float:
 
 
 @pytest.mark.parametrize("color", [*PALETTE, LONE_COLOR])
-def test_colours_stand_out_on_light_and_dark_pages(color):
+def test_map_colors_contrast_with_light_and_dark(color):
     assert 1.05 / (luminance(color) + 0.05) >= 3.0
     assert (luminance(color) + 0.05) / (luminance("#15171C") + 0.05) >= 3.0
 
 
-def test_the_caption_of_a_sample_says_of_how_many_memories_it_is_one() -> None:
+def test_map_caption_of_sample_names_total() -> None:
     assert "2 of 48,123 memories shown" in render_svg([[0.0, 0.0], [1.0, 1.0]], [-1, -1], total=48_123)

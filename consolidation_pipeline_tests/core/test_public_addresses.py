@@ -13,7 +13,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 @pytest.mark.parametrize(
     "address", ["8.8.8.8", "172.15.255.255", "2606:4700::1111", "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"]
 )
-def test_the_public_internet_is_public(address: str) -> None:
+def test_public_addresses_are_public(address: str) -> None:
     assert is_public(address)
 
 
@@ -46,18 +46,18 @@ def test_the_public_internet_is_public(address: str) -> None:
         "::127.0.0.1",
     ],
 )
-def test_everything_else_is_not(address: str) -> None:
+def test_private_addresses_are_not_public(address: str) -> None:
     assert not is_public(address)
 
 
 @given(st.ip_addresses(v=4))
 @settings(deadline=None, max_examples=examples(50))
-def test_an_address_in_the_clothes_of_the_other_family_is_judged_by_itself(address: object) -> None:
+def test_embedded_ipv4_address_is_judged_itself(address: object) -> None:
     number = int(address)  # type: ignore[call-overload]
     assert is_public(f"::ffff:{address}") == is_public(f"64:ff9b::{address}") == is_public(str(address))
     assert is_public(f"2002:{number >> 16:x}:{number & 0xFFFF:x}::1") == is_public(str(address))
 
 
-def test_a_name_is_no_address() -> None:
+def test_host_name_is_not_an_address() -> None:
     with pytest.raises(ValueError, match="localhost"):
         is_public("localhost")

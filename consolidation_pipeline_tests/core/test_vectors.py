@@ -14,7 +14,7 @@ matrices = arrays(np.float64, array_shapes(min_dims=2, max_dims=2, min_side=1, m
 
 @settings(deadline=None)
 @given(matrices)
-def test_normalized_rows_keep_their_direction_and_have_length_one_or_zero(x):
+def test_normalize_keeps_direction_with_unit_length(x):
     unit = normalize(x)
     assert unit.dtype == np.float32
     assert unit.shape == x.shape
@@ -27,7 +27,7 @@ def test_normalized_rows_keep_their_direction_and_have_length_one_or_zero(x):
 
 @settings(deadline=None)
 @given(matrices)
-def test_normalizing_twice_changes_no_more_than_rounding(x):
+def test_normalize_is_idempotent_up_to_rounding(x):
     assert np.allclose(normalize(normalize(x)), normalize(x), atol=2e-7)
 
 
@@ -36,7 +36,7 @@ def test_normalize_survives_extreme_magnitudes(scale):
     assert np.allclose(normalize(np.array([[scale, scale], [0.0, -scale]])), [[0.70710678, 0.70710678], [0.0, -1.0]])
 
 
-def test_normalize_leaves_its_input_alone_and_accepts_no_rows():
+def test_normalize_copies_input_and_accepts_no_rows():
     x = np.array([[3.0, 4.0]])
     normalize(x)
     assert x.tolist() == [[3.0, 4.0]]
@@ -44,7 +44,7 @@ def test_normalize_leaves_its_input_alone_and_accepts_no_rows():
     assert normalize(np.empty((2, 0))).shape == (2, 0)
 
 
-def test_normalize_names_the_first_bad_row_beyond_the_first_block():
+def test_normalize_names_first_bad_row():
     x = np.ones((5000, 2))
     x[4321, 1] = np.nan
     with pytest.raises(ValueError, match="row 4321 of x holds NaN"):
@@ -52,33 +52,33 @@ def test_normalize_names_the_first_bad_row_beyond_the_first_block():
 
 
 @pytest.mark.parametrize("bad", [[1.0, 2.0], [[["a"]]], [["a", "b"]], [[1 + 2j]]])
-def test_normalize_refuses_what_is_not_a_numeric_matrix(bad):
+def test_normalize_rejects_invalid_matrix(bad):
     with pytest.raises(ValueError, match=r"x has (shape|dtype)"):
         normalize(bad)
 
 
-def test_centered_rows_are_the_unit_directions_from_the_mean():
+def test_center_returns_unit_directions_from_mean():
     x = np.array([[1.0, 1.0], [1.0, -1.0], [4.0, 0.0]])
     assert np.allclose(center(x, [1.0, 0.0]), [[0.0, 1.0], [0.0, -1.0], [1.0, 0.0]])
 
 
-def test_a_row_equal_to_the_mean_up_to_rounding_has_no_direction():
+def test_row_equal_to_mean_has_no_direction():
     row = normalize(np.random.default_rng(1).standard_normal((1, 64)))
     mean = row[0].astype(np.float64) * (1.0 + 1e-8)
     assert not center(row, mean).any()
 
 
-def test_center_works_where_the_difference_would_overflow():
+def test_center_survives_overflowing_difference():
     assert np.allclose(center(np.array([[1e308, 0.0]]), [-1e308, 0.0]), [[1.0, 0.0]])
 
 
 @pytest.mark.parametrize("mean", [[1.0], [[1.0, 2.0]], [1.0, math.nan]])
-def test_center_refuses_a_mean_that_is_not_like_a_row(mean):
+def test_center_rejects_invalid_mean(mean):
     with pytest.raises(ValueError, match=r"it must be finite and of shape \(2,\)"):
         center(np.ones((3, 2)), mean)
 
 
-def test_find_unusable_lists_rows_with_nan_infinity_or_only_zeros():
+def test_find_unusable_lists_nan_infinite_and_zero_rows():
     x = np.array([[1.0, 0.0], [0.0, 0.0], [np.nan, 1.0], [1e-300, 0.0], [np.inf, 0.0], [-0.0, 0.0]])
     assert find_unusable(x).tolist() == [1, 2, 4, 5]
     assert find_unusable(np.empty((0, 2))).tolist() == []
@@ -86,13 +86,13 @@ def test_find_unusable_lists_rows_with_nan_infinity_or_only_zeros():
 
 @settings(deadline=None)
 @given(arrays(np.float32, (4, 3), elements=st.floats(width=32)))
-def test_rows_that_are_not_unusable_normalize_to_length_one(x):
+def test_usable_rows_normalize_to_unit_length(x):
     usable = np.delete(x, find_unusable(x), axis=0)
     assert np.allclose(np.linalg.norm(normalize(usable).astype(np.float64), axis=1), 1.0, atol=1e-6)
 
 
 @pytest.mark.parametrize("shift", [64, 0])
-def test_ids_are_found_whether_their_first_halves_tell_them_apart_or_not(shift):
+def test_find_positions_compares_both_id_halves(shift):
     ordered = np.array([(number << shift).to_bytes(16, "big") for number in (0, 1, 256, 1 << 60)], dtype="S16")
     wanted = np.array([(number << shift).to_bytes(16, "big") for number in (256, 2, 0, 1 << 61)], dtype="S16")
     assert find_positions(ordered, wanted).tolist() == [2, -1, 0, -1]

@@ -20,7 +20,7 @@ def point(threshold: float, wrong: float | None, found: float | None) -> dict[st
 CURVE = [point(0.5, 0.4, 1.0), point(0.75, 0.1, 0.9), point(1.0, 0.0, 0.5)]
 
 
-def test_the_picture_is_well_formed_and_marks_the_threshold_in_force() -> None:
+def test_chart_marks_threshold_in_force() -> None:
     root = ElementTree.fromstring(curve_svg(CURVE, 0.75, width=660, height=328))
     assert root.attrib["width"] == "660"
     paths = [element.attrib["d"] for element in root.iter() if element.tag.endswith("path")]
@@ -28,16 +28,16 @@ def test_the_picture_is_well_formed_and_marks_the_threshold_in_force() -> None:
     assert "in force: 0.75" in (root[0].text or "")
 
 
-def test_a_line_that_says_nothing_is_left_out() -> None:
+def test_chart_omits_curve_without_values() -> None:
     with_all = curve_svg(CURVE, 0.75).count("<path")
     without = [point(p["threshold"], None, p["found"]["share"]) for p in CURVE]
     assert curve_svg(without, 0.75).count("<path") == with_all - 2
 
 
-def test_a_threshold_outside_the_curve_stands_at_its_edge() -> None:
+def test_chart_clamps_threshold_to_its_edge() -> None:
     assert "M30.0 " in curve_svg(CURVE, 0.1)
 
 
-def test_a_curve_of_one_point_is_refused() -> None:
+def test_chart_rejects_single_point_curve() -> None:
     with pytest.raises(ValueError, match="at least two"):
         curve_svg(CURVE[:1], 0.5)

@@ -39,26 +39,26 @@ def planted() -> list[SyntheticPair]:
     return make_synthetic_pairs(TEXTS, seed=1, per_kind=20)
 
 
-def test_every_kind_is_planted_as_often_as_asked_for(planted: list[SyntheticPair]) -> None:
+def test_synthetic_pairs_cover_every_kind_within_limit(planted: list[SyntheticPair]) -> None:
     same = {pair.kind for pair in planted if pair.same}
     other = {pair.kind for pair in planted if not pair.same}
     assert (same, other) == (PARAPHRASES, NEAR_MISSES)
     assert all(sum(pair.kind == kind for pair in planted) <= 20 for kind in same | other)
 
 
-def test_no_pair_is_a_repeat_and_no_text_blank(planted: list[SyntheticPair]) -> None:
+def test_synthetic_pairs_are_distinct_and_nonblank(planted: list[SyntheticPair]) -> None:
     assert all(normalize_text(pair.a) != normalize_text(pair.b) for pair in planted)
     assert all(pair.a.strip() and pair.b.strip() for pair in planted)
 
 
-def test_paraphrases_keep_every_literal(planted: list[SyntheticPair]) -> None:
+def test_synthetic_paraphrases_keep_every_literal(planted: list[SyntheticPair]) -> None:
     for pair in planted:
         if pair.same:
             kept = {literal for literal in literals(pair.a) if literal.kind != "negation"}
             assert kept <= literals(pair.b), pair
 
 
-def test_near_misses_of_a_fact_differ_in_it(planted: list[SyntheticPair]) -> None:
+def test_number_and_name_near_misses_change_literals(planted: list[SyntheticPair]) -> None:
     for pair in planted:
         if pair.kind in ("number", "name"):
             assert literals(pair.a) != literals(pair.b), pair
@@ -66,7 +66,7 @@ def test_near_misses_of_a_fact_differ_in_it(planted: list[SyntheticPair]) -> Non
     assert sum(bool(conflicts(pair.a, pair.b)) for pair in changed) > 0.9 * len(changed)
 
 
-def test_blends_share_their_first_half_and_little_of_the_second() -> None:
+def test_blends_share_first_half_only() -> None:
     rng = random.Random(3)
     texts = [" ".join("".join(rng.choices("abcdefghijklmnop", k=7)) for _ in range(12)) for _ in range(30)]
     blends = [pair for pair in make_synthetic_pairs(texts, seed=0, per_kind=10) if pair.kind == "blend"]
@@ -76,7 +76,7 @@ def test_blends_share_their_first_half_and_little_of_the_second() -> None:
         assert not set(pair.a.split()[6:]) & set(pair.b.split()[6:])
 
 
-def test_another_subject_replaces_every_repeated_word(planted: list[SyntheticPair]) -> None:
+def test_subject_swap_replaces_every_repeated_word(planted: list[SyntheticPair]) -> None:
     pairs = [pair for pair in planted if pair.kind == "subject"]
     assert pairs
     assert all(len(pair.a.split()) == len(pair.b.split()) for pair in pairs)
@@ -86,7 +86,7 @@ def test_another_subject_replaces_every_repeated_word(planted: list[SyntheticPai
 
 @settings(deadline=None, max_examples=10)
 @given(st.randoms(use_true_random=False), st.integers(0, 3))
-def test_pairs_follow_from_the_seed_and_not_from_the_order(rng: random.Random, seed: int) -> None:
+def test_synthetic_pairs_ignore_text_order(rng: random.Random, seed: int) -> None:
     shuffled = TEXTS[:20]
     rng.shuffle(shuffled)
     assert make_synthetic_pairs(shuffled, seed=seed, per_kind=4) == make_synthetic_pairs(
@@ -94,18 +94,18 @@ def test_pairs_follow_from_the_seed_and_not_from_the_order(rng: random.Random, s
     )
 
 
-def test_another_seed_plants_other_pairs() -> None:
+def test_synthetic_pairs_differ_between_seeds() -> None:
     assert make_synthetic_pairs(TEXTS, seed=1, per_kind=5) != make_synthetic_pairs(TEXTS, seed=2, per_kind=5)
 
 
 @settings(deadline=None, max_examples=examples(40))
 @given(st.lists(st.text(max_size=60), max_size=6))
-def test_any_text_can_be_given(texts: list[str]) -> None:
+def test_synthetic_pairs_accept_any_text(texts: list[str]) -> None:
     for pair in make_synthetic_pairs(texts, seed=0, per_kind=2):
         assert normalize_text(pair.a) != normalize_text(pair.b)
 
 
-def test_very_long_texts_are_left_alone() -> None:
+def test_synthetic_pairs_skip_very_long_texts() -> None:
     assert make_synthetic_pairs(["word is here. " * MAX_TEXT_CHARS], seed=0) == []
 
 
@@ -118,11 +118,11 @@ def test_very_long_texts_are_left_alone() -> None:
         ("Nothing to see", None),
     ],
 )
-def test_a_statement_is_denied_and_a_denial_stated(text: str, denied: str | None) -> None:
+def test_negate_inverts_statement_or_denial(text: str, denied: str | None) -> None:
     assert negate(text) == denied
 
 
-def test_wording_changes_where_a_table_knows_the_word() -> None:
+def test_rewrite_rules_change_known_words_only() -> None:
     assert replace_opposite("Enable it before the run, enable it.") == "Disable it before the run, enable it."
     assert replace_synonyms("Check that errors show.") == "Verify that failures display."
     assert respell("The job does not wait 30 seconds!") == "The job doesn't wait 30 s"

@@ -55,7 +55,7 @@ def labelled(same: list[float], other: list[float], *, words: int = 40, vetoed: 
     )
 
 
-def test_the_spread_is_that_of_all_pairs_when_all_are_sampled() -> None:
+def test_full_sample_spread_matches_all_pairs() -> None:
     x = rows(200)
     found = measure_spread(x, np.arange(200))
     assert found is not None
@@ -70,14 +70,14 @@ def test_the_spread_is_that_of_all_pairs_when_all_are_sampled() -> None:
 
 @settings(deadline=None, max_examples=examples(15))
 @given(st.permutations(range(30)))
-def test_the_spread_depends_on_the_contents_alone(order: list[int]) -> None:
+def test_cosine_spread_ignores_row_order(order: list[int]) -> None:
     x = rows(30)
     again = np.empty_like(x)
     again[order] = x  # row at moved to order[at]
     assert measure_spread(again, np.array(order)) == measure_spread(x, np.arange(30))
 
 
-def test_a_sample_is_compared_with_all_rows_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cosine_spread_does_not_depend_on_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     x = rows(300)
     whole = measure_spread(x, np.arange(300))
     monkeypatch.setattr(threshold_estimates, "_BLOCK", 1_000)
@@ -88,18 +88,18 @@ def test_a_sample_is_compared_with_all_rows_in_blocks(monkeypatch: pytest.Monkey
     assert part.sampled == 50
 
 
-def test_few_rows_may_all_be_pairs() -> None:
+def test_cosine_spread_of_few_rows_has_no_bound() -> None:
     found = measure_spread(rows(2 * MAX_PAIRS_PER_MEMORY + 1), np.arange(2 * MAX_PAIRS_PER_MEMORY + 1))
     assert found is not None
     assert found.bound == -1.0
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_fewer_than_two_rows_have_no_spread(n: int) -> None:
+def test_cosine_spread_needs_two_rows(n: int) -> None:
     assert measure_spread(rows(n), np.arange(n)) is None
 
 
-def test_the_graph_of_a_large_project_stays_sparse() -> None:
+def test_pattern_threshold_keeps_large_graph_sparse() -> None:
     x = normalize(rows(600) + 0.6)
     found = measure_spread(x, np.arange(600))
     assert found is not None
@@ -110,14 +110,14 @@ def test_the_graph_of_a_large_project_stays_sparse() -> None:
 
 @settings(deadline=None, max_examples=examples(60))
 @given(st.floats(-1, 1), st.floats(-1, 1), st.floats(-1, 1))
-def test_the_topic_threshold_is_bounded(median: float, nearest: float, bound: float) -> None:
+def test_pattern_threshold_stays_within_bounds(median: float, nearest: float, bound: float) -> None:
     found = recommend_pattern_threshold(CosineSpread(median, nearest, bound, 100))
     assert (
         max(MIN_PATTERN_THRESHOLD, bound) - 1e-3 <= found <= max(MIN_PATTERN_THRESHOLD, bound, nearest, median) + 1e-3
     )
 
 
-def test_the_topic_threshold_lies_between_all_pairs_and_the_nearest() -> None:
+def test_pattern_threshold_follows_spread() -> None:
     assert recommend_pattern_threshold(CosineSpread(0.1, 0.9, -1.0, 100)) == 0.468
     assert recommend_pattern_threshold(CosineSpread(0.1, 0.9, 0.5, 100)) == 0.5
     assert recommend_pattern_threshold(CosineSpread(0.0, 0.1, -1.0, 100)) == MIN_PATTERN_THRESHOLD
@@ -137,67 +137,67 @@ def test_the_topic_threshold_lies_between_all_pairs_and_the_nearest() -> None:
         (0, 0, 0.0, 1.0),
     ],
 )
-def test_intervals_are_those_of_wilson(count: int, total: int, low: float, high: float) -> None:
+def test_wilson_interval_matches_known_values(count: int, total: int, low: float, high: float) -> None:
     found = wilson_interval(count, total)
     assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
 
 
 @pytest.mark.parametrize(("count", "total"), [(-1, 3), (4, 3)])
-def test_a_count_that_is_no_part_is_refused(count: int, total: int) -> None:
+def test_wilson_interval_rejects_invalid_counts(count: int, total: int) -> None:
     with pytest.raises(ValueError, match="is no share"):
         wilson_interval(count, total)
 
 
-def test_a_threshold_rises_until_near_misses_are_stopped() -> None:
+def test_merge_threshold_rises_to_stop_near_misses() -> None:
     same, other = [0.9] * 100, [0.3] * 150 + [0.7] * 50
     found = recommend_thresholds(labelled(same, other), WORDLLAMA)
     assert (found.t_merge, found.t_suggest) == (0.71, round(0.71 - (WORDLLAMA.t_merge - WORDLLAMA.t_suggest), 3))
     assert recommend_thresholds(labelled(same, [0.3] * 200), WORDLLAMA).t_merge == WORDLLAMA.t_merge
 
 
-def test_a_threshold_is_never_below_the_profile() -> None:
+def test_recommended_threshold_respects_profile_minimum() -> None:
     found = recommend_thresholds(labelled([0.9] * 100, [0.3] * 200), CONSERVATIVE)
     assert found.t_merge == CONSERVATIVE.t_merge
 
 
-def test_what_no_threshold_stops_does_not_raise_it_and_is_counted() -> None:
+def test_unstoppable_near_misses_only_count_as_errors() -> None:
     pairs = labelled([0.9] * 100, [1.0] * 40 + [0.3] * 160)
     assert recommend_thresholds(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
     assert estimate_errors(pairs, WORDLLAMA.t_merge).wrong.value == 0.2
 
 
-def test_vetoed_near_misses_are_not_wrong_merges() -> None:
+def test_vetoed_near_misses_do_not_count_as_errors() -> None:
     pairs = labelled([0.9] * 100, [0.9] * 200, vetoed=tuple(range(100, 300)))
     assert recommend_thresholds(pairs, WORDLLAMA).t_merge == WORDLLAMA.t_merge
     assert estimate_errors(pairs, 0.66).wrong.count == 0
 
 
-def test_short_texts_need_more_than_the_threshold() -> None:
+def test_short_texts_need_higher_similarity() -> None:
     assert estimate_errors(labelled([0.9] * 10, [], words=40), 0.66).found.value == 1.0
     assert estimate_errors(labelled([0.9] * 10, [], words=12), 0.66).found.value == 0.0
 
 
-def test_pairs_with_too_few_words_in_common_are_not_merged() -> None:
+def test_pairs_with_few_shared_words_are_not_merged() -> None:
     pairs = replace(labelled([0.9] * 4, []), shared=np.array([0.0, 0.49, 0.5, 1.0]))
     assert pairs.merged(0.66).tolist() == [True] * 4
     assert replace(pairs, min_shared=0.5).merged(0.66).tolist() == [False, False, True, True]
 
 
-def test_near_misses_without_words_in_common_do_not_raise_the_threshold() -> None:
+def test_near_misses_with_few_shared_words_are_ignored() -> None:
     pairs = labelled([0.9] * 100, [0.7] * 200)
     apart = replace(pairs, shared=np.where(pairs.same, 1.0, 0.2))
     assert recommend_thresholds(apart, WORDLLAMA).t_merge > WORDLLAMA.t_merge
     assert recommend_thresholds(replace(apart, min_shared=0.5), WORDLLAMA).t_merge == WORDLLAMA.t_merge
 
 
-def test_people_are_asked_where_most_paraphrases_are_found() -> None:
+def test_suggest_threshold_finds_most_paraphrases() -> None:
     far = labelled([*np.linspace(0.45, 0.95, 101)], [0.3] * 200)
     assert recommend_thresholds(far, WORDLLAMA).t_suggest == 0.5
     assert recommend_thresholds(far, WORDLLAMA, lowest=0.55).t_suggest == 0.55
     assert recommend_thresholds(far, WORDLLAMA, lowest=0.9).t_suggest == WORDLLAMA.t_merge
 
 
-def test_with_no_pairs_the_profile_holds() -> None:
+def test_empty_labels_recommend_profile_thresholds() -> None:
     found = recommend_thresholds(labelled([], []), WORDLLAMA)
     assert (found.t_merge, found.t_suggest) == (WORDLLAMA.t_merge, WORDLLAMA.t_suggest)
 
@@ -207,7 +207,7 @@ COSINES = st.lists(st.floats(-1, 1), max_size=60)
 
 @settings(deadline=None, max_examples=examples(60))
 @given(COSINES, COSINES)
-def test_recommendations_keep_their_bounds(same: list[float], other: list[float]) -> None:
+def test_recommended_thresholds_stay_within_bounds(same: list[float], other: list[float]) -> None:
     pairs = labelled(same, other)
     found = recommend_thresholds(pairs, WORDLLAMA)
     assert WORDLLAMA.t_merge <= found.t_merge <= GRID[-1]
@@ -221,7 +221,7 @@ def test_recommendations_keep_their_bounds(same: list[float], other: list[float]
 
 @settings(deadline=None, max_examples=examples(30))
 @given(COSINES, COSINES)
-def test_the_curve_falls(same: list[float], other: list[float]) -> None:
+def test_error_curve_never_rises(same: list[float], other: list[float]) -> None:
     curve = compute_curve(labelled(same, other))
     assert [point.threshold for point in curve] == list(GRID)
     for low, high in pairwise(curve):
@@ -229,6 +229,6 @@ def test_the_curve_falls(same: list[float], other: list[float]) -> None:
         assert low.found.count >= high.found.count
 
 
-def test_shares_are_told_by_kind() -> None:
+def test_merged_shares_are_grouped_by_kind() -> None:
     kinds = compute_merged_shares(labelled([0.9, 0.1], [0.8, 0.2, 0.3]), 0.66)
     assert {kind: (share.count, share.total) for kind, share in kinds.items()} == {"retold": (1, 2), "blend": (1, 3)}

@@ -28,7 +28,7 @@ def tasks(*sizes: int, job: str = "consolidate") -> list[Task]:
         ("decay", [LARGE + 1] * 3, 3),
     ],
 )
-def test_work_is_split_by_size_and_length(job: str, sizes: list[int], batches: int) -> None:
+def test_batches_split_work_by_size_and_duration(job: str, sizes: list[int], batches: int) -> None:
     given = tasks(*sizes, job=job)
     made = form_batches(given)
     assert len(made) == batches
@@ -37,7 +37,7 @@ def test_work_is_split_by_size_and_length(job: str, sizes: list[int], batches: i
     assert all(len(batch) == 1 for batch in made if max(task.memories for task in batch) > LARGE)
 
 
-def test_batches_are_about_as_long_and_do_not_depend_on_the_order() -> None:
+def test_batches_balance_duration_in_any_order() -> None:
     given = tasks(*(10 * (at % 300) for at in range(400)))
     made = form_batches(given)
     lengths = [sum(task.seconds for task in batch) for batch in made]

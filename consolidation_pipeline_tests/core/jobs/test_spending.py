@@ -9,7 +9,7 @@ from consolidation_pipeline.core.jobs.spending import NOTHING, Bill, Budgets, Sp
 FREE = Spent(Decimal(0), Decimal(0), 0)
 
 
-def test_a_budget_may_be_reached_exactly_but_not_exceeded_by_the_smallest_sum() -> None:
+def test_budget_may_be_reached_but_not_exceeded() -> None:
     budgets, spent = Budgets(1.0, 5.0, 1000), Spent(Decimal("0.9"), Decimal("0.9"), 900)
     assert budgets.find_exceeded(spent, Bill(60, 40, Decimal("0.1"))) is None
     assert budgets.find_exceeded(spent, Bill(60, 40, Decimal("0.10000001"))) is not None
@@ -35,11 +35,11 @@ def test_a_budget_may_be_reached_exactly_but_not_exceeded_by_the_smallest_sum() 
         ),
     ],
 )
-def test_the_budget_is_named_with_what_is_spent_and_what_the_call_may_cost(spent: Spent, bill: Bill, said: str) -> None:
+def test_exceeded_budget_message_names_amounts(spent: Spent, bill: Bill, said: str) -> None:
     assert Budgets(1, 5, 1000).find_exceeded(spent, bill) == said
 
 
-def test_a_budget_of_nothing_allows_what_is_free() -> None:
+def test_zero_budget_allows_free_calls() -> None:
     assert Budgets(0, 0, 0).find_exceeded(FREE, NOTHING) is None
     assert Budgets(0, 0, 10).find_exceeded(FREE, Bill(5, 5, Decimal(0))) is None
     assert Budgets(0, 0, 10).find_exceeded(FREE, Bill(5, 5, Decimal("0.00000001"))) is not None
@@ -47,7 +47,7 @@ def test_a_budget_of_nothing_allows_what_is_free() -> None:
     assert Budgets(1, 1, 10).find_exceeded(used_up, Bill(5, 5, Decimal(0))) is None
 
 
-def test_costs_are_rounded_up_but_not_for_the_noise_of_binary_fractions() -> None:
+def test_dollars_round_up_but_ignore_float_noise() -> None:
     assert dollars(1e-9) == Decimal("0.00000001")
     assert dollars(0.1 + 0.2) == Decimal("0.3")
     assert dollars(0.0) == 0

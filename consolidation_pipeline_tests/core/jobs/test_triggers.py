@@ -15,11 +15,11 @@ from consolidation_pipeline.core.jobs.triggers import (
 
 
 @pytest.mark.parametrize(("new_count", "expected"), [(0, False), (99, False), (100, True), (5000, True)])
-def test_the_sensor_fires_from_the_threshold_on(new_count, expected):
+def test_sensor_fires_at_threshold(new_count, expected):
     assert bool(is_due(new_count)) is expected
 
 
-def test_the_sensor_threshold_is_configurable():
+def test_sensor_threshold_is_configurable():
     assert is_due(10, threshold=10)
     assert not is_due(9, threshold=10)
 
@@ -28,16 +28,16 @@ def test_the_sensor_threshold_is_configurable():
     ("active_count", "new_count", "expected"),
     [(0, 0, False), (1000, 0, False), (1001, 0, True), (0, 1, True), (1000, 1, True)],
 )
-def test_the_night_takes_projects_that_are_large_or_have_anything_new(active_count, new_count, expected):
+def test_nightly_run_takes_large_or_changed_projects(active_count, new_count, expected):
     assert bool(is_nightly_due(active_count, new_count)) is expected
 
 
-def test_the_nightly_threshold_is_configurable():
+def test_nightly_threshold_is_configurable():
     assert is_nightly_due(501, 0, threshold=500)
     assert not is_nightly_due(500, 0, threshold=500)
 
 
-def test_the_reason_names_the_counts_that_decided():
+def test_due_reason_names_deciding_counts():
     assert is_due(120).reason == "120 new memories since the last job reach new_threshold = 100"
     assert "99 new memories" in is_due(99).reason
     assert is_nightly_due(2000, 3).reason == "3 new memories since the last job"
@@ -45,12 +45,12 @@ def test_the_reason_names_the_counts_that_decided():
     assert "nothing new" in is_nightly_due(7, 0).reason
 
 
-def test_an_answer_is_as_true_as_it_is_due():
+def test_due_is_truthy_when_job_is_due():
     assert Due(True, "")
     assert not Due(False, "")
 
 
-def test_negative_counts_are_refused_by_name():
+def test_negative_counts_are_rejected_by_name():
     with pytest.raises(ValueError, match="new_count is -1"):
         is_due(-1)
     with pytest.raises(ValueError, match="active_count is -2"):
@@ -90,14 +90,14 @@ def ago(**span: float) -> datetime:
         (JobState(scheduled_at=ago(hours=10)), True, True),
     ],
 )
-def test_automation_asks_when_nothing_stands_in_the_way_and_says_what_does(standing, by_threshold, by_schedule):
+def test_automation_requests_job_or_names_obstacle(standing, by_threshold, by_schedule):
     for scheduled, expected in ((False, by_threshold), (True, by_schedule)):
         answer = may_request(standing, NOW, scheduled=scheduled)
         assert bool(answer) is (expected is True)
         assert expected is True or expected in answer.reason
 
 
-def test_a_job_is_tried_after_one_and_five_minutes_and_then_no_more():
+def test_job_retries_after_one_and_five_minutes():
     waits = [next_attempt_at(failures, NOW) for failures in (1, 2, 3)]
     assert waits == [NOW + timedelta(minutes=1), NOW + timedelta(minutes=5), None]
     with pytest.raises(ValueError, match="failures is 0"):
@@ -113,11 +113,11 @@ def test_a_job_is_tried_after_one_and_five_minutes_and_then_no_more():
         ("0 0 29 2 *", "2024-02-29T00:00", "2028-02-29T00:00"),
     ],
 )
-def test_a_cron_says_when_it_came_last_and_comes_next(cron, last, following):
+def test_cron_times_before_and_after_now(cron, last, following):
     assert previous_cron_time(cron, NOW) == datetime.fromisoformat(last).replace(tzinfo=UTC)
     assert next_cron_time(cron, NOW) == datetime.fromisoformat(following).replace(tzinfo=UTC)
 
 
-def test_what_is_no_cron_is_refused():
+def test_invalid_cron_expression_is_rejected():
     with pytest.raises(ValueError, match=r"'61 \* \* \* \*' is not a cron expression of five fields"):
         next_cron_time("61 * * * *", NOW)

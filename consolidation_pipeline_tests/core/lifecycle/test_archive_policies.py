@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.lifecycle.archive_policies import (
-    Policies,
-    Units,
+    ArchivePolicies,
+    ArchiveUnits,
     exceeds_share,
     explain_archives,
     is_forgettable,
@@ -39,9 +39,9 @@ units = st.lists(
 
 
 def as_units(rows):
-    columns = zip(*rows, strict=True) if rows else [()] * len(fields(Units))
+    columns = zip(*rows, strict=True) if rows else [()] * len(fields(ArchiveUnits))
     kinds = (np.float64, np.int64, bool, np.float64, np.float64, np.array(MEMORY_TYPES).dtype, np.float64)
-    return Units(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
+    return ArchiveUnits(*(np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)))
 
 
 # --- staleness -----------------------------------------------------------------------------------------------------
@@ -58,12 +58,12 @@ def as_units(rows):
         (0.0, 0, False, False),
     ],
 )
-def test_unused_for_ninety_days_and_reused_less_than_three_times_is_stale(idle_days, reused_count, pinned, stale):
+def test_staleness_needs_90_idle_days_and_few_reuses(idle_days, reused_count, pinned, stale):
     assert is_stale(idle_days, reused_count, pinned) is stale
     assert is_stale(idle_days=idle_days, reused_count=reused_count, pinned=pinned) is stale
 
 
-def test_the_limits_of_staleness_are_configuration():
+def test_staleness_limits_are_configurable():
     assert is_stale(30, 0, False, stale_days=30) is True
     assert is_stale(29.9, 0, False, stale_days=30) is False
     assert is_stale(400, 9, False, min_reuse=10) is True
@@ -73,7 +73,7 @@ def test_the_limits_of_staleness_are_configuration():
 # --- forgetting ----------------------------------------------------------------------------------------------------
 
 
-def test_what_nothing_protects_is_forgettable():
+def test_unprotected_memory_is_forgettable():
     assert is_forgettable(**FORGETTABLE) is True
 
 
@@ -93,11 +93,11 @@ def test_what_nothing_protects_is_forgettable():
         *(({"memory_type": name}, name not in ("decision", "discovery")) for name in MEMORY_TYPES),
     ],
 )
-def test_each_protection_alone_keeps_a_memory(changed, forgettable):
+def test_each_protection_keeps_memory(changed, forgettable):
     assert is_forgettable(**FORGETTABLE | changed) is forgettable
 
 
-def test_relevance_protects_nothing():
+def test_relevance_at_threshold_keeps_memory():
     assert is_forgettable(**FORGETTABLE | {"relevance": 0.9}, threshold=1.0) is True
     assert is_forgettable(**FORGETTABLE | {"relevance": 1.0}, threshold=1.0) is False
     assert is_forgettable(**FORGETTABLE | {"relevance": 0.0}, threshold=0.0) is False
@@ -105,7 +105,7 @@ def test_relevance_protects_nothing():
 
 @settings(deadline=None)
 @given(importances, days, st.sampled_from(MEMORY_TYPES), scores, st.booleans())
-def test_the_invariants_hold_for_whatever_is_forgettable(importance, age, kind, score, pinned):
+def test_forgettable_follows_all_protections(importance, age, kind, score, pinned):
     """INV-001 to INV-004: no decision, no discovery, nothing young, nothing important, nothing relevant."""
     expected = not (importance >= 0.7 or age < 90 or kind in ("decision", "discovery") or pinned) and score < 0.01
     assert is_forgettable(importance, age, kind, score, pinned) is expected
@@ -116,26 +116,26 @@ def test_the_invariants_hold_for_whatever_is_forgettable(importance, age, kind, 
 
 @pytest.mark.parametrize("wrong", [math.nan, -1, -0.001])
 @pytest.mark.parametrize("name", ["importance", "age_days", "relevance"])
-def test_an_impossible_number_is_refused_by_name(name, wrong):
+def test_forgettable_rejects_invalid_numbers_by_name(name, wrong):
     with pytest.raises(ValueError, match=f"{name} holds {wrong}"):
         is_forgettable(**FORGETTABLE | {name: wrong})
 
 
 @pytest.mark.parametrize("wrong", [math.nan, -1])
 @pytest.mark.parametrize("name", ["idle_days", "reused_count"])
-def test_an_impossible_number_of_uses_or_days_is_refused_by_name(name, wrong):
+def test_staleness_rejects_invalid_numbers_by_name(name, wrong):
     with pytest.raises(ValueError, match=f"{name} holds"):
         is_stale(**{"idle_days": [1.0, 2.0], "reused_count": [0.0, 0.0], "pinned": False} | {name: [0.0, wrong]})
 
 
-def test_an_unknown_type_is_refused_with_the_legal_ones():
+def test_forgettable_rejects_unknown_memory_type():
     with pytest.raises(InvalidMemoryError, match=r"'Decision'.*error_fix, discovery"):
         is_forgettable(**FORGETTABLE | {"memory_type": np.array(["learning", "Decision"])})
 
 
 @settings(deadline=None)
 @given(units)
-def test_arrays_give_what_their_scalars_give(rows):
+def test_archive_policies_match_scalars(rows):
     given_ = as_units(rows)
     stale = is_stale(given_.idle_days, given_.reused_count, given_.pinned)
     forgettable = is_forgettable(
@@ -146,7 +146,7 @@ def test_arrays_give_what_their_scalars_give(rows):
     assert forgettable.tolist() == [is_forgettable(w, a, kind, r, p) for _, _, p, w, a, kind, r in rows]
 
 
-def test_scalars_broadcast_with_arrays():
+def test_archive_policies_broadcast_scalars():
     assert is_stale([89.0, 90.0], 0, False).tolist() == [False, True]
     assert is_forgettable(0.1, 100.0, np.array(["decision", "change"]), 0.001, False).tolist() == [False, True]
 
@@ -168,7 +168,7 @@ def test_scalars_broadcast_with_arrays():
         (30, 100, 0.29, True),
     ],
 )
-def test_more_than_the_share_of_twenty_or_more_waits_for_a_person(taken, of, share, held):
+def test_large_share_of_archives_needs_review(taken, of, share, held):
     assert exceeds_share(taken, of, max_share=share) is held
 
 
@@ -177,9 +177,9 @@ def test_more_than_the_share_of_twenty_or_more_waits_for_a_person(taken, of, sha
 OLD = (123.9, 1, False, 0.3, 400.0, "learning", 0.001)
 
 
-def test_a_plan_names_what_is_taken_and_why_in_words():
+def test_archive_plan_explains_each_row():
     rows = [(1.0, 9, False, 0.3, 400.0, "learning", 0.001), OLD, (90.0, 0, False, 0.9, 95.0, "decision", 0.5)]
-    plan = plan_archives(as_units(rows), Policies())
+    plan = plan_archives(as_units(rows), ArchivePolicies())
     assert plan.rows.tolist() == [1, 2]
     assert plan.reasons.tolist() == ["staleness", "staleness"]
     assert explain_archives(as_units(rows), plan) == [
@@ -188,28 +188,28 @@ def test_a_plan_names_what_is_taken_and_why_in_words():
     ]
 
 
-def test_what_both_policies_take_is_forgotten():
-    plan = plan_archives(as_units([OLD]), Policies(forgetting=True))
+def test_forgetting_wins_over_staleness():
+    plan = plan_archives(as_units([OLD]), ArchivePolicies(forgetting=True))
     assert plan.reasons.tolist() == ["forgotten"]
     assert explain_archives(as_units([OLD]), plan) == ["relevance 0.001 after 400 days, importance 0.3"]
 
 
-def test_a_policy_that_is_off_takes_nothing():
+def test_disabled_policy_archives_nothing():
     both = as_units([OLD, (0.0, 9, False, 0.3, 400.0, "learning", 0.001)])
-    assert plan_archives(both, Policies(staleness=False)).rows.tolist() == []
-    assert plan_archives(both, Policies(staleness=False, forgetting=True)).rows.tolist() == [0, 1]
-    assert plan_archives(both, Policies(staleness=True, forgetting=True)).reasons.tolist() == ["forgotten"] * 2
+    assert plan_archives(both, ArchivePolicies(staleness=False)).rows.tolist() == []
+    assert plan_archives(both, ArchivePolicies(staleness=False, forgetting=True)).rows.tolist() == [0, 1]
+    assert plan_archives(both, ArchivePolicies(staleness=True, forgetting=True)).reasons.tolist() == ["forgotten"] * 2
 
 
-def test_the_limits_of_the_policies_are_used():
-    limits = Policies(True, True, stale_days=200, min_reuse=1, forget_threshold=0.0005)
+def test_archive_plan_uses_configured_limits():
+    limits = ArchivePolicies(True, True, stale_days=200, min_reuse=1, forget_threshold=0.0005)
     assert plan_archives(as_units([OLD]), limits).rows.tolist() == []
 
 
 @settings(deadline=None)
 @given(units, st.booleans(), st.booleans())
-def test_a_plan_takes_exactly_what_the_policies_take(rows, staleness, forgetting):
-    plan = plan_archives(as_units(rows), Policies(staleness=staleness, forgetting=forgetting))
+def test_archive_plan_matches_policies(rows, staleness, forgetting):
+    plan = plan_archives(as_units(rows), ArchivePolicies(staleness=staleness, forgetting=forgetting))
     expected = {}
     for at, (idle, reused, pinned, worth, age, kind, score) in enumerate(rows):
         if staleness and is_stale(idle, reused, pinned):
@@ -220,7 +220,7 @@ def test_a_plan_takes_exactly_what_the_policies_take(rows, staleness, forgetting
     assert len(explain_archives(as_units(rows), plan)) == len(plan)
 
 
-def test_units_that_are_about_to_be_merged_are_judged_as_the_memory_they_become():
+def test_merge_units_combines_fields_of_sources():
     rows = [
         (200.0, 1, False, 0.2, 300.0, "learning", 0.5),
         (150.0, 1, False, 0.8, 150.0, "change", 0.5),
@@ -235,5 +235,5 @@ def test_units_that_are_about_to_be_merged_are_judged_as_the_memory_they_become(
     assert merged.age_days.tolist() == [300.0, 95.0]
     assert merged.memory_type.tolist() == ["learning", "learning"]
     assert merged.relevance.tolist() == [math.inf, math.inf]
-    assert len(plan_archives(merged, Policies(forgetting=True, min_reuse=4))) == 1
+    assert len(plan_archives(merged, ArchivePolicies(forgetting=True, min_reuse=4))) == 1
     assert len(merge_units(as_units([]), np.array([], dtype=np.int64))) == 0

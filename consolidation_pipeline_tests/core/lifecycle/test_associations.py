@@ -7,16 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.lifecycle.associations import (
-    NOTHING,
+    NO_RULE,
     PARALLEL,
     RELATION_TYPES,
     Association,
     associate,
-    describe,
-    draw_weekly,
-    iter_unlike_pairs,
+    classify_types,
+    describe_rule,
+    iter_dissimilar_pairs,
     match_rules,
-    roles,
+    sample_weekly,
 )
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.core.vectors import cosine, normalize
@@ -49,7 +49,7 @@ def found(one: str, other: str, similarity: float, gap: float) -> str | None:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(types, types, similarities, gaps)
-def test_the_first_rule_that_holds_decides(one, other, similarity, gap):
+def test_associate_matches_reference_rules(one, other, similarity, gap):
     association = associate(one, other, similarity, gap)
     told = None if association is None else (association.relation_type, association.confidence)
     assert told == by_hand(one, other, similarity, gap)
@@ -57,17 +57,17 @@ def test_the_first_rule_that_holds_decides(one, other, similarity, gap):
 
 @settings(deadline=None)
 @given(types, types, similarities, gaps)
-def test_neither_the_order_of_the_memories_nor_the_sign_of_the_gap_matters(one, other, similarity, gap):
+def test_associate_is_symmetric(one, other, similarity, gap):
     assert associate(one, other, similarity, gap) == associate(other, one, similarity, -gap)
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(types, types, similarities, gaps), min_size=0, max_size=30))
-def test_many_pairs_at_once_get_what_each_gets_alone(pairs):
+def test_batch_rules_match_single_pairs(pairs):
     ones, others, alike, apart = (list(column) for column in zip(*pairs, strict=True)) if pairs else ([],) * 4
-    rules = match_rules(roles(ones), roles(others), np.array(alike, float), np.array(apart, float))
+    rules = match_rules(classify_types(ones), classify_types(others), np.array(alike, float), np.array(apart, float))
     assert rules.dtype == np.int8
-    together = [describe(rule, s) if rule else None for rule, s in zip(rules.tolist(), alike, strict=True)]
+    together = [describe_rule(rule, s) if rule else None for rule, s in zip(rules.tolist(), alike, strict=True)]
     assert together == [associate(*pair) for pair in pairs]
 
 
@@ -91,11 +91,11 @@ def test_many_pairs_at_once_get_what_each_gets_alone(pairs):
         ("discovery", "refactor", 0.399, 7.0, "parallel_context"),
     ],
 )
-def test_limits_are_strict_and_seven_days_are_included(one, other, similarity, gap, expected):
+def test_association_limits_are_strict(one, other, similarity, gap, expected):
     assert found(one, other, similarity, gap) == expected
 
 
-def test_limits_hold_for_float32_as_well():
+def test_association_limits_hold_for_float32():
     assert [
         found("decision", "decision", np.float32(0.3), 99.0),
         found("learning", "change", np.float32(0.7), 99.0),
@@ -105,61 +105,61 @@ def test_limits_hold_for_float32_as_well():
     ]
 
 
-def test_an_association_says_why():
+def test_association_states_its_reason():
     assert associate("decision", "decision", 0.1, 3.0) == Association(
         "contradicts", 0.6, "two decisions with a similarity below 0.3"
     )
-    assert all(describe(rule, 0.5).relation_type == name for rule, name in enumerate(RELATION_TYPES, 1))
-    assert describe(PARALLEL, 0.1).reason == "learned at most 7 days apart, with a similarity below 0.4"
+    assert all(describe_rule(rule, 0.5).relation_type == name for rule, name in enumerate(RELATION_TYPES, 1))
+    assert describe_rule(PARALLEL, 0.1).reason == "learned at most 7 days apart, with a similarity below 0.4"
 
 
-def test_confidence_is_a_share_even_where_rounding_made_the_cosine_more():
+def test_association_confidence_is_capped_at_one():
     association = associate("learning", "learning", 1.0000001, 0.0)
     assert association is not None
     assert association.confidence == 1.0
 
 
-def test_what_is_not_a_number_meets_no_rule():
+def test_association_rules_ignore_nan():
     assert associate("decision", "decision", math.nan, 0.0) is None
     assert associate("learning", "learning", 0.1, math.nan) is None
-    assert match_rules(0, 0, 0.5, 0.0) == NOTHING
+    assert match_rules(0, 0, 0.5, 0.0) == NO_RULE
 
 
 MONDAY = datetime(2026, 3, 2, tzinfo=UTC)
 
 
-def test_a_draw_is_the_same_within_a_week_and_another_in_the_next():
-    first = draw_weekly(100, 20, name="shop", now=MONDAY)
+def test_weekly_sample_changes_each_week():
+    first = sample_weekly(100, 20, name="shop", now=MONDAY)
     assert len(set(first.tolist())) == 20
     assert first.tolist() == sorted(first.tolist())
     assert (first >= 0).all()
     assert (first < 100).all()
     sunday = MONDAY + timedelta(days=6, hours=23)
-    assert draw_weekly(100, 20, name="shop", now=sunday).tolist() == first.tolist()
-    assert draw_weekly(100, 20, name="shop", now=MONDAY + timedelta(days=7)).tolist() != first.tolist()
-    assert draw_weekly(100, 20, name="garden", now=MONDAY).tolist() != first.tolist()
+    assert sample_weekly(100, 20, name="shop", now=sunday).tolist() == first.tolist()
+    assert sample_weekly(100, 20, name="shop", now=MONDAY + timedelta(days=7)).tolist() != first.tolist()
+    assert sample_weekly(100, 20, name="garden", now=MONDAY).tolist() != first.tolist()
 
 
 @pytest.mark.parametrize("count", [0, 1, 19, 20])
-def test_where_there_are_few_all_are_drawn(count):
-    assert draw_weekly(count, 20, name="shop", now=MONDAY).tolist() == list(range(count))
+def test_weekly_sample_takes_all_when_few(count):
+    assert sample_weekly(count, 20, name="shop", now=MONDAY).tolist() == list(range(count))
 
 
 @settings(deadline=None, max_examples=examples(30))
 @given(st.integers(0, 40), st.integers(0, 5), st.sampled_from([-0.5, 0.0, 0.3, 1.5]))
-def test_unlike_pairs_are_all_pairs_below_the_limit(count, seed, limit):
+def test_dissimilar_pairs_match_brute_force(count, seed, limit):
     x = normalize(np.random.default_rng(seed).standard_normal((count, 3)))
-    blocks = list(iter_unlike_pairs(x, limit))
+    blocks = list(iter_dissimilar_pairs(x, limit))
     got = [pair for block in blocks for pair in zip(block.i.tolist(), block.j.tolist(), strict=True)]
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
     assert got == [(i, j) for i, j in pairs if np.float32(cosine(x[i], x[j])) < limit]
 
 
-def test_unlike_pairs_do_not_depend_on_the_blocks(monkeypatch):
+def test_dissimilar_pairs_ignore_block_size(monkeypatch):
     x = normalize(np.random.default_rng(1).standard_normal((30, 4)))
-    (whole,) = iter_unlike_pairs(x, 0.2)
-    monkeypatch.setattr("consolidation_pipeline.core.lifecycle.associations._BLOCK", 70)
-    parts = list(iter_unlike_pairs(x, 0.2))
+    (whole,) = iter_dissimilar_pairs(x, 0.2)
+    monkeypatch.setattr("consolidation_pipeline.core.lifecycle.associations._BLOCK_SIZE", 70)
+    parts = list(iter_dissimilar_pairs(x, 0.2))
     assert len(parts) > 10
     assert np.concatenate([part.i for part in parts]).tolist() == whole.i.tolist()
     assert np.concatenate([part.j for part in parts]).tolist() == whole.j.tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from consolidation_pipeline.core.lifecycle.feedback import weigh_feedback
+from consolidation_pipeline.core.lifecycle.feedback import adjust_importance
 
 
 @pytest.mark.parametrize(
@@ -21,9 +21,9 @@ from consolidation_pipeline.core.lifecycle.feedback import weigh_feedback
         (0.0, False, 0.0),
     ],
 )
-def test_a_word_moves_importance_one_step_between_0_and_1(before: float, helpful: bool | None, after: float) -> None:
-    assert weigh_feedback(before, helpful=helpful) == after
+def test_feedback_moves_importance_one_step(before: float, helpful: bool | None, after: float) -> None:
+    assert adjust_importance(before, helpful=helpful) == after
 
 
-def test_a_helpful_and_an_unhelpful_word_cancel_out() -> None:
-    assert weigh_feedback(weigh_feedback(0.7, helpful=True), helpful=False) == 0.7
+def test_opposite_feedback_cancels_out() -> None:
+    assert adjust_importance(adjust_importance(0.7, helpful=True), helpful=False) == 0.7

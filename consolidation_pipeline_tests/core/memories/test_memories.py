@@ -21,7 +21,7 @@ from consolidation_pipeline.errors import InvalidMemoryError
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
-def test_the_ten_types_are_legal_and_others_are_refused_with_the_list() -> None:
+def test_memory_type_outside_list_is_rejected() -> None:
     assert len(MEMORY_TYPES) == 10
     assert [check_memory_type(name) for name in MEMORY_TYPES] == list(MEMORY_TYPES)
     for wrong in ("Learning", "", "lesson", None, 3):
@@ -29,14 +29,14 @@ def test_the_ten_types_are_legal_and_others_are_refused_with_the_list() -> None:
             check_memory_type(wrong)
 
 
-def test_a_memory_without_content_or_with_an_unknown_type_cannot_exist() -> None:
+def test_new_memory_needs_content_and_known_type() -> None:
     with pytest.raises(InvalidMemoryError, match="execution_summary"):
         NewMemory(source="s", external_id="1", memory_type="learning", execution_summary=" \n")
     with pytest.raises(InvalidMemoryError, match="memory_type"):
         NewMemory(source="s", external_id="1", memory_type="lesson", execution_summary="x")
 
 
-def test_embedding_text_has_the_filled_fields_in_order_one_per_line() -> None:
+def test_embedding_text_joins_filled_fields_in_order() -> None:
     text = embedding_text(goal="Ship", execution_summary="Did it ", result=None, lessons_learned=" ", feedback="Good")
     assert text == "Ship\nDid it\nGood"
 
@@ -59,24 +59,24 @@ def test_content_hash_is_sha256_of_utf8() -> None:
         ("v2.1.", "v2.1"),
     ],
 )
-def test_normal_form_ignores_case_blanks_width_and_the_closing_stop(text: str, normal: str) -> None:
+def test_normalize_text_ignores_case_space_and_stop(text: str, normal: str) -> None:
     assert normalize_text(text) == normal
     assert normalized_hash(text) == content_hash(normal)
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.text())
-def test_normal_form_is_stable_and_never_empties_a_text(text: str) -> None:
+def test_normalize_text_is_idempotent(text: str) -> None:
     assert normalize_text(normalize_text(text)) == normalize_text(text)
     assert bool(normalize_text(text)) == bool(text.strip())
 
 
-def test_ids_are_stable_and_keep_their_parts_apart() -> None:
+def test_memory_ids_are_stable_and_unambiguous() -> None:
     assert memory_id("web", "notes", "1") == UUID("c101ac66-7cef-5607-88cd-e8d0ed6a32f8")
     assert len({memory_id("web", "notes", "1"), memory_id("webnotes", "", "1"), memory_id("web", "notes1", "")}) == 3
 
 
-def test_derived_id_does_not_depend_on_the_order_of_its_sources() -> None:
+def test_consolidated_id_ignores_source_order() -> None:
     a, b = memory_id("web", "notes", "1"), memory_id("web", "notes", "2")
     derived = consolidated_id("web", "merged", [a, b], "1")
     assert derived == consolidated_id("web", "merged", [str(b), a, b], "1")

@@ -29,7 +29,7 @@ def parsed(**row: object) -> NewMemory:
     return parse_memory({"content": "Use JWT", **row}, source="notes")
 
 
-def test_a_full_row_is_read_field_by_field() -> None:
+def test_parser_reads_every_field() -> None:
     memory = parse_memory(
         {
             "id": 7,
@@ -91,7 +91,7 @@ def test_a_full_row_is_read_field_by_field() -> None:
     )
 
 
-def test_null_and_empty_fields_are_missing() -> None:
+def test_parser_treats_null_and_empty_as_missing() -> None:
     names = [name for name in KEYS.split() if name not in ("content", "other")]
     bare = parsed(id="1")
     assert parse_memory({**dict.fromkeys(names), "content": "Use JWT", "id": "1"}, source="notes") == bare
@@ -99,14 +99,14 @@ def test_null_and_empty_fields_are_missing() -> None:
     assert (bare.memory_type, bare.importance, bare.pinned, bare.metadata) == ("learning", 0.5, False, {})
 
 
-def test_default_type_and_source_hold_where_the_row_has_none() -> None:
+def test_parser_applies_default_type_and_source() -> None:
     memory = parse_memory({"content": "x", "memory_type": None}, source="git", default_type="change")
     assert (memory.source, memory.memory_type) == ("git", "change")
     with pytest.raises(InvalidMemoryError, match="lesson"):
         parse_memory({"content": "x"}, source="git", default_type="lesson")
 
 
-def test_a_csv_row_of_texts_is_read_like_json() -> None:
+def test_parser_reads_csv_text_like_json() -> None:
     memory = parsed(
         tags="a, b,,a",
         files='["x,y.py", "z.py"]',
@@ -127,19 +127,19 @@ def test_a_csv_row_of_texts_is_read_like_json() -> None:
     assert memory.last_accessed_at == datetime.fromtimestamp(1_700_000_000, UTC)
 
 
-def test_external_id_wins_over_id_which_is_kept() -> None:
+def test_external_id_wins_over_id() -> None:
     memory = parsed(id="row-1", external_id="lesson-1")
     assert (memory.external_id, memory.metadata) == ("lesson-1", {"id": "row-1"})
 
 
-def test_without_an_id_the_row_itself_is_the_identity() -> None:
+def test_row_without_id_is_identified_by_content() -> None:
     first = parsed(goal="a", tags=["x"])
     assert first.external_id.startswith("sha256:")
     assert parse_memory({"tags": ["x"], "goal": "a", "content": "Use JWT", "result": ""}, source="notes") == first
     assert parsed(goal="b", tags=["x"]).external_id != first.external_id
 
 
-def test_unknown_and_superseded_keys_are_kept_in_metadata() -> None:
+def test_unknown_keys_are_kept_in_metadata() -> None:
     memory = parse_memory(
         {
             "content": "short",
@@ -180,7 +180,7 @@ def test_unknown_and_superseded_keys_are_kept_in_metadata() -> None:
         (datetime(2024, 3, 5, 10, tzinfo=timezone(timedelta(hours=1))), datetime(2024, 3, 5, 9, tzinfo=UTC)),
     ],
 )
-def test_times_are_read_as_utc(given_time: object, instant: datetime) -> None:
+def test_parser_reads_times_as_utc(given_time: object, instant: datetime) -> None:
     assert parsed(learned_at=given_time).learned_at == instant
     assert parsed(created_at=given_time).learned_at == instant
 
@@ -238,12 +238,12 @@ def test_times_are_read_as_utc(given_time: object, instant: datetime) -> None:
         ({"embedding": [1e300], "embedding_model": "m"}, "embedding is .*: expected finite float32 numbers"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_by_key_value_and_expectation(row: dict[str, object], message: str) -> None:
+def test_parser_rejects_invalid_value_naming_key(row: dict[str, object], message: str) -> None:
     with pytest.raises(InvalidMemoryError, match=message):
         parsed(**row)
 
 
-def test_a_value_nested_too_deeply_is_refused() -> None:
+def test_parser_rejects_deep_nesting() -> None:
     deep: list[object] = []
     for _ in range(100_000):
         deep = [deep]
@@ -253,7 +253,7 @@ def test_a_value_nested_too_deeply_is_refused() -> None:
         deep = deep.pop()  # type: ignore[assignment]
 
 
-def test_long_values_are_shortened_in_messages() -> None:
+def test_parser_errors_shorten_long_values() -> None:
     with pytest.raises(InvalidMemoryError) as caught:
         parsed(goal=["x" * 1_000])
     assert len(str(caught.value)) < 150
@@ -261,7 +261,7 @@ def test_long_values_are_shortened_in_messages() -> None:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.dictionaries(st.sampled_from(KEYS.split()), json_values))
-def test_any_json_row_is_read_or_refused_and_what_is_read_can_be_stored(row: dict[str, object]) -> None:
+def test_parser_output_of_any_json_row_is_storable(row: dict[str, object]) -> None:
     try:
         memory = parse_memory(row, source="notes")
     except InvalidMemoryError:
@@ -275,7 +275,7 @@ def test_any_json_row_is_read_or_refused_and_what_is_read_can_be_stored(row: dic
     assert parse_memory(row, source="notes") == memory
 
 
-def test_a_language_holds_where_the_row_names_none() -> None:
+def test_parser_applies_default_language() -> None:
     assert parsed().language == "english"
     for row, language in (({}, "german"), ({"language": ""}, "german"), ({"language": " Dutch"}, "dutch")):
         assert parse_memory({"content": "x", **row}, source="s", default_language="german").language == language

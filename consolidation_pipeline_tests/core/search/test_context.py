@@ -42,7 +42,7 @@ def cost(selection: ContextSelection) -> int:
     return estimate_tokens("".join(format_item(p.kind, p.category, p.id, text) for p, text in pieces))
 
 
-def test_a_fact_on_every_level_is_told_once_at_the_top() -> None:
+def test_context_states_fact_once_at_top_level() -> None:
     pieces = [
         piece(1, "raw", f"Note to self: {FACT}", "a", score=0.9),
         piece(2, "merged", f"{FACT} Seen again today.", "ab", score=0.8),
@@ -55,14 +55,14 @@ def test_a_fact_on_every_level_is_told_once_at_the_top() -> None:
     assert told(select_pieces(pieces[:2], budget=PLENTY)) == [("merged", f"{FACT} Seen again today.")]
 
 
-def test_other_words_of_what_a_pattern_was_made_from_are_left_out_with_it() -> None:
+def test_context_omits_paraphrased_sources() -> None:
     pattern, raw = piece(1, "pattern", FACT, "ab"), piece(2, "raw", "Deploys go wrong on old schemas.", "a", score=0.9)
     assert told(select_pieces([pattern, raw], budget=PLENTY)) == [("pattern", FACT)]
     unrelated = piece(2, "raw", "Deploys go wrong on old schemas.", "z", score=0.9)
     assert len(select_pieces([pattern, unrelated], budget=PLENTY).selected) == 2
 
 
-def test_a_source_comes_in_for_a_literal_of_its_own_without_what_was_told() -> None:
+def test_context_adds_source_for_its_own_literal() -> None:
     own = "It took `make migrate` 40 minutes on the table `orders_2021`."
     pieces = [piece(1, "pattern", FACT, "ab"), piece(2, "raw", f"{FACT} {own}", "a", score=0.9)]
     assert told(select_pieces(pieces, budget=PLENTY)) == [("pattern", FACT), ("raw", own)]
@@ -81,24 +81,24 @@ def test_a_source_comes_in_for_a_literal_of_its_own_without_what_was_told() -> N
         ("The payments worker must be restarted by hand.", "The search worker must be restarted by hand."),
     ],
 )
-def test_what_differs_in_a_fact_or_a_word_is_told_twice(one: str, other: str) -> None:
+def test_context_keeps_texts_that_differ(one: str, other: str) -> None:
     pieces = [piece(1, "raw", one, "a"), piece(2, "raw", other, "b")]
     assert [text for _, text in told(select_pieces(pieces, budget=PLENTY))] == [one, other]
 
 
-def test_what_differs_in_a_fact_is_named() -> None:
+def test_context_names_conflicting_pieces() -> None:
     texts = ("The gateway closes connections after 30 s.", "The gateway closes connections after 60 s.", OTHER)
     selection = select_pieces([piece(at, "raw", text) for at, text in enumerate(texts)], budget=PLENTY)
     assert find_conflicting_pieces(selection.selected) == [(UUID(int=0), UUID(int=1), "number: 30 s / 60 s")]
 
 
-def test_what_is_too_long_makes_room_for_what_fits() -> None:
+def test_context_skips_piece_over_budget() -> None:
     long = piece(1, "principle", " ".join(f"Sentence number {n} says {n * 7} things." for n in range(200)), "abc", 0.9)
     selection = select_pieces([long, piece(2, "pattern", FACT, "ab")], budget=120)
     assert (told(selection), selection.left_out) == ([("pattern", FACT)], [long])
 
 
-def test_what_a_longer_sentence_says_too_is_told_by_that_alone() -> None:
+def test_context_omits_sentence_contained_in_longer() -> None:
     short = "Invoices are rounded per line."
     assert told(select_pieces([piece(1, "raw", short, score=0.9), piece(2, "raw", OTHER)], budget=PLENTY)) == [
         ("raw", OTHER)
@@ -114,7 +114,7 @@ def test_what_a_longer_sentence_says_too_is_told_by_that_alone() -> None:
         ("make the order table scroll faster", "The lock on the order table.", False),
     ],
 )
-def test_one_common_word_is_not_enough_to_be_about_a_task(task: str, text: str, is_about: bool) -> None:
+def test_one_shared_word_is_not_on_task(task: str, text: str, is_about: bool) -> None:
     assert is_on_task(task, text) is is_about
 
 
@@ -135,9 +135,7 @@ PIECES = st.lists(
 
 @settings(max_examples=examples(80), deadline=None)
 @given(PIECES, st.integers(1, 400))
-def test_the_budget_holds_and_no_sentence_is_told_twice(
-    drawn: list[tuple[str, list[str], str, float]], budget: int
-) -> None:
+def test_context_fits_budget_without_repeats(drawn: list[tuple[str, list[str], str, float]], budget: int) -> None:
     pieces = [piece(at, kind, " ".join(said), sources, score) for at, (kind, said, sources, score) in enumerate(drawn)]
     selection = select_pieces(pieces, budget=budget)
     assert cost(selection) <= budget
@@ -149,5 +147,5 @@ def test_the_budget_holds_and_no_sentence_is_told_twice(
 
 
 @given(st.lists(st.text()))
-def test_parts_take_at_least_the_tokens_of_the_whole(parts: list[str]) -> None:
+def test_token_estimate_is_subadditive(parts: list[str]) -> None:
     assert estimate_tokens("".join(parts)) <= sum(map(estimate_tokens, parts))

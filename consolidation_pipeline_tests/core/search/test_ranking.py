@@ -18,7 +18,7 @@ SCORED = st.lists(
 )
 
 
-def test_ranks_count_from_one_and_an_absent_id_gets_nothing() -> None:
+def test_rank_fusion_counts_ranks_from_one() -> None:
     assert reciprocal_rank_fusion([["a", "b"], ["c"]], [0.6, 0.4]) == [
         ("a", 0.6 / 61),
         ("b", 0.6 / 62),
@@ -29,19 +29,19 @@ def test_ranks_count_from_one_and_an_absent_id_gets_nothing() -> None:
     assert score == pytest.approx(1 / 61)
 
 
-def test_ties_are_broken_by_id_and_repeats_count_once() -> None:
+def test_rank_fusion_breaks_ties_by_id() -> None:
     assert [id_ for id_, _ in reciprocal_rank_fusion([["b"], ["a"]], [0.5, 0.5])] == ["a", "b"]
     assert reciprocal_rank_fusion([["a", "a", "b"]], [1.0]) == [("a", 1 / 61), ("b", 1 / 62)]
 
 
-def test_nothing_listed_gives_nothing() -> None:
+def test_fusion_of_nothing_is_empty() -> None:
     assert reciprocal_rank_fusion([], []) == []
     assert reciprocal_rank_fusion([[], []], [0.6, 0.4]) == []
     assert weighted_z_scores([{}, {}], [0.6, 0.4], [0.0, 0.0]) == []
 
 
 @given(LEGS)
-def test_the_order_of_the_rankings_does_not_show(legs: list[tuple[list[int], float]]) -> None:
+def test_rank_fusion_ignores_ranking_order(legs: list[tuple[list[int], float]]) -> None:
     fused = {
         tuple(reciprocal_rank_fusion([ids for ids, _ in order], [weight for _, weight in order]))
         for order in permutations(legs)
@@ -50,62 +50,62 @@ def test_the_order_of_the_rankings_does_not_show(legs: list[tuple[list[int], flo
 
 
 @given(LEGS)
-def test_reciprocal_ranks_descend_and_hold_every_id_once(legs: list[tuple[list[int], float]]) -> None:
+def test_rank_fusion_descends_and_keeps_every_id(legs: list[tuple[list[int], float]]) -> None:
     fused = reciprocal_rank_fusion([ids for ids, _ in legs], [weight for _, weight in legs])
     assert sorted(id_ for id_, _ in fused) == sorted({id_ for ids, _ in legs for id_ in ids})
     assert fused == sorted(fused, key=lambda pair: (-pair[1], pair[0]))
 
 
 @given(SCORED)
-def test_z_scores_do_not_depend_on_order(legs: list[tuple[dict[int, float], float, float]]) -> None:
+def test_z_score_fusion_ignores_order(legs: list[tuple[dict[int, float], float, float]]) -> None:
     turned = [(dict(reversed(scores.items())), weight, absent) for scores, weight, absent in reversed(legs)]
     fused = weighted_z_scores(*map(list, zip(*legs, strict=True)))
     assert fused == weighted_z_scores(*map(list, zip(*turned, strict=True)))
     assert fused == sorted(fused, key=lambda pair: (-pair[1], pair[0]))
 
 
-def test_z_scores_are_standardised_over_all_ids() -> None:
+def test_z_scores_standardize_over_all_ids() -> None:
     fused = weighted_z_scores([{"a": 2.0, "b": 0.0}, {"b": 1.0}], [0.6, 0.4], [0.0, 0.0])
     assert [id_ for id_, _ in fused] == ["a", "b"]
     assert [score for _, score in fused] == pytest.approx([0.2, -0.2])
 
 
-def test_a_leg_without_spread_says_nothing() -> None:
+def test_z_scores_without_spread_add_nothing() -> None:
     alone = weighted_z_scores([{"a": 2.0, "b": 0.0}], [0.6], [0.0])
     assert weighted_z_scores([{"a": 2.0, "b": 0.0}, {"a": 0.3, "b": 0.3}], [0.6, 0.4], [0.0, 0.0]) == alone
     assert weighted_z_scores([{"a": 2.0, "b": 0.0}, {}], [0.6, 0.4], [0.0, 0.0]) == alone
 
 
 @pytest.mark.parametrize("weights", [[1.0], [1.0, 1.0, 1.0]])
-def test_every_ranking_needs_a_weight(weights: list[float]) -> None:
+def test_fusion_needs_one_weight_per_ranking(weights: list[float]) -> None:
     with pytest.raises(ValueError, match="give one for each"):
         reciprocal_rank_fusion([["a"], ["b"]], weights)
     with pytest.raises(ValueError, match="give one for each"):
         weighted_z_scores([{"a": 1.0}, {}], weights, [0.0, 0.0])
 
 
-def test_what_cannot_be_ranked_is_refused() -> None:
+def test_fusion_rejects_invalid_input() -> None:
     with pytest.raises(ValueError, match="above -1"):
         reciprocal_rank_fusion([["a"]], [1.0], k=-1)
     with pytest.raises(ValueError, match="finite"):
         weighted_z_scores([{"a": float("nan")}], [1.0], [0.0])
 
 
-def test_rare_words_count_more_and_long_texts_less() -> None:
+def test_bm25_prefers_rare_words_and_short_texts() -> None:
     # Words: retry, E1234.
     counts = np.array([[1, 0], [0, 1], [1, 0], [3, 0]])
     common, rare, long, repeated = bm25(np.array([10, 10, 40, 10]), counts).tolist()
     assert rare > repeated > common > long > 0
 
 
-def test_a_word_of_all_texts_still_counts_and_none_counts_nothing() -> None:
+def test_bm25_handles_common_and_missing_words() -> None:
     assert bm25(np.array([5]), np.array([[1]])).tolist() == pytest.approx([0.2876820724])
     assert bm25(np.array([5, 0]), np.zeros((2, 1))).tolist() == [0.0, 0.0]
     assert bm25(np.zeros(0), np.zeros((0, 3))).tolist() == []
     assert bm25(np.zeros(2), np.zeros((2, 0))).tolist() == [0.0, 0.0]
 
 
-def test_the_order_of_texts_and_words_changes_no_score() -> None:
+def test_bm25_ignores_text_and_word_order() -> None:
     source = np.random.default_rng(1)
     lengths, counts = source.integers(1, 90, 50), source.poisson(0.3, (50, 7))
     texts, words = source.permutation(50), source.permutation(7)

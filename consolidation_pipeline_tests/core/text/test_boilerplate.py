@@ -23,18 +23,18 @@ def lessons(count: int, filler: str = FILLER, *, filled: int = 10**6) -> list[st
     ("count", "filled", "found"),
     [(9, 9, False), (10, 10, True), (400, 9, False), (400, 10, True), (1000, 19, False), (1000, 20, True)],
 )
-def test_a_sentence_is_boilerplate_in_ten_texts_and_two_percent_of_all(count: int, filled: int, found: bool) -> None:
+def test_boilerplate_needs_ten_texts_and_two_percent(count: int, filled: int, found: bool) -> None:
     expected = ("review the full content for insights",) if found else ()
     assert find_boilerplate(lessons(count, filled=filled)) == expected
 
 
-def test_a_sentence_counts_once_per_text_and_whatever_its_case_and_stop() -> None:
+def test_boilerplate_counts_once_per_text() -> None:
     assert find_boilerplate([f"Note {at}. {FILLER} {FILLER}" for at in range(9)]) == ()
     spelled = [f"Note {at}.\n{FILLER.upper() if at % 2 else FILLER.rstrip('.')}" for at in range(10)]
     assert find_boilerplate(spelled) == ("review the full content for insights",)
 
 
-def test_the_most_frequent_come_first_and_their_number_is_bounded() -> None:
+def test_boilerplate_lists_most_frequent_first() -> None:
     texts = [f"Own {at}.\n" + "\n".join(f"line {n:03}" for n in range(300 - at)) for at in range(20)]
     found = find_boilerplate(texts)
     assert len(found) == MAX_SENTENCES
@@ -43,11 +43,11 @@ def test_the_most_frequent_come_first_and_their_number_is_bounded() -> None:
 
 @settings(deadline=None, max_examples=examples(30))
 @given(st.permutations(lessons(12) + lessons(12, "Another line.")))
-def test_the_order_of_texts_does_not_matter(texts: list[str]) -> None:
+def test_boilerplate_ignores_text_order(texts: list[str]) -> None:
     assert find_boilerplate(texts) == find_boilerplate(sorted(texts))
 
 
-def test_what_is_left_stays_as_written() -> None:
+def test_strip_boilerplate_keeps_other_text_verbatim() -> None:
     text = "First line.\n\n  Review the full content for insights!\nSecond:  two  blanks. Third?"
     assert strip_boilerplate(text, {"review the full content for insights"}) == (
         "First line.\nSecond:  two  blanks. Third?"
@@ -55,7 +55,7 @@ def test_what_is_left_stays_as_written() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Nothing of it here.", FILLER, f"{FILLER} {FILLER}"])
-def test_a_text_without_any_or_with_nothing_else_comes_back_unchanged(text: str) -> None:
+def test_strip_boilerplate_never_empties_text(text: str) -> None:
     assert strip_boilerplate(text, {"review the full content for insights"}) == text
     assert strip_boilerplate(text, ()) == text
 
@@ -65,9 +65,7 @@ SENTENCES = st.lists(st.sampled_from([f"{word} grows." for word in WORDS]), min_
 
 @settings(deadline=None, max_examples=examples(60))
 @given(SENTENCES, st.sets(st.sampled_from([f"{word} grows" for word in WORDS])))
-def test_just_the_boilerplate_is_left_out_and_doing_it_again_changes_nothing(
-    sentences: list[str], left_out: set[str]
-) -> None:
+def test_strip_boilerplate_is_idempotent(sentences: list[str], left_out: set[str]) -> None:
     text = " ".join(sentence.capitalize() for sentence in sentences)
     kept = [s.capitalize() for s in sentences if s.rstrip(".") not in left_out]
     once = strip_boilerplate(text, left_out)
@@ -75,5 +73,5 @@ def test_just_the_boilerplate_is_left_out_and_doing_it_again_changes_nothing(
     assert strip_boilerplate(once, left_out) == once
 
 
-def test_the_limits_are_those_that_were_stated() -> None:
+def test_boilerplate_limits_are_as_documented() -> None:
     assert (boilerplate.MIN_TEXTS, boilerplate.MIN_SHARE) == (10, 0.02)

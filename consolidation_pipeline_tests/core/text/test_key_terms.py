@@ -25,17 +25,17 @@ GROUPS = st.lists(st.lists(WORDS.map(" ".join), min_size=1, max_size=4), min_siz
         ("", []),
     ],
 )
-def test_terms_are_whole_and_without_function_words(text: str, expected: list[str]) -> None:
+def test_terms_exclude_function_words(text: str, expected: list[str]) -> None:
     assert [term.surface for term in extract_terms(text)] == expected
 
 
-def test_inflections_are_one_term_and_identifiers_are_not() -> None:
+def test_terms_unify_inflections_not_identifiers() -> None:
     stems = [term.stem for term in extract_terms("locks locked locking Lock re-renders re-rendered")]
     assert len(set(stems)) == 2
     assert len({term.stem for term in extract_terms("LOCKS locks_ lock_id lock_ids")}) >= 3
 
 
-def test_terms_set_a_group_apart() -> None:
+def test_key_terms_distinguish_groups() -> None:
     groups = [
         ["The job uses Redis for the lock.", "A job loses its lock in Redis."],
         ["The job writes an invoice PDF.", "Each invoice is a PDF of the job."],
@@ -46,7 +46,7 @@ def test_terms_set_a_group_apart() -> None:
     assert first[-1] == second[-1] == "job"
 
 
-def test_terms_of_one_text_only_fill_up_and_ties_go_by_term() -> None:
+def test_key_terms_fill_up_with_single_text_terms() -> None:
     assert find_key_terms([["birch amber delta cedar"]]) == [("amber", "birch", "cedar")]
     assert find_key_terms([["amber birch", "birch amber", "cedar 12 flint"]]) == [("amber", "birch", "cedar")]
     assert find_key_terms([["amber birch cedar delta"] * 2], count=2) == [("amber", "birch")]
@@ -56,14 +56,14 @@ def test_terms_of_one_text_only_fill_up_and_ties_go_by_term() -> None:
 
 @settings(deadline=None, max_examples=examples(60))
 @given(GROUPS, st.randoms())
-def test_the_order_of_texts_and_groups_does_not_matter(groups: list[list[str]], random: object) -> None:
+def test_key_terms_ignore_order(groups: list[list[str]], random: object) -> None:
     order = list(range(len(groups)))
     random.shuffle(order)  # type: ignore[attr-defined]
     found = find_key_terms([groups[at][::-1] for at in order])
     assert [found[order.index(at)] for at in range(len(groups))] == find_key_terms(groups)
 
 
-def test_counts_are_by_text() -> None:
+def test_term_counts_are_per_text() -> None:
     counts = count_terms(["amber amber birch", "", "birch"])
     assert counts.terms == ["amber", "birch"]
     assert counts.matrix.toarray().tolist() == [[2, 1], [0, 0], [0, 1]]

@@ -31,7 +31,7 @@ from consolidation_pipeline.core.text.sentence_cues import (
         "Tests should run twice.",
     ],
 )
-def test_advice(sentence: str) -> None:
+def test_is_advice_accepts_advice(sentence: str) -> None:
     assert is_advice(sentence)
 
 
@@ -46,7 +46,7 @@ def test_advice(sentence: str) -> None:
         "",
     ],
 )
-def test_no_advice(sentence: str) -> None:
+def test_is_advice_rejects_statements(sentence: str) -> None:
     assert not is_advice(sentence)
 
 
@@ -63,18 +63,18 @@ def test_no_advice(sentence: str) -> None:
         "Charges must not be retried.",
     ],
 )
-def test_warnings(sentence: str) -> None:
+def test_is_warning_accepts_warnings(sentence: str) -> None:
     assert is_warning(sentence)
 
 
 @pytest.mark.parametrize(
     "sentence", ["The layer is never pushed.", "Use a lock to avoid races.", "Nevertheless good.", "Level is WARNING."]
 )
-def test_no_warnings(sentence: str) -> None:
+def test_is_warning_rejects_statements(sentence: str) -> None:
     assert not is_warning(sentence)
 
 
-def test_failures_preferences_choices_and_sequences() -> None:
+def test_other_cues_recognize_their_sentences() -> None:
     assert is_failure("The job FAILED twice.")
     assert is_failure("It hung.")
     assert not is_failure("The breakfast is here.")

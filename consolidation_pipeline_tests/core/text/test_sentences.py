@@ -40,7 +40,7 @@ def worth(sentence: str) -> float:
         ("値を確認する。次に保存する。", ["値を確認する。", "次に保存する。"]),
     ],
 )
-def test_sentences_are_read_bare(text: str, expected: list[str]) -> None:
+def test_extract_sentences_strips_markup(text: str, expected: list[str]) -> None:
     assert texts(text) == expected
 
 
@@ -63,23 +63,23 @@ def test_sentences_are_read_bare(text: str, expected: list[str]) -> None:
         ("Check the lock that the job takes", "Understand which lock the job takes"),
     ],
 )
-def test_what_cannot_stand_alone_is_worth_less(better: str, worse: str) -> None:
+def test_context_dependent_sentence_scores_lower(better: str, worse: str) -> None:
     assert worth(better) > worth(worse) > 0
 
 
 @pytest.mark.parametrize(
     "text", ["It fails.", "This is so.", "However, it works.", "Without it nothing runs.", "“They” do."]
 )
-def test_openers_that_lean_on_what_stood_before(text: str) -> None:
+def test_dependent_openers_are_recognized(text: str) -> None:
     assert is_context_dependent(text)
 
 
 @pytest.mark.parametrize("text", ["", "The queue fails.", "Italic text.", "Ensure that it runs.", "No deploys.", "…"])
-def test_openers_that_stand_alone(text: str) -> None:
+def test_independent_openers_are_accepted(text: str) -> None:
     assert not is_context_dependent(text)
 
 
-def test_long_sentences_end_with_a_clause_or_a_word() -> None:
+def test_long_sentences_are_cut_at_clause_or_word() -> None:
     (clauses,) = extract_sentences("The pool holds ten; " + "and then a word follows the next word; " * 20)
     assert clauses.text.endswith("the next word")
     (words,) = extract_sentences("word " * 600)
@@ -90,7 +90,7 @@ def test_long_sentences_end_with_a_clause_or_a_word() -> None:
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.text(st.one_of(st.sampled_from("ab AB.,:;!?…。()`\"'#-*>|~\n\r\t 1"), st.characters(codec="utf-8"))))
-def test_quotes_are_verbatim_and_something_is_read_of_every_text(text: str) -> None:
+def test_extracted_quotes_are_verbatim(text: str) -> None:
     found = extract_sentences(text)
     assert bool(found) == bool(text.strip())
     for sentence in found:

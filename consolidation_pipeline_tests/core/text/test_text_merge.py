@@ -95,46 +95,46 @@ def split_alike(texts: list[str]) -> bool:
         ("a\r\nb", ["a", "b"]),
     ],
 )
-def test_sentences_are_split_where_a_reader_would_split_them(text: str, sentences: list[str]) -> None:
+def test_split_sentences_at_reader_boundaries(text: str, sentences: list[str]) -> None:
     assert split_sentences(text) == sentences
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.one_of(sources, blocks, st.text(max_size=200)))
-def test_every_character_that_is_not_blank_is_in_exactly_one_sentence(text: str) -> None:
+def test_split_sentences_keeps_every_character_once(text: str) -> None:
     assert "".join("".join(split_sentences(text)).split()) == "".join(text.split())
 
 
-def test_union_keeps_each_distinct_sentence_once() -> None:
+def test_merge_keeps_each_distinct_sentence_once() -> None:
     assert merge_texts(["Use JWT", "use jwt", "Use OAuth"]) == "Use JWT\n\nUse OAuth"
 
 
 @pytest.mark.parametrize("text", ["Use JWT", "  Use JWT. \n", f"{BLOCK}\n", "a\n\n\nb", "Same. Same."])
-def test_one_unique_text_is_taken_verbatim(text: str) -> None:
+def test_merge_of_one_text_is_verbatim(text: str) -> None:
     assert merge_texts([text]) == text
     assert merge_texts([" ", text, text.upper(), "", text]) == text
 
 
-def test_nothing_merges_to_the_empty_text() -> None:
+def test_merge_of_nothing_is_empty() -> None:
     assert merge_texts([]) == ""
     assert merge_texts(["", " \n"]) == ""
 
 
-def test_new_sentences_of_one_text_stay_together() -> None:
+def test_merge_keeps_new_sentences_together() -> None:
     merged = merge_texts(["Cache it.", "Cache it. Retry twice. Then give up.\nLog it.", "Log it! Tell me."])
     assert merged == "Cache it.\n\nRetry twice. Then give up.\nLog it.\n\nTell me."
 
 
-def test_first_text_is_kept_verbatim_before_others() -> None:
+def test_merge_starts_with_first_text_verbatim() -> None:
     first = "# Title\n\n  - a\n  - a\n\nEnd"
     assert merge_texts([first + "\n\n", "More"]) == first + "\n\nMore"
 
 
-def test_a_sentence_with_a_literal_of_its_own_is_not_taken_for_a_repeat() -> None:
+def test_sentence_with_own_literal_is_kept() -> None:
     assert merge_texts(["use camelcase", "Use camelCase"]) == "use camelcase\n\nUse camelCase"
 
 
-def test_a_text_that_is_there_as_a_whole_is_not_repeated_however_its_sentences_are_split() -> None:
+def test_contained_text_is_not_repeated() -> None:
     first = "Money is stored in column. Decimal appears only at the edge."
     second = "money is stored in column. decimal appears only at the edge"
     assert merge_texts([first, second]) == first
@@ -143,26 +143,26 @@ def test_a_text_that_is_there_as_a_whole_is_not_repeated_however_its_sentences_a
     assert merge_texts([first, f"{second}\nRound late."]) == f"{first}\n\nRound late."
 
 
-def test_a_text_that_is_there_sentence_by_sentence_is_there_as_a_whole() -> None:
+def test_text_covered_by_sentences_is_not_repeated() -> None:
     assert merge_texts(["Open it.", "Close it.", "Open it. Close it.", "open it. close it"]) == "Open it.\n\nClose it."
 
 
-def test_a_whole_text_with_a_literal_of_its_own_is_not_taken_for_a_repeat() -> None:
+def test_whole_text_with_own_literal_is_kept() -> None:
     first, second = "Use camelcase. Then stop.", "use camelCase. then stop"
     assert merge_texts([first, second]) == f"{first}\n\n{second}"
     assert merge_texts([second, first]) == second
 
 
-def test_cap_does_not_count_a_whole_text_twice() -> None:
+def test_cap_counts_repeated_text_once() -> None:
     texts = ["Open the file. Close the file.", "open the file. close the file", "Log."]
     assert merge_capped(texts, max_chars=36) == MergedText("Open the file. Close the file.\n\nLog.", ())
 
 
-def test_a_question_is_not_the_statement() -> None:
+def test_question_and_statement_are_distinct() -> None:
     assert merge_texts(["Works with v2?", "Works with v2."]) == "Works with v2?\n\nWorks with v2."
 
 
-def test_an_open_block_of_code_does_not_swallow_what_follows() -> None:
+def test_merge_closes_open_code_block() -> None:
     merged = merge_texts(["Run:\n```sh\nmake", "Then stop."])
     assert merged == "Run:\n```sh\nmake\n```\n\nThen stop."
     assert merge_texts([merged, "Run:\n```sh\nmake", "Then stop."]) == merged
@@ -170,7 +170,7 @@ def test_an_open_block_of_code_does_not_swallow_what_follows() -> None:
 
 @settings(deadline=None, max_examples=examples(300))
 @given(texts | twinned)
-def test_every_source_stands_in_the_union_sentence_by_sentence_or_as_a_whole(given_texts: list[str]) -> None:
+def test_merge_contains_every_source(given_texts: list[str]) -> None:
     standing = forms(merge_texts(given_texts))
     for text in given_texts:
         assert forms(text) <= standing or form(text) in standing
@@ -179,7 +179,7 @@ def test_every_source_stands_in_the_union_sentence_by_sentence_or_as_a_whole(giv
 
 @settings(deadline=None, max_examples=examples(300))
 @given(texts | twinned)
-def test_every_literal_of_every_source_stands_in_the_union(given_texts: list[str]) -> None:
+def test_merge_keeps_every_literal(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert frozenset().union(*map(literals, given_texts)) <= literals(merged)
     assert find_missing_literals(given_texts, merged) == frozenset()
@@ -187,14 +187,14 @@ def test_every_literal_of_every_source_stands_in_the_union(given_texts: list[str
 
 @settings(deadline=None, max_examples=examples(300))
 @given(texts | twinned)
-def test_union_adds_nothing_to_itself(given_texts: list[str]) -> None:
+def test_merge_is_idempotent(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert merge_texts([merged, *given_texts]) == merged
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(texts, st.data())
-def test_order_of_the_others_changes_order_only(given_texts: list[str], data: st.DataObject) -> None:
+def test_merge_order_changes_order_only(given_texts: list[str], data: st.DataObject) -> None:
     assume(split_alike(given_texts))
     first, *others = given_texts
     shuffled = data.draw(st.permutations(others))
@@ -203,39 +203,39 @@ def test_order_of_the_others_changes_order_only(given_texts: list[str], data: st
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.lists(st.text(max_size=120), max_size=4))
-def test_union_of_any_text_is_lossless(given_texts: list[str]) -> None:
+def test_merge_of_any_text_is_lossless(given_texts: list[str]) -> None:
     merged = merge_texts(given_texts)
     assert find_missing_literals(given_texts, merged) == frozenset()
     assert merge_texts([merged, *given_texts]) == merged
 
 
-def test_cap_keeps_whole_sentences_and_lists_the_rest() -> None:
+def test_cap_keeps_whole_sentences_and_lists_rest() -> None:
     texts = ["Alpha one. Beta two.", "Gamma three is long. Delta four.", "Eps."]
     assert merge_capped(texts, max_chars=27) == MergedText(
         "Alpha one. Beta two.\n\nEps.", ("Gamma three is long.", "Delta four.")
     )
 
 
-def test_cap_cuts_the_first_text_between_sentences() -> None:
+def test_cap_cuts_first_text_between_sentences() -> None:
     assert merge_capped(["Alpha one. Beta two.\nGamma."], max_chars=22) == MergedText(
         "Alpha one. Beta two.", ("Gamma.",)
     )
 
 
-def test_cap_keeps_the_first_sentence_whole_even_if_it_is_too_long() -> None:
+def test_cap_keeps_long_first_sentence_whole() -> None:
     assert merge_capped(["Alpha beta gamma. Delta.", "E."], max_chars=5) == MergedText(
         "Alpha beta gamma.", ("Delta.", "E.")
     )
 
 
-def test_cap_that_is_not_reached_changes_nothing() -> None:
+def test_unreached_cap_changes_nothing() -> None:
     assert merge_capped([" Use JWT ", "Use OAuth"], max_chars=100) == MergedText(" Use JWT\n\nUse OAuth", ())
     assert merge_capped([], max_chars=10) == MergedText("", ())
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(texts | twinned, st.integers(0, 200))
-def test_capped_text_and_dropped_sentences_are_the_whole_union(given_texts: list[str], max_chars: int) -> None:
+def test_capped_and_dropped_text_form_whole_merge(given_texts: list[str], max_chars: int) -> None:
     capped = merge_capped(given_texts, max_chars=max_chars)
     first = split_sentences(next((text for text in given_texts if text.strip()), ""))[:1]
     assert len(capped.content) <= max(max_chars, *(len(sentence) for sentence in first), 0)
@@ -243,7 +243,7 @@ def test_capped_text_and_dropped_sentences_are_the_whole_union(given_texts: list
     assert forms(capped.content) | dropped == forms(merge_texts(given_texts))
 
 
-def test_missing_literals_names_what_a_rewrite_lost() -> None:
+def test_missing_literals_lists_lost_literals() -> None:
     sources = ["Timeout is 30 s in src/a.py.", "Do not use `sorted`."]
     assert find_missing_literals(sources, "Never use sorted; src/a.py waits 30 seconds.") == frozenset()
     assert find_missing_literals(sources, "Use sorted; a.py waits.") == {

@@ -21,7 +21,7 @@ def shared(one: str, other: str) -> float:
 
 @settings(deadline=None)
 @given(texts=TEXTS)
-def test_the_share_is_symmetric_and_a_share(texts: list[str]) -> None:
+def test_word_overlap_is_symmetric_and_bounded(texts: list[str]) -> None:
     words = build_word_sets(texts)
     i, j = np.divmod(np.arange(len(texts) ** 2), len(texts))
     there, back = words.overlap(i, j), words.overlap(j, i)
@@ -32,7 +32,7 @@ def test_the_share_is_symmetric_and_a_share(texts: list[str]) -> None:
 
 @settings(deadline=None)
 @given(texts=TEXTS, data=st.data())
-def test_the_order_of_texts_and_of_their_words_changes_nothing(texts: list[str], data: st.DataObject) -> None:
+def test_word_overlap_ignores_order(texts: list[str], data: st.DataObject) -> None:
     order = np.array(data.draw(st.permutations(range(len(texts)))))
     turned = [" ".join(reversed(texts[at].split())) for at in order]
     words, again = build_word_sets(texts), build_word_sets(turned)
@@ -61,28 +61,28 @@ def test_the_order_of_texts_and_of_their_words_changes_nothing(texts: list[str],
         ("Redis缓存", "缓存 in redis", 1.0),  # scripts next to each other
     ],
 )
-def test_the_share_is_that_of_the_content_words_of_the_text_with_fewer(one: str, other: str, expected: float) -> None:
+def test_word_overlap_uses_text_with_fewer_words(one: str, other: str, expected: float) -> None:
     assert shared(one, other) == shared(other, one) == expected
 
 
-def test_function_words_do_not_count_as_content_but_as_words() -> None:
+def test_word_overlap_ignores_function_words() -> None:
     words = build_word_sets(["it is on the server", "it is on the client"])
     assert words.distinct.tolist() == [5, 5]
     assert words.overlap(np.array([0]), np.array([1])).tolist() == [0.0]
 
 
-def test_words_are_counted_once_and_in_lower_case() -> None:
+def test_words_are_counted_once_ignoring_case() -> None:
     assert build_word_sets(["Use JWT, use jwt_2 or OAuth.", "", "…", "缓存 缓存 x"]).distinct.tolist() == [5, 0, 0, 3]
 
 
-def test_no_texts_and_no_pairs_have_no_words() -> None:
+def test_word_sets_of_nothing_are_empty() -> None:
     none = np.empty(0, dtype=np.int64)
     assert build_word_sets([]).distinct.shape == (0,)
     assert build_word_sets([]).overlap(none, none).shape == (0,)
     assert build_word_sets(["a b", ""]).overlap(none, none).shape == (0,)
 
 
-def test_pairs_are_looked_at_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_word_overlap_ignores_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"cache {word} {other}" for word in WORDS for other in WORDS]
     words = build_word_sets(texts)
     i, j = np.triu_indices(len(texts), 1)
