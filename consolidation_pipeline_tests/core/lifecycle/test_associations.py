@@ -19,7 +19,7 @@ from consolidation_pipeline.core.lifecycle.associations import (
     sample_weekly,
 )
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
-from consolidation_pipeline.core.vectors import cosine, normalize
+from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
 INSIGHTS, WORK = {"discovery", "bugfix", "error_fix"}, {"refactor", "feature", "codebase_knowledge"}
@@ -151,8 +151,11 @@ def test_dissimilar_pairs_match_brute_force(count, seed, limit):
     x = normalize(np.random.default_rng(seed).standard_normal((count, 3)))
     blocks = list(iter_dissimilar_pairs(x, limit))
     got = [pair for block in blocks for pair in zip(block.i.tolist(), block.j.tolist(), strict=True)]
+    wide = x.astype(np.float64)
+    lengths = np.linalg.norm(wide, axis=1)
+    cosines = (wide @ wide.T / np.outer(lengths, lengths)).astype(np.float32)
     pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-    assert got == [(i, j) for i, j in pairs if np.float32(cosine(x[i], x[j])) < limit]
+    assert got == [(i, j) for i, j in pairs if cosines[i, j] < limit]
 
 
 def test_dissimilar_pairs_ignore_block_size(monkeypatch):
