@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from consolidation_pipeline import frames
 from consolidation_pipeline.errors import NotFoundError
 from consolidation_pipeline.service.admin.costs import describe_costs
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.review.suggestion_decisions import approve_suggestion, reject_suggestion
 from consolidation_pipeline.service.review.suggestions import list_suggestions
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
@@ -79,7 +79,7 @@ def _review(pipeline: Pipeline) -> Reviewed:
     reject_suggestion(pipeline.engine, rejected, note="two runners", decided_by="bert")
     pipeline.roll_back(approve_suggestion(pipeline.engine, reopened, **said).group_id)
     archived = pipeline.value("SELECT id FROM {s}.task_memories WHERE external_id = 'stale'")
-    archive_by_hand(pipeline.engine, [archived], reason="migrated", changed_by="anna")
+    archive_manually(pipeline.engine, [archived], reason="migrated", changed_by="anna")
     pipeline.write(
         "UPDATE {s}.llm_calls SET created_at = created_at - interval '1 day' "
         "WHERE id = (SELECT id FROM {s}.llm_calls ORDER BY id LIMIT 1)"
@@ -232,7 +232,7 @@ def test_changes_are_the_ledger(reviewed: Reviewed) -> None:
 
 def test_changes_of_a_redone_group_are_in_force(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One."), note("b", "Two.")])
-    (archived,) = archive_by_hand(pipeline.engine, [id_of(pipeline, "a")], reason="old", changed_by="anna")
+    (archived,) = archive_manually(pipeline.engine, [id_of(pipeline, "a")], reason="old", changed_by="anna")
     undo = pipeline.roll_back(archived.group_id)
     pipeline.roll_back(undo.rollback_id)
     assert frames.changes(SLUG, engine=pipeline.engine)["undone"].tolist() == [False, True, False]

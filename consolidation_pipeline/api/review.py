@@ -23,8 +23,8 @@ from consolidation_pipeline.api.models.review import (
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import Handled as Done
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import ManualChange as Done
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
 from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 from consolidation_pipeline.service.review.review_queue import decide_review, list_review
 
@@ -38,7 +38,7 @@ ListLimit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of i
 def archive(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Archive a memory of any kind: hidden from search, kept, and restorable. 409: it is archived, merged or pinned."""
     caller.check_owner([id], noun="memory")
-    return _build_reply(archive_by_hand(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
+    return _build_reply(archive_manually(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
 
 
 @router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare_problems(404, 409))

@@ -12,7 +12,7 @@ from consolidation_pipeline.cli.cli_context import Reason, get_actor, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.lifecycle.manual_actions import Handled
+    from consolidation_pipeline.service.lifecycle.manual_actions import ManualChange
 
 Memories = Annotated[list[UUID], typer.Argument(metavar="ID...", help="Ids of memories of any kind and project.")]
 
@@ -22,10 +22,10 @@ def archive(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> 
 
     All are archived or, with exit code 3, none.
     """
-    from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+    from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 
     engine, _ = open_store()
-    _print_result("archived", archive_by_hand(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
+    _print_result("archived", archive_manually(engine, ids, reason=reason, changed_by=get_actor()), as_json=as_json)
 
 
 def restore(ids: Memories, reason: Reason = None, as_json: JsonFlag = False) -> None:
@@ -56,7 +56,7 @@ def pin(
     _print_result("unpinned" if off else "pinned", done, as_json=as_json)
 
 
-def _print_result(action: str, memories: Sequence[Handled], *, as_json: bool) -> None:
+def _print_result(action: str, memories: Sequence[ManualChange], *, as_json: bool) -> None:
     if as_json:
         print_json({action: [vars(memory) for memory in memories]})
         return

@@ -7,7 +7,7 @@ from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.decay_scores import decay_scores
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.lifecycle.archive import archive_memories, describe_archived
+from consolidation_pipeline.service.lifecycle.archive import archive_memories, build_archive_metrics
 from consolidation_pipeline.store.admin.invariants import (
     find_archived_pinned,
     find_forgotten_important,
@@ -35,7 +35,7 @@ def archived_memories(
     run = project_runs.open(context.partition_key)
     with run.phase("archived_memories") as phase:
         result = archive_memories(run)
-        phase.metrics = describe_archived(run.project.slug, result)
+        phase.metrics = build_archive_metrics(run.project.slug, result)
         phase.counters = {"memories_archived": result.units}
     return dg.MaterializeResult(metadata=phase.metrics)
 

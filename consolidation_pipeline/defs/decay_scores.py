@@ -10,7 +10,7 @@ from consolidation_pipeline.defs.associations import associations
 from consolidation_pipeline.defs.partitions import projects
 from consolidation_pipeline.defs.principles import principles
 from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.lifecycle.decay import BINS, Decay, score_relevance
+from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, DecayResult, score_relevance
 from consolidation_pipeline.store.admin.invariants import find_without_relevance
 
 _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
@@ -43,8 +43,8 @@ def decay_scores(
     )
 
 
-def _histogram_table(result: Decay) -> dg.TableMetadataValue:
-    ranges = [*(f"{low:g} to {high:g}" for low, high in pairwise(BINS)), f"{BINS[-1]:g} and more"]
+def _histogram_table(result: DecayResult) -> dg.TableMetadataValue:
+    ranges = [*(f"{low:g} to {high:g}" for low, high in pairwise(HISTOGRAM_BINS)), f"{HISTOGRAM_BINS[-1]:g} and more"]
     return build_table({"relevance": "string", "memories": "int"}, zip(ranges, result.histogram, strict=True))
 
 

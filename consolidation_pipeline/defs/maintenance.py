@@ -12,7 +12,7 @@ from pydantic import Field
 from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
 from consolidation_pipeline.defs.run_requests import SCHEDULE_STATUS
 from consolidation_pipeline.errors import ConflictError, ConsolidationError, UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import Handled, restore_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import ManualChange, restore_memories
 from consolidation_pipeline.service.undo.ledger_retention import remove_expired_changes
 from consolidation_pipeline.service.undo.rollback import Rollback, roll_back
 from consolidation_pipeline.service.webhooks.event_delivery import remove_old_events
@@ -57,7 +57,7 @@ def _get_user(context: dg.OpExecutionContext) -> str:
     return context.run.tags.get(TRIGGERED_BY_TAG, "dagster")
 
 
-def _describe(result: Rollback | Handled) -> dict[str, Any]:
+def _describe(result: Rollback | ManualChange) -> dict[str, Any]:
     """Return the fields of a result as metadata, with ids as text."""
     return {name: str(value) if isinstance(value, UUID) else value for name, value in vars(result).items()}
 

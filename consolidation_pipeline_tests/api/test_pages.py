@@ -11,7 +11,7 @@ from consolidation_pipeline.api.pages.rendering import CONFLICT_LABELS, KIND_LAB
 from consolidation_pipeline.core.conflicts.literals import KINDS
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.review.suggestions import get_suggestion
 from consolidation_pipeline.store.database.schema import JOB_STATUSES, OPERATIONS, SUGGESTION_STATUSES
 from consolidation_pipeline_tests.api.conftest import ApiContext
@@ -102,7 +102,7 @@ def test_second_decision_shows_first_reviewer(
 
 def test_approval_refuses_archived_original(api: ApiContext, visitor: PageVisitor, suggestion_ids: list[UUID]) -> None:
     original = get_suggestion(api.pipeline.engine, suggestion_ids[2]).originals[0]
-    archive_by_hand(api.pipeline.engine, [original.id], changed_by="test")
+    archive_manually(api.pipeline.engine, [original.id], changed_by="test")
     assert "changed since this was proposed" in visitor.get(f"/review/{suggestion_ids[2]}").text
     late = visitor.submit(f"/review/{suggestion_ids[2]}/approve", content="A text edited for an hour.")
     assert late.status_code == 409
@@ -173,7 +173,7 @@ def test_playbook_page_decides_and_undoes_entry(api: ApiContext, visitor: PageVi
 
 def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: PageVisitor) -> None:
     merged = find_merged_id(api)
-    archive_by_hand(api.pipeline.engine, [merged], changed_by="cli:tom")
+    archive_manually(api.pipeline.engine, [merged], changed_by="cli:tom")
     at = f"/projects/{SLUG}/undo/{api.job_id}"
     assert "Undo this run?" in visitor.get(at).text
     refused = visitor.submit(at, on=at)

@@ -40,6 +40,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, is_unavailable
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.projects import get_project
+from consolidation_pipeline_tests.openai_server import client_environment
 from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
 from consolidation_pipeline_tests.service.pipeline_runner import run_phases
 from consolidation_pipeline_tests.service.rules import AT_ANY_TIME, list_broken
@@ -138,7 +139,7 @@ def run_client(values: dict[str, Any], role: str, name: str, seed: str) -> None:
         seed: seed of the client's random numbers.
     """
     config = ChaosConfig(**values)
-    os.environ |= {"OPENAI_API_BASE": config.provider, "OPENAI_BASE_URL": config.provider, "OPENAI_API_KEY": "sk-test"}
+    os.environ |= client_environment(config.provider)
     retries._compute_wait = lambda *_: 0.0
     llm_gateway.BATCH, merged_memories.BATCH, embedding.BATCH = 2, 3, 20
     run_lifecycle.LOCK_WAIT_SECONDS = 1.0

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.ledger.ledger_writer import Author
 from consolidation_pipeline.store.projects import get_project
@@ -78,7 +78,7 @@ def test_a_decision_is_told_with_its_undo_and_a_second_one_is_a_conflict(cli: Cl
 
 def test_a_rule_decides_on_all_that_it_names(cli: Cli, engine: Engine, waiting: list[str]) -> None:
     original = cli("suggestions", "show", waiting[0], "--json").json["originals"][0]["id"]
-    archive_by_hand(engine, [UUID(original)], changed_by="test")
+    archive_manually(engine, [UUID(original)], changed_by="test")
     answer = cli("suggestions", "approve", "--project", "notes", "--min-similarity", "0.9", "--json")
     assert answer.code == 3
     assert [one["suggestion_id"] for one in answer.json["decided"]] == waiting[1:]

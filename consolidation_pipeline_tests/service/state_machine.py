@@ -27,7 +27,7 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.lifecycle.archive import archive_memories
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
 from consolidation_pipeline.service.lifecycle.decay import score_relevance
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.plan.apply import request_plan_job
 from consolidation_pipeline.service.plan.plan_document import Plan
@@ -252,7 +252,7 @@ class Life(RuleBasedStateMachine):
         if act in ("pin", "unpin"):
             handled = pin_memories(engine, ids, pinned=act == "pin", **by)
         else:
-            handled = (archive_by_hand if act == "archive" else restore_memories)(engine, ids, **by)
+            handled = (archive_manually if act == "archive" else restore_memories)(engine, ids, **by)
         return [one.group_id for one in handled]
 
     # --- undo and redo -------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which memories are archived: staleness, forgetting with its protections, and the brake on doing it unasked."""
+"""Archive policies: staleness, forgetting with its protections, and the limit for runs without a plan."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from consolidation_pipeline.core.memories.memories import MEMORY_TYPES, check_me
 from consolidation_pipeline.core.vectors import check_numbers
 
 STALENESS, FORGOTTEN = "staleness", "forgotten"
-# What protects from being forgotten (pipeline.md, archived_memories).
+# Memories that forgetting does not archive: of this importance, younger than this, or of these types.
 PROTECTED_IMPORTANCE = 0.7
 PROTECTED_DAYS = 90.0
 PROTECTED_TYPES = ("decision", "discovery")
-# Of a handful of memories most may well be old; the brake is for stores that nobody looks through by hand.
-FEWEST_BRAKED = 20
+# The limit does not apply to fewer units: most of a handful may well be old, and a person can check them.
+MIN_LIMITED_UNITS = 20
 
-# A share times a count is off by less than this.
+# Rounding error of a share times a count is smaller.
 _ROUNDING = 1e-9
 
 
@@ -32,14 +32,23 @@ def is_stale(
     stale_days: float = 90.0,
     min_reuse: int = 3,
 ) -> bool | NDArray[np.bool_]:
-    """Whether memories went unused: idle ``stale_days`` or longer, reused less than ``min_reuse`` times and not pinned.
+    """Return True for memories that are idle for ``stale_days``, reused less than ``min_reuse`` times and not pinned.
 
-    ``idle_days`` are fractional days since the last access, or since it was learned when there was none. Scalars give
-    a bool, arrays of shape (n,), which broadcast with scalars, bool (n,). ValueError: a NaN or negative input.
+    Scalars give a bool. Arrays of shape (n,), which broadcast with scalars, give bool (n,).
+
+    Args:
+        idle_days: Days since the last access, or since the memory was learned if there was none.
+        reused_count: Number of uses.
+        pinned: True for pinned memories.
+        stale_days: Idle days from which on a memory is stale.
+        min_reuse: Uses from which on a memory is not stale.
+
+    Raises:
+        ValueError: An input is NaN or negative.
     """
     idle = check_numbers("idle_days", idle_days, minimum=0)
     reused = check_numbers("reused_count", reused_count, minimum=0)
-    return _plain((idle >= stale_days) & (reused < min_reuse) & ~np.asarray(pinned, dtype=bool))
+    return _to_bool((idle >= stale_days) & (reused < min_reuse) & ~np.asarray(pinned, dtype=bool))
 
 
 def is_forgettable(
@@ -51,11 +60,14 @@ def is_forgettable(
     *,
     threshold: float = 0.01,
 ) -> bool | NDArray[np.bool_]:
-    """Whether memories may be forgotten: relevance below ``threshold``, and nothing protects them.
+    """Return True for memories with a relevance below ``threshold`` that nothing protects.
 
-    Protected are pinned ones, importance of at least 0.7, an age below 90 days, decisions and discoveries. Relevance is
-    what decay made of a memory and protects nothing. Scalars give a bool, arrays of shape (n,), which broadcast with
-    scalars, bool (n,). ValueError: a NaN or negative input; InvalidMemoryError: an unknown memory type.
+    Protected are pinned memories, an importance of 0.7 or more, an age below 90 days, decisions and discoveries.
+    Scalars give a bool. Arrays of shape (n,), which broadcast with scalars, give bool (n,).
+
+    Raises:
+        ValueError: An input is NaN or negative.
+        InvalidMemoryError: A memory type is unknown.
     """
     worth = check_numbers("importance", importance, minimum=0)
     age = check_numbers("age_days", age_days, minimum=0)
@@ -64,20 +76,20 @@ def is_forgettable(
     for unknown in kind[~np.isin(kind, MEMORY_TYPES)][:1]:
         check_memory_type(str(unknown))
     protected = (worth >= PROTECTED_IMPORTANCE) | (age < PROTECTED_DAYS) | np.isin(kind, PROTECTED_TYPES)
-    return _plain((score < threshold) & ~protected & ~np.asarray(pinned, dtype=bool))
+    return _to_bool((score < threshold) & ~protected & ~np.asarray(pinned, dtype=bool))
 
 
 def exceeds_share(taken: int, units: int, *, max_share: float) -> bool:
-    """Whether archiving ``taken`` of ``units`` memories needs a person: more than ``max_share`` of at least 20."""
-    return units >= FEWEST_BRAKED and taken > max_share * units + _ROUNDING
+    """Return True if ``taken`` is more than ``max_share`` of at least 20 ``units``: then a run needs a plan."""
+    return units >= MIN_LIMITED_UNITS and taken > max_share * units + _ROUNDING
 
 
 @dataclass(frozen=True)
-class Units:
-    """What is judged, active raw memories and active merged memories, as arrays of shape (n,).
+class ArchiveUnits:
+    """Active raw and merged memories with the inputs of the policies, as arrays of shape (n,).
 
-    Days are fractional and not negative. ``pinned`` includes what a person brought back of late; ``relevance`` is
-    infinite where it was never scored.
+    Days are fractional and not negative. ``pinned`` includes memories that a person restored recently. ``relevance`` is
+    infinite for memories that have none yet.
     """
 
     idle_days: NDArray[np.float64]
@@ -91,19 +103,21 @@ class Units:
     def __len__(self) -> int:
         return len(self.idle_days)
 
-    def select(self, rows: NDArray[Any]) -> Units:
-        """The units at ``rows`` (indices or mask)."""
-        return Units(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+    def select(self, rows: NDArray[Any]) -> ArchiveUnits:
+        """Return the units at ``rows``, indices or a mask."""
+        return ArchiveUnits(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
-def concatenate_units(parts: Sequence[Units]) -> Units:
-    """All units of one or more parts, one after the other."""
-    return Units(*(np.concatenate([getattr(p, name) for p in parts]) for name in Units.__dataclass_fields__))
+def concatenate_units(parts: Sequence[ArchiveUnits]) -> ArchiveUnits:
+    """Concatenate the units of one or more parts."""
+    return ArchiveUnits(
+        *(np.concatenate([getattr(p, name) for p in parts]) for name in ArchiveUnits.__dataclass_fields__)
+    )
 
 
 @dataclass(frozen=True)
-class Policies:
-    """Which policies are in force, and their limits."""
+class ArchivePolicies:
+    """Enabled policies and their limits."""
 
     staleness: bool = True
     forgetting: bool = False
@@ -114,7 +128,7 @@ class Policies:
 
 @dataclass(frozen=True)
 class ArchivePlan:
-    """What the policies take: positions ``rows`` (m,) of the units, ascending; ``reasons`` (m,) beside them."""
+    """Units to archive: their positions ``rows`` (m,), ascending, and the ``reasons`` (m,)."""
 
     rows: NDArray[np.intp]
     reasons: NDArray[np.str_]
@@ -123,8 +137,8 @@ class ArchivePlan:
         return len(self.rows)
 
 
-def plan_archives(units: Units, policies: Policies) -> ArchivePlan:
-    """The units that the policies take; what both take is forgotten, the stricter of the two."""
+def plan_archives(units: ArchiveUnits, policies: ArchivePolicies) -> ArchivePlan:
+    """Select the units to archive. A unit that both policies select counts as forgotten, the stricter policy."""
     stale = forgotten = np.zeros(len(units), dtype=bool)
     if policies.staleness:
         unused = (units.idle_days, units.reused_count, units.pinned)
@@ -136,31 +150,38 @@ def plan_archives(units: Units, policies: Policies) -> ArchivePlan:
     return ArchivePlan(rows, np.where(forgotten[rows], FORGOTTEN, STALENESS))
 
 
-def explain_archives(units: Units, plan: ArchivePlan) -> list[str]:
-    """Why each unit of the plan is archived, in words."""
+def explain_archives(units: ArchiveUnits, plan: ArchivePlan) -> list[str]:
+    """Return in words why each unit of the plan is archived."""
     explained = zip(plan.rows.tolist(), plan.reasons.tolist(), strict=True)
-    return [_forgotten(units, row) if reason == FORGOTTEN else _stale(units, row) for row, reason in explained]
+    return [
+        _explain_forgotten(units, row) if reason == FORGOTTEN else _explain_stale(units, row)
+        for row, reason in explained
+    ]
 
 
-def _stale(units: Units, row: int) -> str:
+def _explain_stale(units: ArchiveUnits, row: int) -> str:
     reused = int(units.reused_count[row])
     return f"not used for {int(units.idle_days[row])} days, {reused} {'reuse' if reused == 1 else 'reuses'}"
 
 
-def _forgotten(units: Units, row: int) -> str:
+def _explain_forgotten(units: ArchiveUnits, row: int) -> str:
     relevance, importance = units.relevance[row], units.importance[row]
     return f"relevance {relevance:.3g} after {int(units.age_days[row])} days, importance {importance:.3g}"
 
 
-def merge_units(units: Units, labels: NDArray[np.integer]) -> Units:
-    """The units (g,) that merging would make of ``units`` (n,): ``labels`` (n,) name the group of each, 0..g-1.
+def merge_units(units: ArchiveUnits, labels: NDArray[np.integer]) -> ArchiveUnits:
+    """Return the units (g,) that a merge of groups would make, in the order of their labels.
 
-    As merged memories are made and judged: uses add up, the most important, the latest used and the oldest count. The
-    memory type is that of the group's first unit; what was never scored is not forgotten.
+    Uses add up. A merged unit has the highest importance, the last access and the oldest age of its group, the memory
+    type of its first unit, and no relevance yet, so that it is not forgotten.
+
+    Args:
+        units: Units (n,) to merge.
+        labels: Group of each unit (n,), 0 to g - 1.
     """
     size = int(labels.max(initial=-1)) + 1
     latest, oldest = np.full(size, np.inf), np.zeros(size)
-    # A merged memory is as idle as its newest source is old, when that was never used.
+    # The newest source counts as an access, so a merged unit is idle at most since then.
     np.minimum.at(latest, labels, np.minimum(units.idle_days, units.age_days))
     np.maximum.at(oldest, labels, units.age_days)
     importance, pinned = np.zeros(size), np.zeros(size, dtype=bool)
@@ -169,8 +190,8 @@ def merge_units(units: Units, labels: NDArray[np.integer]) -> Units:
     reused = np.zeros(size, dtype=np.int64)
     np.add.at(reused, labels, units.reused_count)
     first = np.unique(labels, return_index=True)[1]
-    return Units(latest, reused, pinned, importance, oldest, units.memory_type[first], np.full(size, np.inf))
+    return ArchiveUnits(latest, reused, pinned, importance, oldest, units.memory_type[first], np.full(size, np.inf))
 
 
-def _plain(decided: NDArray[np.bool_]) -> bool | NDArray[np.bool_]:
+def _to_bool(decided: NDArray[np.bool_]) -> bool | NDArray[np.bool_]:
     return bool(decided) if np.ndim(decided) == 0 else decided

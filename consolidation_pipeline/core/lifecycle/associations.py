@@ -1,4 +1,4 @@
-"""What two memories have to do with each other: four rules on their types, their similarity and their ages."""
+"""Association rules: relations between two memories by their types, similarity and ages."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 
-# The limits and confidences of pipeline.md, associations; all limits but the days are strict, without any slack.
+# Limits and confidences of the rules. All limits but the days are strict, without tolerance.
 CONTRADICTS_BELOW = 0.3
 EXPLAINS_ABOVE = 0.5
 SHARES_THEME_ABOVE = 0.7
@@ -24,26 +24,26 @@ PARALLEL_CONFIDENCE = 0.5
 INSIGHT_TYPES = ("discovery", "bugfix", "error_fix")
 WORK_TYPES = ("refactor", "feature", "codebase_knowledge")
 
-# What a type is to the rules.
+# Roles of memory types in the rules.
 OTHER, DECISION, INSIGHT, WORK = 0, 1, 2, 3
 _ROLES = {"decision": DECISION} | dict.fromkeys(INSIGHT_TYPES, INSIGHT) | dict.fromkeys(WORK_TYPES, WORK)
 
-# The rules in their order; 0 = none of them holds.
-NOTHING, CONTRADICTS, EXPLAINS, SHARES_THEME, PARALLEL = 0, 1, 2, 3, 4
+# The rules in their order.
+NO_RULE, CONTRADICTS, EXPLAINS, SHARES_THEME, PARALLEL = 0, 1, 2, 3, 4
 RELATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
-# Two unlike decisions are no proof of a contradiction, nor one week one of a context: a person confirms these.
+# A person confirms these: two dissimilar decisions need not contradict, and one week need not be one context.
 CANDIDATE_TYPES = ("contradicts", "parallel_context")
 STATUSES = ("candidate", "confirmed", "rejected")
 
-# Cosines that ``iter_unlike_pairs`` computes at a time: 32 MB.
-_BLOCK = 4_194_304
+# Number of cosines that ``iter_dissimilar_pairs`` computes at a time: 32 MB.
+_BLOCK_SIZE = 4_194_304
 
 Codes = NDArray[np.int8]
 
 
 @dataclass(frozen=True)
 class Association:
-    """A relation between two memories: its type, how sure the rule is of it (0 to 1), and the rule in words."""
+    """Relation between two memories: its type, the confidence of the rule (0 to 1), and the rule in words."""
 
     relation_type: str
     confidence: float
@@ -51,28 +51,32 @@ class Association:
 
 
 def associate(type_a: str, type_b: str, similarity: float, age_gap_days: float) -> Association | None:
-    """The relation between two memories of these types, or None. Their order does not matter, nor the gap's sign.
+    """Return the relation between two memories, or None. Their order and the sign of the gap do not matter.
 
-    ``similarity``: cosine of their vectors; ``age_gap_days``: fractional days between the times they were learned. The
-    first rule that holds decides, in the order of pipeline.md, associations: ``contradicts``, ``explains`` (the insight
-    explains the work), ``shares_theme``, ``parallel_context``. Types that no rule names, and unknown ones, can share a
-    theme or a context; NaN meets no rule.
+    The first rule that holds decides: ``contradicts``, ``explains`` (an insight explains a piece of work),
+    ``shares_theme``, ``parallel_context``. The last two apply to all types. No rule holds for NaN.
+
+    Args:
+        type_a: Memory type of one memory.
+        type_b: Memory type of the other memory.
+        similarity: Cosine similarity of their vectors.
+        age_gap_days: Days between the times at which they were learned.
     """
-    role_a, role_b = roles((type_a, type_b))
+    role_a, role_b = classify_types((type_a, type_b))
     rule = int(match_rules(role_a, role_b, similarity, age_gap_days))
-    return describe(rule, similarity) if rule else None
+    return describe_rule(rule, similarity) if rule else None
 
 
-def roles(types: Sequence[str] | NDArray[np.str_]) -> Codes:
-    """What each memory type is to the rules, int8 (n,): ``DECISION``, ``INSIGHT``, ``WORK`` or ``OTHER``."""
+def classify_types(types: Sequence[str] | NDArray[np.str_]) -> Codes:
+    """Return the role of each memory type, int8 (n,): ``DECISION``, ``INSIGHT``, ``WORK`` or ``OTHER``."""
     names, at = np.unique(np.asarray(types, dtype=np.str_), return_inverse=True)
     return np.array([_ROLES.get(name, OTHER) for name in names.tolist()], dtype=np.int8)[at.reshape(-1)]
 
 
 def match_rules(role_a: ArrayLike, role_b: ArrayLike, similarity: ArrayLike, age_gap_days: ArrayLike) -> Codes:
-    """The rule that ``associate`` finds for each pair, int8 (m,): ``CONTRADICTS`` .. ``PARALLEL``, or ``NOTHING``.
+    """Return the first rule that holds for each pair, int8 (m,): ``CONTRADICTS`` to ``PARALLEL``, or ``NO_RULE``.
 
-    ``role_a`` and ``role_b`` are ``roles`` of the two ends; all four broadcast with each other.
+    The arguments broadcast with each other; see ``associate``. Roles are those of ``classify_types``.
     """
     one, other = np.asarray(role_a), np.asarray(role_b)
     alike = np.asarray(similarity, dtype=np.float64)
@@ -87,13 +91,13 @@ def match_rules(role_a: ArrayLike, role_b: ArrayLike, similarity: ArrayLike, age
             (gap <= PARALLEL_DAYS) & (alike < PARALLEL_BELOW),
         ],
         [CONTRADICTS, EXPLAINS, SHARES_THEME, PARALLEL],
-        NOTHING,
+        NO_RULE,
     )
     return found.astype(np.int8)
 
 
-def describe(rule: int, similarity: float) -> Association:
-    """The relation that ``rule``, one of ``CONTRADICTS`` .. ``PARALLEL``, finds between memories of this similarity."""
+def describe_rule(rule: int, similarity: float) -> Association:
+    """Return the relation of a rule, ``CONTRADICTS`` to ``PARALLEL``, between memories of this similarity."""
     confidence, reason = {
         CONTRADICTS: (CONTRADICTS_CONFIDENCE, f"two decisions with a similarity below {CONTRADICTS_BELOW}"),
         EXPLAINS: (EXPLAINS_CONFIDENCE, f"an insight and a piece of work with a similarity above {EXPLAINS_ABOVE}"),
@@ -106,10 +110,10 @@ def describe(rule: int, similarity: float) -> Association:
     return Association(RELATION_TYPES[rule - 1], confidence, reason)
 
 
-def draw_weekly(count: int, size: int, *, name: str, now: datetime) -> NDArray[np.int64]:
-    """``size`` different positions below ``count``, ascending; all where there are no more than ``size``.
+def sample_weekly(count: int, size: int, *, name: str, now: datetime) -> NDArray[np.int64]:
+    """Sample ``size`` positions below ``count`` without replacement, ascending; all if there are not more.
 
-    Seeded by ``name`` and the ISO week of ``now``: every week draws anew, and within a week the draw is the same.
+    The seed is ``name`` and the ISO week of ``now``: the sample is the same within a week.
     """
     if count <= size:
         return np.arange(count, dtype=np.int64)
@@ -119,14 +123,18 @@ def draw_weekly(count: int, size: int, *, name: str, now: datetime) -> NDArray[n
     return np.sort(drawn).astype(np.int64)
 
 
-def iter_unlike_pairs(x: NDArray[np.floating], limit: float) -> Iterator[SimilarPairs]:
-    """All pairs i < j of rows of ``x`` whose cosine is below ``limit``, sorted by (i, j), in blocks.
+def iter_dissimilar_pairs(x: NDArray[np.floating], limit: float) -> Iterator[SimilarPairs]:
+    """Yield all pairs i < j of rows whose cosine is below ``limit``, sorted by (i, j), in blocks.
 
-    ``x``: float32 (n, d), rows of length 1. Every cosine is computed, in float64, n^2 / 2 of them; memory besides ``x``
-    is 8 bytes for each number of ``x`` and about 100 MB.
+    All n^2 / 2 cosines are computed, in float64. The memory needed beside ``x`` is 8 bytes for each of its numbers and
+    about 100 MB.
+
+    Args:
+        x: Vectors float32 (n, d) of length 1.
+        limit: Cosine similarity below which a pair is returned.
     """
     rows = as_matrix(x).astype(np.float64)
-    height = max(_BLOCK // max(len(rows), 1), 1)
+    height = max(_BLOCK_SIZE // max(len(rows), 1), 1)
     for start in range(0, len(rows), height):
         cosines = np.clip(rows[start : start + height] @ rows[start:].T, -1.0, 1.0).astype(np.float32)
         below = np.triu(cosines.astype(np.float64) < limit, 1)

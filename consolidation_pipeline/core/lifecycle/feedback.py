@@ -1,19 +1,19 @@
-"""What feedback on a memory does: it moves the importance, by which a memory fades later or sooner."""
+"""Effect of feedback: it changes the importance of a memory, which delays or hastens its decay."""
 
 from __future__ import annotations
 
-# Two helpful words lift a memory of the default importance, 0.5, to where forgetting leaves it alone (0.7).
-STEP = 0.1
-MOST = 1.0
+# Two helpful ratings raise the default importance of 0.5 to 0.7, from which on forgetting protects a memory.
+IMPORTANCE_STEP = 0.1
+MAX_IMPORTANCE = 1.0
 
 
-def weigh_feedback(importance: float, *, helpful: bool | None) -> float:
-    """The importance after one word of feedback: ``STEP`` higher or lower, between 0 and 1; None leaves it.
+def adjust_importance(importance: float, *, helpful: bool | None) -> float:
+    """Return the importance after one rating: ``IMPORTANCE_STEP`` higher or lower, between 0 and 1.
 
-    An importance above 1, which people may set, is not lowered by a helpful word.
+    None does not change it. An importance above 1, which people may set, is not lowered by a helpful rating.
     """
     if helpful is None:
         return importance
     if helpful:
-        return max(importance, min(MOST, round(importance + STEP, 6)))
-    return max(0.0, round(importance - STEP, 6))
+        return max(importance, min(MAX_IMPORTANCE, round(importance + IMPORTANCE_STEP, 6)))
+    return max(0.0, round(importance - IMPORTANCE_STEP, 6))

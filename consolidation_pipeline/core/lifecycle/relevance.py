@@ -1,4 +1,4 @@
-"""How much a memory matters now: decay by age and disuse, raised by links, importance and confidence."""
+"""Relevance of memories: it decays by age and disuse, and rises with relations, importance and confidence."""
 
 from dataclasses import dataclass
 
@@ -9,17 +9,17 @@ from consolidation_pipeline.core.vectors import check_numbers
 
 
 @dataclass(frozen=True)
-class Rates:
-    """The constants of the decay formula, one field each; see ``relevance``."""
+class DecayRates:
+    """Constants of the decay formula; see ``compute_relevance``."""
 
     age: float = 0.1
-    """Decay per day of age: half of it is gone after 6.9 days."""
+    """Decay per day of age: a half-life of 6.9 days."""
     access: float = 0.05
     """Decay per day since the last access."""
     access_base: float = 0.3
-    """What remains of the access factor when a memory is never used again."""
+    """Access factor of a memory that is never used again."""
     access_weight: float = 0.3
-    """What a fresh access adds to it."""
+    """Amount that a fresh access adds to the access factor."""
     relations: float = 0.3
     """Weight of ln(1 + number of relations)."""
     importance_base: float = 0.5
@@ -27,37 +27,43 @@ class Rates:
     confidence_base: float = 0.7
     """Confidence factor at confidence 0."""
     confidence_weight: float = 0.3
-    """What full confidence adds to it."""
+    """Amount that full confidence adds to the confidence factor."""
     default_confidence: float = 0.5
-    """Mean confidence assumed where there are no relations."""
+    """Mean confidence of a memory without relations."""
     floor: float = 0.001
-    """Relevance never falls below this; there is no ceiling."""
+    """Lower bound of the relevance; there is no upper bound."""
 
 
-DEFAULT = Rates()
+DEFAULT_RATES = DecayRates()
 
 
-def relevance(
+def compute_relevance(
     age_days: ArrayLike,
     access_days: ArrayLike | None,
     relations: ArrayLike,
     importance: ArrayLike,
     confidence: ArrayLike | None,
     *,
-    rates: Rates = DEFAULT,
+    rates: DecayRates = DEFAULT_RATES,
 ) -> float | NDArray[np.float64]:
-    """Relevance of memories as of one instant, by the decay formula of this project's pipeline::
+    """Return the relevance of memories at one point in time::
 
         exp(-0.1 age) * (0.3 + 0.3 exp(-0.05 access)) * (1 + 0.3 ln(1 + relations))
                       * (0.5 + importance) * (0.7 + 0.3 confidence), at least 0.001
 
-    ``age_days`` and ``access_days`` are fractional days since the memory was learned and last accessed; negative ones
-    count as 0, and None or NaN in ``access_days`` (never accessed) counts as the age. ``relations`` is how many count,
-    ``confidence`` their mean confidence; None, NaN or no relations count as 0.5. ``importance`` >= 0.
+    Scalars give a float. Arrays of shape (n,), which broadcast with scalars, give float64 (n,).
 
-    Scalars give a float; arrays of shape (n,), which broadcast with scalars, give float64 (n,). A pure function: it
-    knows no clock, and computing it twice changes nothing. ValueError: a NaN age, or a NaN or negative ``relations``
-    or ``importance``.
+    Args:
+        age_days: Days since the memory was learned. Negative values count as 0.
+        access_days: Days since the last access. Negative values count as 0. None or NaN, for a memory that was never
+            accessed, counts as the age.
+        relations: Number of relations that count.
+        importance: Importance, 0 or more.
+        confidence: Mean confidence of the relations. It counts as 0.5 if it is None or NaN, or without relations.
+        rates: Constants of the formula.
+
+    Raises:
+        ValueError: An age is NaN, or ``relations`` or ``importance`` is NaN or negative.
     """
     age = np.maximum(check_numbers("age_days", age_days, minimum=-np.inf), 0.0)
     links = check_numbers("relations", relations, minimum=0.0)

@@ -9,7 +9,7 @@ from typing import Any
 
 from consolidation_pipeline.core.jobs.triggers import next_cron_time
 from consolidation_pipeline.service.jobs.retry_policy import describe_failing_job, list_failing_jobs
-from consolidation_pipeline.service.lifecycle.archive import how_to_archive
+from consolidation_pipeline.service.lifecycle.archive import explain_how_to_archive
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.admin.project_counts import ProjectCounts, count_project
 from consolidation_pipeline.store.database.engine import Row
@@ -96,7 +96,7 @@ def _markdown(
     night = "not by schedule" if following is None else f"{following:%Y-%m-%d %H:%M} UTC"
     reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
     types = "\n".join(f"| {name} | {number} |" for name, number in counts.by_type.items()) or "| none | 0 |"
-    held_back = f"{own['held_back']}: {how_to_archive(slug)}" if own["held_back"] else "0"
+    held_back = f"{own['held_back']}: {explain_how_to_archive(slug)}" if own["held_back"] else "0"
     return f"""## {slug}
 
 | | |

@@ -21,7 +21,7 @@ from consolidation_pipeline.core.knowledge.summary_batches import is_summary_due
 from consolidation_pipeline.errors import InvalidOptionError
 from consolidation_pipeline.options import ConsolidationOptions, parse_options
 from consolidation_pipeline.service.jobs.job_requests import append_pending_jobs, build_new_job
-from consolidation_pipeline.service.lifecycle.archive import is_any_due
+from consolidation_pipeline.service.lifecycle.archive import has_due_archives
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, build_scope
 from consolidation_pipeline.service.runs.run_fingerprint import find_complete_job
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
@@ -179,7 +179,7 @@ def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | Non
     run = preview_run(engine, slug, settings=settings)
     with run.engine.connect() as connection:
         done = find_complete_job(connection, run.project, settings)
-        if done is None or is_any_due(connection, run):
+        if done is None or has_due_archives(connection, run):
             return None
     return f"nothing changed since job {done.id}, and nothing has become stale"
 

@@ -1,4 +1,4 @@
-"""Archive what nobody uses any more: the policies of a run, and the brake on them."""
+"""Archive phase of a run: archive unused memories by the policies, unless they are too many at once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from consolidation_pipeline.core.lifecycle.archive_policies import (
     FORGOTTEN,
     STALENESS,
     ArchivePlan,
-    Policies,
-    Units,
+    ArchivePolicies,
+    ArchiveUnits,
     concatenate_units,
     exceeds_share,
     explain_archives,
@@ -35,16 +35,16 @@ from consolidation_pipeline.store.memories.archive import (
 )
 from consolidation_pipeline.store.memories.memories import lock_rows
 
-# Memories per transaction: a run that is killed has archived whole batches, and the next one does the rest.
-BATCH = 5000
+# Memories per transaction. A killed run has archived whole batches, and the next run archives the rest.
+BATCH_ROWS = 5000
 
 
 @dataclass(frozen=True)
-class Archived:
-    """What a run archived: units by reason, the merged memories among them, and the raw memories behind those.
+class ArchiveResult:
+    """Number of archived units by reason, of merged memories among them, and of the raw memories behind those.
 
-    ``held_back``: how many it left because they are too many to be archived unasked. ``changed``: how many it left
-    because they changed after they had been judged. ``active_after``: units that are still active.
+    ``held_back``: units that were not archived because they are too many at once. ``changed``: units that were not
+    archived because they changed after the decision. ``active_after``: units that are still active.
     """
 
     stale: int
@@ -57,48 +57,48 @@ class Archived:
 
     @property
     def units(self) -> int:
-        """Raw and merged memories that were archived."""
+        """Number of archived raw and merged memories."""
         return self.stale + self.forgotten
 
     @property
     def raw_memories(self) -> int:
-        """Raw memories that left the active and the consolidated ones, as ``count_raw`` counts them."""
+        """Number of raw memories that are archived now, as ``count_raw_memories`` counts them."""
         return self.units - self.merged + self.sources
 
 
-def archive_memories(run: ProjectRun) -> Archived:
-    """Archive what the policies in force take; of a run that carries out a plan, what stands in it and nothing else.
+def archive_memories(run: ProjectRun) -> ArchiveResult:
+    """Archive the units that the policies select; in a run of a plan, only those that the plan lists.
 
-    All of it is left when it is more than a run may archive unasked. Each batch is judged again under lock: what was
-    used, pinned or changed meanwhile stays as it is.
+    Without a plan, nothing is archived if it is more than a run may archive at once (``archive_max_share``). Each batch
+    is checked again under lock: units that were used, pinned or changed meanwhile stay active.
     """
-    policies = policies_in_force(run.options, run.job)
+    policies = get_policies(run.options, run.job)
     with run.engine.connect() as connection:
-        ids, raw, units = load_units(connection, run)
+        ids, raw, units = load_archive_units(connection, run)
     rows = plan_archives(units, policies).rows
     if run.plan is not None:
         rows = rows[np.isin(ids[rows], to_ids([UUID(id_) for id_ in run.plan.archives]))]
     elif exceeds_share(len(rows), len(units), max_share=run.options.archive_max_share):
-        return Archived(0, 0, 0, 0, held_back=len(rows), changed=0, active_after=len(units))
+        return ArchiveResult(0, 0, 0, 0, held_back=len(rows), changed=0, active_after=len(units))
     done = Counter[str]()
     for table, chosen in (("task_memories", rows[raw[rows]]), ("consolidated_memories", rows[~raw[rows]])):
-        for start in range(0, len(chosen), BATCH):
-            done.update(_archive_batch(run, table, ids[chosen[start : start + BATCH]], policies))
+        for start in range(0, len(chosen), BATCH_ROWS):
+            done.update(_archive_batch(run, table, ids[chosen[start : start + BATCH_ROWS]], policies))
     stale, forgotten = done[STALENESS], done[FORGOTTEN]
     changed, left = len(rows) - stale - forgotten, len(units) - stale - forgotten
-    archived = Archived(stale, forgotten, done["merged"], done["sources"], 0, changed, left)
+    archived = ArchiveResult(stale, forgotten, done["merged"], done["sources"], 0, changed, left)
     run.archived += archived.raw_memories
     return archived
 
 
-def is_any_due(connection: Connection, run: ProjectRun) -> bool:
-    """Whether the policies in force take any unit as of the run's instant."""
-    _, _, units = load_units(connection, run)
-    return bool(len(plan_archives(units, policies_in_force(run.options, run.job)).rows))
+def has_due_archives(connection: Connection, run: ProjectRun) -> bool:
+    """Return True if the policies select any unit as of the run's time."""
+    _, _, units = load_archive_units(connection, run)
+    return bool(len(plan_archives(units, get_policies(run.options, run.job)).rows))
 
 
-def describe_archived(slug: str, done: Archived) -> dict[str, Any]:
-    """The numbers under their stable names and, where memories were held back, what to do about them."""
+def build_archive_metrics(slug: str, done: ArchiveResult) -> dict[str, Any]:
+    """Return the metrics of the phase and, if units were held back, how to archive them."""
     metrics: dict[str, Any] = {
         "memories_archived": done.units,
         "archived_stale": done.stale,
@@ -109,17 +109,17 @@ def describe_archived(slug: str, done: Archived) -> dict[str, Any]:
         "held_back": done.held_back,
         "active_after": done.active_after,
     }
-    return metrics | ({"to_archive_them": how_to_archive(slug)} if done.held_back else {})
+    return metrics | ({"to_archive_them": explain_how_to_archive(slug)} if done.held_back else {})
 
 
-def how_to_archive(slug: str) -> str:
-    """What archives memories that a run held back."""
-    return f"`consolidation run {slug} --plan FILE` with a plan that was looked at, or a higher archive_max_share"
+def explain_how_to_archive(slug: str) -> str:
+    """Return in words how to archive units that a run held back."""
+    return f"`consolidation run {slug} --plan FILE` with a reviewed plan, or a higher archive_max_share"
 
 
-def policies_in_force(options: ConsolidationOptions, job: str) -> Policies:
-    """The policies of a job by its name: staleness always, forgetting in the forget job alone, where switched on."""
-    return Policies(
+def get_policies(options: ConsolidationOptions, job: str) -> ArchivePolicies:
+    """Return the policies of a job: staleness if enabled, forgetting if enabled and only in the job ``forget``."""
+    return ArchivePolicies(
         staleness=options.archive,
         forgetting=options.forgetting and job == "forget",
         stale_days=options.archive_stale_days,
@@ -128,44 +128,46 @@ def policies_in_force(options: ConsolidationOptions, job: str) -> Policies:
     )
 
 
-def load_units(connection: Connection, run: ProjectRun) -> tuple[Ids, npt.NDArray[np.bool_], Units]:
-    """All units of the run's project as of its instant: ids ``S16`` (n,), which are raw memories (n,), what is judged.
+def load_archive_units(connection: Connection, run: ProjectRun) -> tuple[Ids, npt.NDArray[np.bool_], ArchiveUnits]:
+    """Return the units of the run's project as of its time, raw memories before merged ones, each by id.
 
-    Raw memories come before merged ones, each by id.
+    Returns:
+        Ids ``S16`` (n,), bool (n,) that is True for raw memories, and the units (n).
     """
-    raw, merged = (_load(connection, run, table) for table in ("task_memories", "consolidated_memories"))
+    raw, merged = (_load_candidates(connection, run, table) for table in ("task_memories", "consolidated_memories"))
     ids = np.concatenate([raw.ids, merged.ids])
     return ids, np.arange(len(ids)) < len(raw.ids), concatenate_units([raw.units, merged.units])
 
 
-def _load(connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None) -> ArchiveCandidates:
+def _load_candidates(connection: Connection, run: ProjectRun, table: str, ids: Ids | None = None) -> ArchiveCandidates:
     restored_since = run.as_of - timedelta(days=run.options.archive_stale_days)
     return load_archive_candidates(
         connection, run.project.id, table, as_of=run.as_of, restored_since=restored_since, ids=ids
     )
 
 
-def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: Policies) -> dict[str, int]:
-    """Archive those of ``ids`` that the policies still take: uses are counted without a new version, so judge again.
+def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolicies) -> dict[str, int]:
+    """Archive the units of ``ids`` that the policies still select under lock: uses do not change the version.
 
-    How many, by reason; how many merged memories, and sources of them.
+    Returns:
+        Number of archived units by reason, of merged memories, and of their sources.
     """
     with run.transaction() as connection:
         lock_active_keys(connection, [run.project.id])
         lock_rows(connection, table, "id = ANY(:ids)", {"ids": to_uuids(ids)})
-        judged = _load(connection, run, table, ids)
-        plan = plan_archives(judged.units, policies)
-        archive_rows(connection, run.author, table, _marks(judged, plan), at=run.now)
+        candidates = _load_candidates(connection, run, table, ids)
+        plan = plan_archives(candidates.units, policies)
+        archive_rows(connection, run.author, table, _build_updates(candidates, plan), at=run.now)
     merged = len(plan) if table == "consolidated_memories" else 0
-    sources = int(judged.sources[plan.rows].sum())
+    sources = int(candidates.sources[plan.rows].sum())
     return {**Counter(plan.reasons.tolist()), "merged": merged, "sources": sources}
 
 
-def _marks(judged: ArchiveCandidates, plan: ArchivePlan) -> list[MemoryUpdate]:
-    written = (
-        to_uuids(judged.ids[plan.rows]),
-        judged.versions[plan.rows].tolist(),
-        explain_archives(judged.units, plan),
+def _build_updates(candidates: ArchiveCandidates, plan: ArchivePlan) -> list[MemoryUpdate]:
+    columns = (
+        to_uuids(candidates.ids[plan.rows]),
+        candidates.versions[plan.rows].tolist(),
+        explain_archives(candidates.units, plan),
         plan.reasons.tolist(),
     )
-    return [MemoryUpdate(id_, version, uuid4(), words, why) for id_, version, words, why in zip(*written, strict=True)]
+    return [MemoryUpdate(id_, version, uuid4(), words, why) for id_, version, words, why in zip(*columns, strict=True)]

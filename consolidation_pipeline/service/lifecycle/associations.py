@@ -1,4 +1,4 @@
-"""Find out what memories have to do with each other: pairs of them, the rule that holds, relations that are new."""
+"""Associations phase: compare pairs of memories, match rules, and store new relations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,12 @@ from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs, iter_similar_pairs, similarity_join
 from consolidation_pipeline.core.vectors import find_positions
 from consolidation_pipeline.errors import EmbeddingError, TooManyPairsError
-from consolidation_pipeline.service.lifecycle.association_inputs import Compared, embed_missing, load_all, load_sample
+from consolidation_pipeline.service.lifecycle.association_inputs import (
+    AssociationSample,
+    embed_missing,
+    load_all,
+    load_sample,
+)
 from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.knowledge.relations import (
@@ -30,21 +35,21 @@ from consolidation_pipeline.store.knowledge.relations import (
 
 logger = logging.getLogger(__name__)
 
-# Some 250 MB of relations and ledger. A project with more is compared too widely to tell anybody anything.
-MOST_RELATIONS = 200_000
-# Relations that are made into rows at a time.
-BATCH = 10_000
+# About 250 MB of relations and ledger. More relations would tell nobody anything.
+MAX_RELATIONS = 200_000
+# Relations per insert.
+BATCH_ROWS = 10_000
 
-_PER_DAY = 86_400_000_000
+_MICROSECONDS_PER_DAY = 86_400_000_000
 
 Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Associated:
-    """What associations found. ``memories``: units compared; ``found``: pairs per relation type; ``added``: new ones.
+class AssociationResult:
+    """Result of the phase: number of compared units, of related pairs by relation type, and of new relations.
 
-    ``missing``: units left out for want of a vector. ``skipped``: why nothing was compared, None where it was.
+    ``missing``: number of units without a vector. ``skipped``: reason if nothing was compared, else None.
     """
 
     memories: int
@@ -55,9 +60,10 @@ class Associated:
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Related pairs, arrays of shape (m,): positions ``a`` and ``b`` int64 of the units, in the direction of the
-    relation, similarity float32, and the rule that holds, int8.
+class _FoundPairs:
+    """Pairs with a rule that holds, as arrays of shape (m,).
+
+    ``a``, ``b``: positions of the units, in the direction of the relation. ``rule``: int8.
     """
 
     a: Positions
@@ -68,115 +74,119 @@ class _Found:
     def __len__(self) -> int:
         return len(self.rule)
 
-    def select(self, chosen: npt.NDArray[Any] | slice) -> _Found:
-        """The pairs at ``chosen``."""
-        return _Found(*(column[chosen] for column in vars(self).values()))
+    def select(self, chosen: npt.NDArray[Any] | slice) -> _FoundPairs:
+        """Return the pairs at ``chosen``, a mask or a slice."""
+        return _FoundPairs(*(column[chosen] for column in vars(self).values()))
 
 
-_NONE = _Found(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int8))
+_NONE = _FoundPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.float32), np.empty(0, np.int8))
 
 
-def associate_memories(run: ProjectRun) -> Associated:
-    """Relate active raw and merged memories by their plain vectors, and store what is new as relations.
+def associate_memories(run: ProjectRun) -> AssociationResult:
+    """Compare active raw and merged memories by their plain vectors, and store new relations.
 
-    Compared are ``sample_size`` of the 100 newest, drawn anew each week. Those without a vector get one for the
-    purpose; one that the model has none for is left out with a warning. Where the model cannot be loaded or reached at
-    all, nothing is done. With ``sample_size = 0`` all that have a vector are compared with each other, exactly, and
-    ``parallel_context`` is left out: it would link everything that was written in one week.
+    With ``sample_size`` above 0, that number of the 100 newest units is compared, drawn anew each week. Units without a
+    vector are embedded for the comparison; those that the model cannot embed are left out with a warning. If the model
+    cannot be loaded or reached, nothing is compared. With ``sample_size = 0``, all units with a vector are compared
+    exactly, without the rule ``parallel_context``, which would relate everything written in one week.
 
-    What only a person can tell is stored as a candidate. Two units that a relation of the type links already, whatever
-    its status, keep that one: repeating adds nothing, and what was rejected is not found again.
+    Relations that only a person can judge are stored as candidates. A pair with a relation of the same type, whatever
+    its status, gets no second one: so a repeated run adds nothing, and rejected relations do not come back.
 
     Raises:
-        TooManyPairsError: more than ``MOST_RELATIONS`` pairs are related; nothing is stored.
-        EmbeddingError: stored vectors of the model differ in length.
+        TooManyPairsError: More than ``MAX_RELATIONS`` pairs are related. Nothing is stored.
+        EmbeddingError: Stored vectors of the model differ in length.
     """
     sampled = run.options.sample_size > 0
-    known = load_sample(run) if sampled else load_all(run)
+    sample = load_sample(run) if sampled else load_all(run)
     try:
-        known = embed_missing(run, known) if sampled else known
+        sample = embed_missing(run, sample) if sampled else sample
     except EmbeddingError as error:
         logger.warning("project %s: no associations: %s", run.project.slug, error)
-        return Associated(0, _count(np.empty(0, np.int8)), 0, len(known.missing), skipped=str(error))
-    found = _match(known, _sampled_pairs(known) if sampled else _all_pairs(known))
+        return AssociationResult(0, _count_by_type(np.empty(0, np.int8)), 0, len(sample.missing), skipped=str(error))
+    found = _match_pairs(sample, _sampled_pairs(sample) if sampled else _all_pairs(sample))
     with run.transaction() as connection:
-        new = _leave_related(known.ends, found, load_related_pairs(connection, run.project.id))
-        for batch in _new_relations(run, known.ends, new):
+        new = _remove_related(sample.units, found, load_related_pairs(connection, run.project.id))
+        for batch in _build_relations(run, sample.units, new):
             append_relations(connection, run.author, batch, now=run.now)
-    return Associated(len(known.ends), _count(found.rule), len(new), len(known.missing))
+    return AssociationResult(len(sample.units), _count_by_type(found.rule), len(new), len(sample.missing))
 
 
-def _count(rule: rules.Codes) -> dict[str, int]:
+def _count_by_type(rule: rules.Codes) -> dict[str, int]:
     counts = np.bincount(rule, minlength=len(RELATION_TYPES) + 1)[1:]
     return dict(zip(RELATION_TYPES, counts.tolist(), strict=True))
 
 
-def _sampled_pairs(known: Compared) -> Iterator[tuple[SimilarPairs, npt.NDArray[np.float64]]]:
-    """Every pair and the days between its memories."""
-    if len(known.ends):
-        pairs = similarity_join(known.x, -1.0)
-        learned = known.ends.learned_at
-        yield pairs, np.abs(learned[pairs.i] - learned[pairs.j]) / _PER_DAY
+def _sampled_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, npt.NDArray[np.float64]]]:
+    """Yield all pairs with the days between their memories."""
+    if len(sample.units):
+        pairs = similarity_join(sample.vectors, -1.0)
+        learned = sample.units.learned_at
+        yield pairs, np.abs(learned[pairs.i] - learned[pairs.j]) / _MICROSECONDS_PER_DAY
 
 
-def _all_pairs(known: Compared) -> Iterator[tuple[SimilarPairs, npt.NDArray[np.float64]]]:
-    """The pairs that a rule on similarity can hold for, without their days: no rule on these is asked."""
-    if not len(known.ends):
+def _all_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, npt.NDArray[np.float64]]]:
+    """Yield the pairs for which a rule on similarity may hold; the days are infinite, so that no rule on days holds."""
+    if not len(sample.units):
         return
-    decisions = np.flatnonzero(rules.roles(known.ends.memory_type) == rules.DECISION).astype(np.int32)
-    for pairs in rules.iter_unlike_pairs(known.x[decisions], rules.CONTRADICTS_BELOW):
+    decisions = np.flatnonzero(rules.classify_types(sample.units.memory_type) == rules.DECISION).astype(np.int32)
+    for pairs in rules.iter_dissimilar_pairs(sample.vectors[decisions], rules.CONTRADICTS_BELOW):
         yield SimilarPairs(decisions[pairs.i], decisions[pairs.j], pairs.similarity), np.array(np.inf)
-    for pairs in iter_similar_pairs(known.x, rules.EXPLAINS_ABOVE):
+    for pairs in iter_similar_pairs(sample.vectors, rules.EXPLAINS_ABOVE):
         yield pairs, np.array(np.inf)
 
 
-def _match(known: Compared, blocks: Iterable[tuple[SimilarPairs, npt.NDArray[np.float64]]]) -> _Found:
-    """The pairs for which a rule holds; memory is bounded by ``MOST_RELATIONS`` and one block."""
-    role, kept, total = rules.roles(known.ends.memory_type), [_NONE], 0
+def _match_pairs(
+    sample: AssociationSample, blocks: Iterable[tuple[SimilarPairs, npt.NDArray[np.float64]]]
+) -> _FoundPairs:
+    """Return the pairs for which a rule holds. The memory needed is bounded by ``MAX_RELATIONS`` and one block."""
+    role, kept, total = rules.classify_types(sample.units.memory_type), [_NONE], 0
     for pairs, gap in blocks:
         rule = rules.match_rules(role[pairs.i], role[pairs.j], pairs.similarity, gap)
-        related = rule != rules.NOTHING
-        kept.append(_directed(pairs.select(related), role, rule[related]))
+        related = rule != rules.NO_RULE
+        kept.append(_set_direction(pairs.select(related), role, rule[related]))
         total += len(kept[-1])
-        if total > MOST_RELATIONS:
+        if total > MAX_RELATIONS:
             raise TooManyPairsError(
-                f"more than {MOST_RELATIONS:,} pairs of memories are related: set sample_size (20 is the default), or "
+                f"more than {MAX_RELATIONS:,} pairs of memories are related: set sample_size (20 is the default), or "
                 "merge near-duplicates first"
             )
-    return _Found(*(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in kept), strict=True)))
+    return _FoundPairs(
+        *(np.concatenate(columns) for columns in zip(*(vars(part).values() for part in kept), strict=True))
+    )
 
 
-def _directed(pairs: SimilarPairs, role: rules.Codes, rule: rules.Codes) -> _Found:
-    """From insight to work where one explains the other; elsewhere from the smaller id."""
+def _set_direction(pairs: SimilarPairs, role: rules.Codes, rule: rules.Codes) -> _FoundPairs:
+    """Direct ``explains`` from insight to work, and other relations from the smaller id."""
     turned = (rule == rules.EXPLAINS) & (role[pairs.i] == rules.WORK)
     i, j = pairs.i.astype(np.int64), pairs.j.astype(np.int64)
-    return _Found(np.where(turned, j, i), np.where(turned, i, j), pairs.similarity, rule)
+    return _FoundPairs(np.where(turned, j, i), np.where(turned, i, j), pairs.similarity, rule)
 
 
-def _leave_related(ends: AssociationInputs, found: _Found, related: RelatedPairs) -> _Found:
-    """Without the pairs that have a relation of that type already."""
-    a, b = find_positions(ends.ids, related.a), find_positions(ends.ids, related.b)
-    there = (a >= 0) & (b >= 0)
-    held = _keys(a[there], b[there], related.relation_type[there] + 1, len(ends))
-    return found.select(~np.isin(_keys(found.a, found.b, found.rule, len(ends)), held))
+def _remove_related(units: AssociationInputs, found: _FoundPairs, related: RelatedPairs) -> _FoundPairs:
+    """Remove the pairs that have a relation of the same type already."""
+    a, b = find_positions(units.ids, related.a), find_positions(units.ids, related.b)
+    exist = (a >= 0) & (b >= 0)
+    existing = _pair_keys(a[exist], b[exist], related.relation_type[exist] + 1, len(units))
+    return found.select(~np.isin(_pair_keys(found.a, found.b, found.rule, len(units)), existing))
 
 
-def _keys(a: Positions, b: Positions, rule: npt.NDArray[np.integer], count: int) -> Positions:
-    """One number for each pair and type, the same both ways where the type has no direction."""
+def _pair_keys(a: Positions, b: Positions, rule: npt.NDArray[np.integer], count: int) -> Positions:
+    """Return a number for each pair and type, the same in both directions unless the type has a direction."""
     turned = (rule != rules.EXPLAINS) & (a > b)
     first, second = np.where(turned, b, a), np.where(turned, a, b)
     return np.asarray((rule.astype(np.int64) * count + first) * count + second)
 
 
-def _new_relations(run: ProjectRun, ends: AssociationInputs, found: _Found) -> Iterator[list[NewRelation]]:
-    for start in range(0, len(found), BATCH):
-        part = found.select(slice(start, start + BATCH))
-        pairs = zip(to_uuids(ends.ids[part.a]), to_uuids(ends.ids[part.b]), strict=True)
-        how = zip(part.similarity.tolist(), part.rule.tolist(), strict=True)
-        yield [_new_relation(run.project.slug, *pair, *rule) for pair, rule in zip(pairs, how, strict=True)]
+def _build_relations(run: ProjectRun, units: AssociationInputs, found: _FoundPairs) -> Iterator[list[NewRelation]]:
+    for start in range(0, len(found), BATCH_ROWS):
+        part = found.select(slice(start, start + BATCH_ROWS))
+        pairs = zip(to_uuids(units.ids[part.a]), to_uuids(units.ids[part.b]), strict=True)
+        matches = zip(part.similarity.tolist(), part.rule.tolist(), strict=True)
+        yield [_build_relation(run.project.slug, *pair, *match) for pair, match in zip(pairs, matches, strict=True)]
 
 
-def _new_relation(slug: str, a: UUID, b: UUID, similarity: float, rule: int) -> NewRelation:
-    found = rules.describe(rule, similarity)
+def _build_relation(slug: str, a: UUID, b: UUID, similarity: float, rule: int) -> NewRelation:
+    found = rules.describe_rule(rule, similarity)
     status = "candidate" if found.relation_type in rules.CANDIDATE_TYPES else "confirmed"
     return NewRelation(relation_id(slug, found.relation_type, a, b), a, b, found, similarity, status)

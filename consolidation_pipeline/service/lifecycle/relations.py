@@ -1,4 +1,4 @@
-"""Relations by hand: what the rules found, and a person's word on it."""
+"""Relations between memories: list them, confirm or reject them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 
 from consolidation_pipeline.core.lifecycle.associations import STATUSES
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import BY_HAND
+from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.knowledge import relations as store
 from consolidation_pipeline.store.ledger.ledger_writer import Author
@@ -20,13 +20,22 @@ _DECISIONS = ("confirmed", "rejected")
 def decide_relations(
     engine: Engine, ids: Sequence[UUID], status: str, *, changed_by: str, reason: str | None = None
 ) -> dict[UUID, UUID]:
-    """Confirm or reject relations, all or none; returns by relation the group in the ledger, to undo it by.
+    """Confirm or reject relations, all or none; a decision may be changed later.
 
-    ``status``: confirmed or rejected. One may change one's mind.
+    Args:
+        engine: Engine of the store.
+        ids: Ids of the relations.
+        status: confirmed or rejected.
+        changed_by: Name for the ledger.
+        reason: Reason for the ledger.
+
+    Returns:
+        The change group of each relation, by which the decision can be undone.
 
     Raises:
-        UsageError: another status. NotFoundError: a relation does not exist. ConflictError: one has that status
-        already, or changed meanwhile.
+        UsageError: The status is another one.
+        NotFoundError: A relation does not exist.
+        ConflictError: A relation has this status already, or changed meanwhile.
     """
     if status not in _DECISIONS:
         raise UsageError(f"status {status!r} cannot be given to a relation: it must be {' or '.join(_DECISIONS)}")
@@ -42,15 +51,16 @@ def decide_relations(
         for project_id in {row.project_id for row in rows.values()}:
             own = [row for row in rows.values() if row.project_id == project_id]
             author = Author(project_id, None, changed_by)
-            groups |= store.decide_relations(connection, author, own, status, reason=reason or BY_HAND)
+            groups |= store.decide_relations(connection, author, own, status, reason=reason or MANUAL_REASON)
     return {id_: groups[id_] for id_ in ids}
 
 
 def list_relations(engine: Engine, slug: str, *, limit: int, status: str | None = None) -> dict[str, Any]:
-    """The project's relations newest first, with the whole texts of both ends, and how many there are of each status.
+    """Return a project's relations, newest first, with the texts of both memories, and their number by status.
 
     Raises:
-        NotFoundError: no such project. UsageError: no such status.
+        NotFoundError: There is no such project.
+        UsageError: There is no such status.
     """
     if status is not None and status not in STATUSES:
         raise UsageError(f"status {status!r} does not exist; a relation is {', '.join(STATUSES)}")

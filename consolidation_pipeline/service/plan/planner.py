@@ -26,7 +26,7 @@ from consolidation_pipeline.service.knowledge.merged_memories import (
     TextKey,
     plan_merges,
 )
-from consolidation_pipeline.service.lifecycle.archive import load_units, policies_in_force
+from consolidation_pipeline.service.lifecycle.archive import get_policies, load_archive_units
 from consolidation_pipeline.service.plan.grouping_preview import GroupingPreview, preview_grouping
 from consolidation_pipeline.service.plan.knowledge_forecast import forecast_knowledge
 from consolidation_pipeline.service.plan.plan_document import (
@@ -211,7 +211,7 @@ class PlannedArchiving:
 def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedArchiving:
     """Apply the archive policies as of the run's instant to the units that there would be after ``merges``."""
     with run.engine.connect() as connection:
-        ids, raw, units = load_units(connection, run)
+        ids, raw, units = load_archive_units(connection, run)
     merge_of = np.full(len(ids), -1)
     order = np.argsort(ids)
     for number, merge in enumerate(merges):
@@ -221,7 +221,7 @@ def plan_archiving(run: ProjectRun, merges: Sequence[PlannedMerge]) -> PlannedAr
     after = concatenate_units([units.select(alone), merge_units(units.select(~alone), merge_of[~alone])])
     after_ids = np.concatenate([ids[alone], to_ids([merge.id for merge in merges])])
     after_raw = np.concatenate([raw[alone], np.zeros(len(merges), dtype=bool)])
-    plan = plan_archives(after, policies_in_force(run.options, run.job))
+    plan = plan_archives(after, get_policies(run.options, run.job))
     return PlannedArchiving(
         after_ids[plan.rows],
         after_raw[plan.rows],

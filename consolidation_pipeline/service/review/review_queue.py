@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import BY_HAND
+from consolidation_pipeline.service.lifecycle.manual_actions import MANUAL_REASON
 from consolidation_pipeline.store.database.engine import Connection, Engine, Row
 from consolidation_pipeline.store.jobs.event_outbox import append_event
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys_of
@@ -58,7 +58,7 @@ def decide_review(
         rows = _lock_decidable(connection, list(dict.fromkeys(ids)), approved=approved)
         for project_id in sorted({row.project_id for row in rows}):
             own = [row for row in rows if row.project_id == project_id]
-            author, why = Author(project_id, None, changed_by), reason or BY_HAND
+            author, why = Author(project_id, None, changed_by), reason or MANUAL_REASON
             groups |= write_review_decisions(
                 connection, author, own, approved=approved, reason=why, now=datetime.now(UTC)
             )

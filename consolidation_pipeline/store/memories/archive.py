@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.lifecycle.archive_policies import Units
+from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Ids, load_columns, to_uuids
@@ -33,7 +33,7 @@ class ArchiveCandidates:
 
     ids: Ids
     versions: npt.NDArray[np.int32]
-    units: Units
+    units: ArchiveUnits
     sources: npt.NDArray[np.int64]
 
 
@@ -139,7 +139,7 @@ def load_archive_candidates(
     return ArchiveCandidates(
         found,
         versions,
-        Units(idle, reused.astype(np.int64), pinned.astype(bool), importance, age, names, relevance),
+        ArchiveUnits(idle, reused.astype(np.int64), pinned.astype(bool), importance, age, names, relevance),
         sources,
     )
 

@@ -1,4 +1,4 @@
-"""Profiles: how one works, from all summaries of a user; one row per user, replaced and never by nothing."""
+"""Procedural profiles: one row per user, derived from all summaries of the user and updated in place."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.plan.apply import request_plan_job
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
 from consolidation_pipeline_tests.service.knowledge.test_summaries import (
     MODEL,
-    ids,
+    active_rows,
+    hourly_notes,
     last_group_of,
-    notes,
+    memory_ids,
     provider,
-    rows,
     run_summaries_without_profile,
     run_summarize_job,
     summary_reply,
@@ -27,28 +27,28 @@ from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline,
 __all__ = ["provider"]
 
 
-def is_profile(request: Request) -> bool:
+def is_profile_request(request: Request) -> bool:
     return "how people work there" in request.body["messages"][0]["content"]
 
 
-def profile_of(pipeline: Pipeline) -> Any:
-    (row,) = rows(pipeline, "procedural")
+def get_profile(pipeline: Pipeline) -> Any:
+    (row,) = active_rows(pipeline, "procedural")
     return row
 
 
 @pytest.fixture
-def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
-    """Ten memories, and a model."""
+def llm_project(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
+    """Project with a model and ten memories."""
     del provider
     pipeline.configure_new(**MODEL)
-    pipeline.add(notes(10))
+    pipeline.add(hourly_notes(10))
     return pipeline
 
 
-def test_profile_covers_all_summaries_and_updates(asked: Pipeline, provider: OpenAIServer) -> None:
-    run_summarize_job(asked)
-    first = profile_of(asked)
-    text = notes(1)[0]["content"]
+def test_profile_covers_all_summaries_and_updates(llm_project: Pipeline, provider: OpenAIServer) -> None:
+    run_summarize_job(llm_project)
+    first = get_profile(llm_project)
+    text = hourly_notes(1)[0]["content"]
     assert (first.content, first.abstraction_level, first.user_id, first.version) == (text, 3, None, 1)
     assert (first.consolidation_method, first.confidence_score, first.memory_type) == ("llm", 0.8, "learning")
     assert first.details == {
@@ -58,42 +58,44 @@ def test_profile_covers_all_summaries_and_updates(asked: Pipeline, provider: Ope
         "context": [text],
         "summaries": 1,
     }
-    assert first.source_memory_ids == ids(10)
-    asked.add(notes(9, "later"))
-    done = run_summarize_job(asked)["procedural_profile"]
-    second = profile_of(asked)
+    assert first.source_memory_ids == memory_ids(10)
+    llm_project.add(hourly_notes(9, "later"))
+    done = run_summarize_job(llm_project)["procedural_profile"]
+    second = get_profile(llm_project)
     assert (done.summaries, done.created, done.updated) == (2, 0, 1)
     assert (second.id, second.version, second.created_at) == (first.id, 2, first.created_at)
-    assert second.source_memory_ids == sorted([*ids(10), *ids(9, "later")])
+    assert second.source_memory_ids == sorted([*memory_ids(10), *memory_ids(9, "later")])
     assert len(shown_memories(provider.requests[-1])) == 2
-    parents = asked.rows(
+    parents = llm_project.rows(
         "SELECT parent_id, parent_kind, similarity FROM {s}.memory_lineage WHERE child_id = :i", i=second.id
     )
-    assert {edge.parent_id for edge in parents} == {row.id for row in rows(asked, "summary")}
+    assert {edge.parent_id for edge in parents} == {row.id for row in active_rows(llm_project, "summary")}
     assert {edge.parent_kind for edge in parents} == {"summary"}
     assert all(-1 <= edge.similarity <= 1 for edge in parents)
     query = "SELECT previous_state FROM {s}.consolidation_changes WHERE entity_id = :i AND version_before = 1"
-    assert asked.value(query, i=first.id)["content"] == first.content
+    assert llm_project.value(query, i=first.id)["content"] == first.content
 
 
 @pytest.mark.parametrize("profile", ["", "The team waits 45 seconds before the next try."])
-def test_unusable_reply_keeps_old_profile(asked: Pipeline, provider: OpenAIServer, profile: str) -> None:
-    run_summarize_job(asked)
-    before = profile_of(asked)
-    provider.behaviour = reply_with_json(lambda r: summary_reply(r) | ({"profile": profile} if is_profile(r) else {}))
-    asked.add(notes(9, "later"))
-    done = run_summarize_job(asked)["procedural_profile"]
+def test_unusable_reply_keeps_old_profile(llm_project: Pipeline, provider: OpenAIServer, profile: str) -> None:
+    run_summarize_job(llm_project)
+    before = get_profile(llm_project)
+    provider.behaviour = reply_with_json(
+        lambda r: summary_reply(r) | ({"profile": profile} if is_profile_request(r) else {})
+    )
+    llm_project.add(hourly_notes(9, "later"))
+    done = run_summarize_job(llm_project)["procedural_profile"]
     assert (done.created, done.updated, len(done.failures)) == (0, 0, 1)
-    assert profile_of(asked) == before
+    assert get_profile(llm_project) == before
     provider.behaviour = reply_with_json(summary_reply)
-    assert run_summarize_job(asked)["procedural_profile"].updated == 1
+    assert run_summarize_job(llm_project)["procedural_profile"].updated == 1
 
 
-def test_used_up_budget_writes_no_profile(asked: Pipeline, provider: OpenAIServer) -> None:
-    run_summaries_without_profile(asked)
-    asked.configure(**MODEL, budget_tokens_per_run=0)
-    done = run_summarize_job(asked)["procedural_profile"]
-    assert (done.created, rows(asked, "procedural")) == (0, [])
+def test_used_up_budget_writes_no_profile(llm_project: Pipeline, provider: OpenAIServer) -> None:
+    run_summaries_without_profile(llm_project)
+    llm_project.configure(**MODEL, budget_tokens_per_run=0)
+    done = run_summarize_job(llm_project)["procedural_profile"]
+    assert (done.created, active_rows(llm_project, "procedural")) == (0, [])
     assert "budget_tokens_per_run" in str(done.stopped)
     assert len(provider.requests) == 1
 
@@ -105,24 +107,24 @@ def test_profile_without_summaries_makes_no_call(pipeline: Pipeline, provider: O
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_changes") == 0
 
 
-def test_many_summaries_are_reduced_before_profile(asked: Pipeline, provider: OpenAIServer) -> None:
-    asked.write("DELETE FROM {s}.task_memories")
+def test_many_summaries_are_reduced_before_profile(llm_project: Pipeline, provider: OpenAIServer) -> None:
+    llm_project.write("DELETE FROM {s}.task_memories")
     for at in range(21):
-        asked.add(notes(1, f"s{at:02}"))
-        run_summaries_without_profile(asked)
+        llm_project.add(hourly_notes(1, f"s{at:02}"))
+        run_summaries_without_profile(llm_project)
     requests = len(provider.requests)
-    assert run_summarize_job(asked)["procedural_profile"].created == 1
+    assert run_summarize_job(llm_project)["procedural_profile"].created == 1
     assert [len(shown_memories(request)) for request in provider.requests[requests:]] == [20, 2]
-    assert len(profile_of(asked).source_memory_ids) == 21
+    assert len(get_profile(llm_project).source_memory_ids) == 21
 
 
 def test_heuristic_profile_quotes_summary_sentences(pipeline: Pipeline) -> None:
-    pipeline.add(notes(20))
+    pipeline.add(hourly_notes(20))
     run_summarize_job(pipeline)
-    row = profile_of(pipeline)
+    row = get_profile(pipeline)
     parts = [row.details[name] for name in ("preferences", "practices", "pitfalls", "facts")]
     assert [line for part in parts for line in part] == row.content.split("\n")
-    (summary,) = rows(pipeline, "summary")
+    (summary,) = active_rows(pipeline, "summary")
     assert set(row.content.split("\n")) <= set(summary.content.split("\n"))
     assert row.consolidation_method == "heuristic"
     assert 0 < row.confidence_score <= 0.75
@@ -131,35 +133,35 @@ def test_heuristic_profile_quotes_summary_sentences(pipeline: Pipeline) -> None:
 def test_rollback_restores_previous_profile_version(
     pipeline: Pipeline,
 ) -> None:
-    pipeline.add(notes(10))
+    pipeline.add(hourly_notes(10))
     run_summarize_job(pipeline)
-    before = profile_of(pipeline)
-    pipeline.add(notes(10, "later"))
+    before = get_profile(pipeline)
+    pipeline.add(hourly_notes(10, "later"))
     run_summarize_job(pipeline)
     pipeline.roll_back(last_group_of(pipeline, before.id))
-    old = profile_of(pipeline)
+    old = get_profile(pipeline)
     assert (old.content, old.version, old.source_memory_ids) == (before.content, 1, before.source_memory_ids)
     assert run_summarize_job(pipeline)["procedural_profile"].unchanged == 1
-    pipeline.add(notes(10, "last"))
+    pipeline.add(hourly_notes(10, "last"))
     assert run_summarize_job(pipeline)["procedural_profile"].updated == 1
-    assert len(profile_of(pipeline).source_memory_ids) == 30
+    assert len(get_profile(pipeline).source_memory_ids) == 30
 
 
 def test_archived_profile_is_not_recreated(pipeline: Pipeline) -> None:
-    pipeline.add(notes(10))
+    pipeline.add(hourly_notes(10))
     run_summarize_job(pipeline)
-    archive_by_hand(pipeline.engine, [profile_of(pipeline).id], changed_by="tester")
-    pipeline.add(notes(10, "later"))
+    archive_manually(pipeline.engine, [get_profile(pipeline).id], changed_by="tester")
+    pipeline.add(hourly_notes(10, "later"))
     assert run_summarize_job(pipeline)["procedural_profile"].unchanged == 1
-    assert rows(pipeline, "procedural") == []
+    assert active_rows(pipeline, "procedural") == []
 
 
 def test_plan_run_writes_no_summary_or_profile(pipeline: Pipeline) -> None:
-    pipeline.add(notes(60))
+    pipeline.add(hourly_notes(60))
     with pipeline.open() as run:
         run_phases(run, run.planned[:4])
     made = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
     request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")
     done = pipeline.run()
     assert (done.summaries.created, done.profiles.created) == (0, 0)
-    assert [*rows(pipeline, "summary"), *rows(pipeline, "procedural")] == []
+    assert [*active_rows(pipeline, "summary"), *active_rows(pipeline, "procedural")] == []

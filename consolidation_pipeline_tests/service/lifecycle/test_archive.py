@@ -12,11 +12,16 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from consolidation_pipeline.core.lifecycle.archive_policies import Units, merge_units
+from consolidation_pipeline.core.lifecycle.archive_policies import ArchiveUnits, merge_units
 from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.service.jobs.run_report import write_report
 from consolidation_pipeline.service.lifecycle import archive
-from consolidation_pipeline.service.lifecycle.archive import Archived, archive_memories, describe_archived, load_units
+from consolidation_pipeline.service.lifecycle.archive import (
+    ArchiveResult,
+    archive_memories,
+    build_archive_metrics,
+    load_archive_units,
+)
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories, restore_memories
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.runs.project_run import PlanDecisions
@@ -54,7 +59,7 @@ def consolidate(pipeline: Pipeline) -> UUID:
     return run.job_id
 
 
-def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[Archived, UUID]:
+def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[ArchiveResult, UUID]:
     """Archive as of an instant, after scoring in the forget job; what was done, and the job's id.
 
     ``planned``: names of the memories that a plan archives.
@@ -223,14 +228,14 @@ def test_more_than_half_of_a_hundred_units_or_more_is_not_archived_unasked(
 def test_what_was_held_back_is_archived_by_a_plan_or_with_a_larger_share(pipeline: Pipeline) -> None:
     pipeline.add(crowd(60, 100))
     held, _ = run_archive(pipeline)
-    advice = describe_archived(SLUG, held)["to_archive_them"]
+    advice = build_archive_metrics(SLUG, held)["to_archive_them"]
     assert f"consolidation run {SLUG} --plan FILE" in advice
     done, job = run_archive(pipeline, planned=[f"n{at}" for at in range(60)])
     assert (done.units, done.held_back) == (60, 0)
-    assert "to_archive_them" not in describe_archived(SLUG, done)
+    assert "to_archive_them" not in build_archive_metrics(SLUG, done)
     pipeline.roll_back(job)
     # Who undoes a job has not looked at each memory: they are judged as before.
-    assert run_archive(pipeline)[0] == Archived(0, 0, 0, 0, held_back=60, changed=0, active_after=100)
+    assert run_archive(pipeline)[0] == ArchiveResult(0, 0, 0, 0, held_back=60, changed=0, active_after=100)
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].held_back == 100
     pipeline.configure(archive_max_share=1.0)
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].units == 100
@@ -262,7 +267,7 @@ def test_the_report_tells_what_was_archived_and_held_back(pipeline: Pipeline) ->
             run.now = NOW
             with run.phase("archived_memories") as phase:
                 done = archive_memories(run)
-                phase.metrics = describe_archived(SLUG, done)
+                phase.metrics = build_archive_metrics(SLUG, done)
                 phase.counters = {"memories_archived": done.units}
             report = write_report(run)
         assert report.metrics["memories_archived"] == done.units
@@ -308,7 +313,7 @@ def test_what_is_used_pinned_or_gone_meanwhile_is_left_and_the_rest_archived(
 
 def test_an_archiving_waits_for_whoever_holds_a_row_and_looks_again(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", "One."), unused("b", "Two.")])
-    done: list[Archived] = []
+    done: list[ArchiveResult] = []
 
     def run_it() -> None:
         with pipeline.open() as run:
@@ -332,7 +337,7 @@ def test_an_archiving_waits_for_whoever_holds_a_row_and_looks_again(pipeline: Pi
 def test_batches_that_were_written_stay_when_the_next_one_fails_and_the_next_run_does_the_rest(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "BATCH", 2)
+    monkeypatch.setattr(archive, "BATCH_ROWS", 2)
     pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
     write, calls = archive.archive_rows, []
 
@@ -427,7 +432,7 @@ def test_archiving_again_finds_nothing(pipeline: Pipeline) -> None:
     consolidate(pipeline)
     assert run_archive(pipeline)[0].units == 2
     before = knowledge(pipeline)
-    assert run_archive(pipeline)[0] == Archived(0, 0, 0, 0, 0, 0, 0)
+    assert run_archive(pipeline)[0] == ArchiveResult(0, 0, 0, 0, 0, 0, 0)
     assert knowledge(pipeline) == before
 
 
@@ -438,7 +443,7 @@ def test_units_folded_before_a_merge_are_those_that_stand_after_it(pipeline: Pip
     def units() -> dict[UUID, dict[str, Any]]:
         with pipeline.open() as run, run.engine.connect() as connection:
             run.now = NOW
-            ids, _, found = load_units(connection, run)
+            ids, _, found = load_archive_units(connection, run)
         return {id_: as_row(found, at) for at, id_ in enumerate(to_uuids(ids))}
 
     pipeline.add(corpus())
@@ -447,7 +452,7 @@ def test_units_folded_before_a_merge_are_those_that_stand_after_it(pipeline: Pip
     pipeline.add([unused("a", "Alone, and then not.", 50), unused("pinned", LESSONS[3], 200, pinned=True)])
     with pipeline.open() as run, run.engine.connect() as connection:
         run.now = NOW
-        ids, raw, before = load_units(connection, run)
+        ids, raw, before = load_archive_units(connection, run)
     assert raw.sum() not in (0, len(raw))
     consolidate(pipeline)
     into = dict(pipeline.rows("SELECT id, coalesce(consolidated_into_id, id) FROM {s}.task_memories"))
@@ -459,8 +464,8 @@ def test_units_folded_before_a_merge_are_those_that_stand_after_it(pipeline: Pip
     assert {name: as_row(folded, at) for at, name in enumerate(names)} == after
 
 
-def as_row(units: Units, at: int) -> dict[str, Any]:
-    return {field.name: getattr(units, field.name)[at] for field in fields(Units)}
+def as_row(units: ArchiveUnits, at: int) -> dict[str, Any]:
+    return {field.name: getattr(units, field.name)[at] for field in fields(ArchiveUnits)}
 
 
 @pytest.mark.parametrize("late", [[], ["c"]])

@@ -10,9 +10,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from consolidation_pipeline.core.lifecycle.relevance import relevance
+from consolidation_pipeline.core.lifecycle.relevance import compute_relevance
 from consolidation_pipeline.core.memories.memories import memory_id
-from consolidation_pipeline.service.lifecycle.decay import BINS, score_relevance
+from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, score_relevance
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.memories.relevance import load_decay_inputs
@@ -75,8 +75,8 @@ def test_relevance_follows_age_access_importance_and_confirmed_relations(pipelin
     aged = math.exp(-0.75) * (0.3 + 0.3 * math.exp(-0.05 * 2.25)) * (1 + 0.3 * math.log(3)) * 0.9 * (0.7 + 0.3 * 0.75)
     assert found["aged"] == pytest.approx(aged)
     assert found["fresh"] == pytest.approx(0.6 * (1 + 0.3 * math.log(2)) * 1.5 * (0.7 + 0.27))
-    assert found["unread"] == pytest.approx(relevance(3.0, None, 0, 0.5, None))
-    assert found["future"] == pytest.approx(relevance(0.0, 0.0, 0, 0.5, None))
+    assert found["unread"] == pytest.approx(compute_relevance(3.0, None, 0, 0.5, None))
+    assert found["future"] == pytest.approx(compute_relevance(0.0, 0.0, 0, 0.5, None))
     assert found["old"] == 0.001
 
 
@@ -121,7 +121,7 @@ def test_merged_memories_are_scored_from_their_own_inputs_and_their_sources_no_m
         scored = score_relevance(run)
     assert (done.merging.created, scored.scored) == (1, 1)
     assert pipeline.value("SELECT relevance_score FROM {s}.consolidated_memories") == pytest.approx(
-        relevance(10.0, 1.0, 0, 0.8, None)
+        compute_relevance(10.0, 1.0, 0, 0.8, None)
     )
     assert pipeline.rows("SELECT DISTINCT relevance_score FROM {s}.task_memories")[0][0] is None
 
@@ -279,7 +279,7 @@ def test_the_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
         run.now = NOW
         done = score_relevance(run)
     stored = [row[0] for row in pipeline.rows("SELECT relevance_score FROM {s}.task_memories")]
-    edges = [*BINS, math.inf]
+    edges = [*HISTOGRAM_BINS, math.inf]
     counted = [sum(low <= value < high for value in stored) for low, high in pairwise(edges)]
     assert done.histogram == tuple(counted)
     assert (sum(done.histogram), done.histogram[0], done.histogram[-1]) == (6, 2, 1)

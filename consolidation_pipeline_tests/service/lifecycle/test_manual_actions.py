@@ -14,8 +14,8 @@ from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
 from consolidation_pipeline.service.lifecycle.manual_actions import (
-    Handled,
-    archive_by_hand,
+    ManualChange,
+    archive_manually,
     pin_memories,
     restore_memories,
 )
@@ -42,15 +42,15 @@ def merged(pipeline: Pipeline) -> UUID:
     return UUID(str(pipeline.value("SELECT id FROM {s}.consolidated_memories")))
 
 
-def archive(pipeline: Pipeline, *ids: UUID, **how: Any) -> list[Handled]:
-    return archive_by_hand(pipeline.engine, ids, changed_by="tester", **how)
+def archive(pipeline: Pipeline, *ids: UUID, **how: Any) -> list[ManualChange]:
+    return archive_manually(pipeline.engine, ids, changed_by="tester", **how)
 
 
-def restore(pipeline: Pipeline, *ids: UUID, **how: Any) -> list[Handled]:
+def restore(pipeline: Pipeline, *ids: UUID, **how: Any) -> list[ManualChange]:
     return restore_memories(pipeline.engine, ids, changed_by="tester", **how)
 
 
-def pin(pipeline: Pipeline, *ids: UUID, pinned: bool = True, **how: Any) -> list[Handled]:
+def pin(pipeline: Pipeline, *ids: UUID, pinned: bool = True, **how: Any) -> list[ManualChange]:
     return pin_memories(pipeline.engine, ids, pinned=pinned, changed_by="tester", **how)
 
 
@@ -202,7 +202,7 @@ def archived(pipeline: Pipeline) -> UUID:
 def test_a_run_does_not_merge_what_is_restored_meanwhile_a_second_time(
     pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands: list[list[Handled]] = []
+    hands: list[list[ManualChange]] = []
 
     def late(*arguments: Any, **how: Any) -> None:
         if not hands:
@@ -223,7 +223,7 @@ def test_a_restoring_waits_for_whoever_writes_and_looks_again(
     pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor() as pool:
-        hands: list[Future[list[Handled]]] = []
+        hands: list[Future[list[ManualChange]]] = []
 
         def early(*arguments: Any, **how: Any) -> None:
             write_merged(*arguments, **how)

@@ -9,7 +9,7 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.playbook import compute_priority
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
 from consolidation_pipeline.service.review.review_queue import ReviewDecision, decide_review, list_review
 from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
@@ -23,7 +23,7 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     MIGRATIONS,
     OPTIONS,
     WEBHOOKS,
-    patterns,
+    list_patterns,
     topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
@@ -75,7 +75,7 @@ def unsure(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
 
 
 def test_what_waits_is_listed_with_what_it_rests_on_the_surest_first(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
+    hooks, moves = list_patterns(unsure)
     added = entry(unsure, moves, reason="not sure enough to be promoted")
     found = list_review(unsure.engine, SLUG, limit=50)
     assert found["totals"] == {"pattern": 2, "principle": 0, "playbook": 1}
@@ -97,14 +97,14 @@ def test_what_waits_is_listed_with_what_it_rests_on_the_surest_first(unsure: Pip
 
 
 def test_an_approved_pattern_stays_approved_until_its_group_changes(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
+    hooks, moves = list_patterns(unsure)
     (done,) = decide(unsure, hooks.id, approved=True, reason="seen it")
     assert (done.id, done.project, done.kind) == (hooks.id, SLUG, "pattern")
     (change,) = unsure.rows("SELECT * FROM {s}.consolidation_changes WHERE operation = 'review'")
     assert (change.group_id, change.reason, change.changed_by) == (done.group_id, "seen it", "tester")
     assert unsure.run().patterns.covered == 2
     assert waiting(unsure) == [moves.id]
-    assert patterns(unsure)[0].version == hooks.version + 1
+    assert list_patterns(unsure)[0].version == hooks.version + 1
     undone = unsure.roll_back(done.group_id)
     assert set(waiting(unsure)) == {hooks.id, moves.id}
     unsure.roll_back(undone.rollback_id)
@@ -114,36 +114,36 @@ def test_an_approved_pattern_stays_approved_until_its_group_changes(unsure: Pipe
 
 
 def test_a_dismissed_pattern_is_not_made_again_until_its_group_grows(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
+    hooks, moves = list_patterns(unsure)
     (done,) = decide(unsure, hooks.id, approved=False)
     row = unsure.rows("SELECT * FROM {s}.consolidated_memories WHERE id = :id", id=hooks.id)[0]
     assert (row.archive_reason, row.retired_at is not None) == ("dismissed", True)
     assert (unsure.run().patterns.covered, waiting(unsure)) == (2, [moves.id])
     unsure.add([note("fifth", FIFTH)])
     assert unsure.run().patterns.created == 1
-    larger, _ = patterns(unsure)
+    larger, _ = list_patterns(unsure)
     assert (larger.id != hooks.id, larger.source_count) == (True, 5)
     unsure.roll_back(done.group_id)
-    assert {row.id for row in patterns(unsure)} == {hooks.id, larger.id, moves.id}
+    assert {row.id for row in list_patterns(unsure)} == {hooks.id, larger.id, moves.id}
 
 
 def test_a_pattern_archived_by_hand_is_not_made_again_and_comes_back_as_it_was(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
+    hooks, moves = list_patterns(unsure)
     (pinned,) = pin_memories(unsure.engine, [hooks.id], pinned=True, changed_by="tester")
     with pytest.raises(ConflictError, match="pinned"):
-        archive_by_hand(unsure.engine, [hooks.id], changed_by="tester")
+        archive_manually(unsure.engine, [hooks.id], changed_by="tester")
     unsure.roll_back(pinned.group_id)
-    archive_by_hand(unsure.engine, [hooks.id], changed_by="tester", reason="out of date")
-    assert (unsure.run().patterns.created, [row.id for row in patterns(unsure)]) == (0, [moves.id])
+    archive_manually(unsure.engine, [hooks.id], changed_by="tester", reason="out of date")
+    assert (unsure.run().patterns.created, [row.id for row in list_patterns(unsure)]) == (0, [moves.id])
     restore_memories(unsure.engine, [hooks.id], changed_by="tester")
-    back = patterns(unsure)[0]
+    back = list_patterns(unsure)[0]
     assert (back.id, back.content, back.needs_review, back.archive_reason) == (hooks.id, hooks.content, True, None)
 
 
 @pytest.mark.breaks_rules
 def test_a_pattern_does_not_come_back_beside_another_of_its_group(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
-    (done,) = archive_by_hand(unsure.engine, [hooks.id], changed_by="tester")
+    hooks, moves = list_patterns(unsure)
+    (done,) = archive_manually(unsure.engine, [hooks.id], changed_by="tester")
     unsure.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
     with pytest.raises(ConflictError, match=f"{hooks.id} stands for the same as pattern memory {moves.id}"):
         restore_memories(unsure.engine, [hooks.id], changed_by="tester")
@@ -152,7 +152,7 @@ def test_a_pattern_does_not_come_back_beside_another_of_its_group(unsure: Pipeli
 
 
 def test_all_or_none_are_decided(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
+    hooks, moves = list_patterns(unsure)
     decide(unsure, moves.id, approved=True)
     before = dump(unsure, tables=KNOWLEDGE)
     nobody, raw = uuid4(), hooks.source_memory_ids[0]
@@ -167,11 +167,11 @@ def test_all_or_none_are_decided(unsure: Pipeline) -> None:
     decide(unsure, moves.id, approved=False)
     with pytest.raises(ConflictError, match=f"pattern {moves.id} is retired already"):
         decide(unsure, hooks.id, moves.id, approved=False)
-    assert [row.id for row in patterns(unsure)] == [hooks.id]
+    assert [row.id for row in list_patterns(unsure)] == [hooks.id]
 
 
 def test_what_a_person_approved_is_promoted_by_the_next_run(unsure: Pipeline) -> None:
-    hooks, _ = patterns(unsure)
+    hooks, _ = list_patterns(unsure)
     unsure.run()
     assert unsure.value("SELECT count(*) FROM {s}.playbook_entries") == 0
     decide(unsure, hooks.id, approved=True)
@@ -181,7 +181,7 @@ def test_what_a_person_approved_is_promoted_by_the_next_run(unsure: Pipeline) ->
 
 
 def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itself(unsure: Pipeline) -> None:
-    hooks, moves = patterns(unsure)
+    hooks, moves = list_patterns(unsure)
     good, bad = entry(unsure, hooks), entry(unsure, moves)
     (approved,) = decide(unsure, good, good, approved=True)
     (dismissed,) = decide(unsure, bad, approved=False)
@@ -222,7 +222,7 @@ def test_a_dismissed_principle_is_not_made_again_and_a_dismissed_pattern_is_in_n
     assert test_principles.principles(pipeline) == []
     pipeline.roll_back(done.group_id)
     first = test_principles.pattern_ids(pipeline)[0]
-    archive_by_hand(pipeline.engine, [first], changed_by="tester")
+    archive_manually(pipeline.engine, [first], changed_by="tester")
     again = test_principles.run(pipeline)
     assert (again.principles.groups, again.principles.covered) == (1, 1)
     (same,) = test_principles.principles(pipeline)

@@ -13,7 +13,7 @@ import pytest
 
 from consolidation_pipeline.core.knowledge.merge_proposals import fingerprint
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
 from consolidation_pipeline.service.review.suggestion_decisions import (
     SuggestionDecision,
     approve_suggestion,
@@ -164,7 +164,7 @@ def test_a_text_that_another_memory_has_already_is_refused_and_can_be_worded_oth
 
 
 def _archive(desk: Desk) -> None:
-    archive_by_hand(desk.engine, [desk.raw[1]], changed_by="tester")
+    archive_manually(desk.engine, [desk.raw[1]], changed_by="tester")
 
 
 def _edit(desk: Desk) -> None:
@@ -305,7 +305,7 @@ def test_a_merged_memory_teaches_what_it_said_when_it_was_decided_on(desk: Desk)
 
 
 def test_many_are_decided_by_a_rule_and_one_in_the_way_stops_no_other(desk: Desk) -> None:
-    archive_by_hand(desk.engine, [desk.raw[5]], changed_by="tester")
+    archive_manually(desk.engine, [desk.raw[5]], changed_by="tester")
     approve = partial(approve_suggestion, decided_by="anna", settings=desk.pipeline.settings)
     done = decide_each(desk.engine, list_pending(desk.engine, SLUG, min_similarity=0.92, type="learning"), approve)
     assert [one.suggestion_id for one in done.decided] == [desk.ids[1]]

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from consolidation_pipeline.service.knowledge import llm_gateway
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.suggestion_decisions import reject_suggestion
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult
@@ -112,7 +112,7 @@ def test_a_suggestion_whose_originals_changed_is_superseded_and_made_anew_from_t
 ) -> None:
     propose(asked)
     pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
-    archive_by_hand(asked.engine, [id_of(asked, "1-0")], changed_by="anna")
+    archive_manually(asked.engine, [id_of(asked, "1-0")], changed_by="anna")
     done = propose(asked)
     assert (done.superseded, done.created, done.waiting, done.groups) == (2, 1, 2, 2)
     assert len(provider.requests) == 3

@@ -15,7 +15,7 @@ from sqlalchemy import text
 
 from consolidation_pipeline.core.search.results import SearchHit, SearchResults
 from consolidation_pipeline.errors import NotFoundError, UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS, SearchQuery, search
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.store.database.schema import SCHEMA
@@ -169,7 +169,7 @@ def test_levels_and_kinds_are_told_apart(pipeline: Pipeline) -> None:
 def test_archived_memories_are_found_on_request_alone(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     (id_,) = (hit.id for hit in ask(pipeline, "ERR_7731").results[:1])
-    archive_by_hand(pipeline.engine, [id_], reason="test", changed_by="tester")
+    archive_manually(pipeline.engine, [id_], reason="test", changed_by="tester")
     assert TIMEOUT not in contents(ask(pipeline, "ERR_7731"))
     assert contents(ask(pipeline, "ERR_7731", include_archived=True))[0] == TIMEOUT
 

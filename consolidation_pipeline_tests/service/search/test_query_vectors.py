@@ -79,7 +79,7 @@ def test_a_model_that_is_down_is_asked_once_and_again_after_a_pause(server: Open
 def test_a_query_that_is_refused_says_nothing_of_the_next(server: OpenAIServer) -> None:
     vectors, embedder = QueryVectorCache(), embedder_of(server)
     server.then(reply_with_error(400))
-    with pytest.raises(EmbeddingError, match="told to fail with 400"):
+    with pytest.raises(EmbeddingError, match="test error with status 400"):
         vectors.embed(embedder, "one")
     assert vectors.embed(embedder, "two").ndim == 1
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 from uuid import UUID
 
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
 from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, TODAY, near_misses, note, reworded
@@ -52,7 +52,7 @@ def live(album: Album) -> None:
     album.take()
     merged = [row.id for row in pipeline.rows("SELECT id FROM {s}.consolidated_memories ORDER BY id")]
     pin_memories(engine, merged[:1], pinned=True, changed_by="tester")
-    archive_by_hand(engine, merged[1:3], changed_by="tester")
+    archive_manually(engine, merged[1:3], changed_by="tester")
     album.take()
     restore_memories(engine, merged[1:2], changed_by="tester")
     album.take()

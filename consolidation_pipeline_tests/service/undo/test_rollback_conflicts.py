@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import Table, create_engine
 
 from consolidation_pipeline.errors import ConflictError, ProjectBusyError
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_by_hand
+from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs import run_lifecycle
 from consolidation_pipeline.service.undo import rollback
 from consolidation_pipeline.service.undo.rollback import roll_back
@@ -109,7 +109,7 @@ def test_what_was_there_before_and_was_redone_later_does_not_stand_in_the_way(pi
 def test_a_merged_memory_does_not_come_back_beside_one_that_says_the_same(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     pipeline.run()
-    [archived] = archive_by_hand(pipeline.engine, [only_merged(pipeline)], changed_by="tester")
+    [archived] = archive_manually(pipeline.engine, [only_merged(pipeline)], changed_by="tester")
     pipeline.add([note("c", LESSON), note("d", LESSON)])
     job = pipeline.run().job_id
     duplicate = only_merged(pipeline)

@@ -1,4 +1,4 @@
-"""Relations: what may be related, what is related already, and how relations are written and decided on."""
+"""Relations of memories: association inputs, related pairs, new relations and decisions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, RELATION_TYPES, SHARES_THEME, describe
+from consolidation_pipeline.core.lifecycle.associations import EXPLAINS, RELATION_TYPES, SHARES_THEME, describe_rule
 from consolidation_pipeline.core.memories.memories import relation_id
 from consolidation_pipeline.errors import ConflictError, EmbeddingError
 from consolidation_pipeline.store.database.schema import SCHEMA, consolidated_memories, task_memories
@@ -45,20 +45,20 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 def new_relation(
     a: UUID, b: UUID, rule: int = SHARES_THEME, *, similarity: float = 0.8, status: str = "confirmed"
 ) -> NewRelation:
-    found = describe(rule, similarity)
+    found = describe_rule(rule, similarity)
     return NewRelation(relation_id("garden", found.relation_type, a, b), a, b, found, similarity, status)
 
 
-def relate(connection: Connection, project: Project, *relations: NewRelation) -> int:
+def insert_relations(connection: Connection, project: Project, *relations: NewRelation) -> int:
     return append_relations(connection, author(project), relations, now=NOW)
 
 
-def hide(connection: Connection, project: Project, sources: list[UUID], into: UUID) -> None:
+def hide_sources(connection: Connection, project: Project, sources: list[UUID], into: UUID) -> None:
     changes = [Change(id_, uuid4(), {"consolidated_into_id": into}, 1) for id_ in sources]
     update_rows(connection, author(project), task_memories, changes, operation="merge")
 
 
-def related(connection: Connection, project: Project) -> set[tuple[UUID, UUID, str]]:
+def load_related(connection: Connection, project: Project) -> set[tuple[UUID, UUID, str]]:
     found = load_related_pairs(connection, project.id)
     types = [RELATION_TYPES[at] for at in found.relation_type]
     return set(zip(to_uuids(found.a), to_uuids(found.b), types, strict=True))
@@ -70,19 +70,19 @@ def test_association_inputs_are_newest_active_units(connection: Connection, proj
     merged = plant_merged(connection, project, "merged", ids[1:3], learned_at=NOW - timedelta(hours=2))
     plant_merged(connection, project, "pattern", ids, kind="pattern", abstraction_level=2, learned_at=NOW)
     plant_merged(connection, project, "retired", [], learned_at=NOW, retired_at=NOW)
-    hide(connection, project, ids[1:3], merged)
+    hide_sources(connection, project, ids[1:3], merged)
     archive = [Change(ids[3], uuid4(), {"archived_at": NOW}, 1)]
     update_rows(connection, author(project), task_memories, archive, operation="archive")
     save_embeddings(connection, "task_memories", to_ids(ids[:1]), unit_vector(1)[None], MODEL)
     save_embeddings(connection, "task_memories", to_ids(ids[4:5]), unit_vector(1, 5)[None], "other")
     plant_memories(connection, plant_project(connection, "other"), [new_memory("x")])
 
-    ends = load_association_inputs(connection, project.id, MODEL)
-    assert to_uuids(ends.ids) == sorted([ids[0], merged, ids[4], ids[5]])
-    at = {id_: n for n, id_ in enumerate(to_uuids(ends.ids))}
-    assert [ends.dimension[at[id_]] for id_ in (ids[0], merged, ids[4], ids[5])] == [3, 3, 0, 0]
-    assert (ends.memory_type[at[ids[0]]], ends.memory_type[at[merged]]) == ("decision", "learning")
-    assert ends.learned_at[at[merged]] == int((NOW - timedelta(hours=2)).timestamp()) * 1_000_000
+    inputs = load_association_inputs(connection, project.id, MODEL)
+    assert to_uuids(inputs.ids) == sorted([ids[0], merged, ids[4], ids[5]])
+    at = {id_: n for n, id_ in enumerate(to_uuids(inputs.ids))}
+    assert [inputs.dimension[at[id_]] for id_ in (ids[0], merged, ids[4], ids[5])] == [3, 3, 0, 0]
+    assert (inputs.memory_type[at[ids[0]]], inputs.memory_type[at[merged]]) == ("decision", "learning")
+    assert inputs.learned_at[at[merged]] == int((NOW - timedelta(hours=2)).timestamp()) * 1_000_000
     newest = load_association_inputs(connection, project.id, MODEL, newest=2)
     assert to_uuids(newest.ids) == sorted([ids[0], merged])
 
@@ -104,13 +104,13 @@ def test_association_inputs_break_time_ties_by_id(connection: Connection, projec
 def test_empty_project_has_no_association_inputs(connection: Connection, project: Project) -> None:
     assert len(load_association_inputs(connection, project.id, MODEL)) == 0
     assert load_association_vectors(connection, project.id, MODEL, 0)[1].shape == (0, 0)
-    assert related(connection, project) == set()
+    assert load_related(connection, project) == set()
 
 
 def test_relation_is_recorded_with_its_reason(connection: Connection, project: Project) -> None:
     a, b = plant_memories(connection, project, [new_memory("a"), new_memory("b")])
-    assert relate(connection, project, new_relation(b, a, EXPLAINS)) == 1
-    assert relate(connection, project) == 0
+    assert insert_relations(connection, project, new_relation(b, a, EXPLAINS)) == 1
+    assert insert_relations(connection, project) == 0
     (row,) = connection.execute(text(f"SELECT * FROM {SCHEMA}.memory_relations")).all()
     assert (row.a_id, row.b_id, row.relation_type, row.status, row.confidence) == (b, a, "explains", "confirmed", 0.7)
     assert (row.created_at, row.version, row.similarity) == (NOW, 1, pytest.approx(0.8))
@@ -120,14 +120,14 @@ def test_relation_is_recorded_with_its_reason(connection: Connection, project: P
     assert (change.operation, change.entity_id, change.confidence) == ("associate", row.id, 0.7)
     assert change.reason == f"explains: {row.reason}"
     with pytest.raises(ConflictError, match="exists already"), connection.begin_nested():
-        relate(connection, project, new_relation(b, a, EXPLAINS))
+        insert_relations(connection, project, new_relation(b, a, EXPLAINS))
 
 
 def test_many_relations_take_few_statements(connection: Connection, project: Project) -> None:
     ids = sorted(plant_memories(connection, project, [new_memory(str(n)) for n in range(60)]))
     many = [new_relation(a, b) for at, a in enumerate(ids) for b in ids[at + 1 :]]
     with counted_statements(connection) as statements:
-        assert relate(connection, project, *many) == 1770
+        assert insert_relations(connection, project, *many) == 1770
     assert len(statements) < 10
     query = f"SELECT count(DISTINCT group_id) FROM {SCHEMA}.consolidation_changes WHERE operation = 'associate'"
     assert connection.execute(text(query)).scalar_one() == 1770
@@ -144,17 +144,17 @@ def test_relation_id_is_directed_only_if_type_is() -> None:
 def test_related_pairs_name_current_units(connection: Connection, project: Project) -> None:
     a, b, c, d, e = plant_memories(connection, project, [new_memory(key) for key in "abcde"])
     first, last = (plant_merged(connection, project, name, [a, b]) for name in ("first", "last"))
-    relate(connection, project, new_relation(a, c, EXPLAINS), new_relation(d, e, status="rejected"))
-    relate(connection, project, new_relation(a, b), new_relation(first, e))
-    assert related(connection, project) == {
+    insert_relations(connection, project, new_relation(a, c, EXPLAINS), new_relation(d, e, status="rejected"))
+    insert_relations(connection, project, new_relation(a, b), new_relation(first, e))
+    assert load_related(connection, project) == {
         (a, c, "explains"), (d, e, "shares_theme"), (a, b, "shares_theme"), (first, e, "shares_theme")
     }  # fmt: skip
-    hide(connection, project, [a, b], first)
+    hide_sources(connection, project, [a, b], first)
     gone = [Change(first, uuid4(), {"superseded_by_id": last, "retired_at": NOW}, 1)]
     update_rows(connection, author(project), consolidated_memories, gone, operation="merge")
     archive = [Change(d, uuid4(), {"archived_at": NOW}, 1)]
     update_rows(connection, author(project), task_memories, archive, operation="archive")
-    assert related(connection, project) == {
+    assert load_related(connection, project) == {
         (last, c, "explains"), (last, last, "shares_theme"), (last, e, "shares_theme")
     }  # fmt: skip
 
@@ -162,7 +162,7 @@ def test_related_pairs_name_current_units(connection: Connection, project: Proje
 def test_relation_decision_records_a_group_for_each(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abcd"])
     relations = [new_relation(ids[0], other, status="candidate") for other in ids[1:]]
-    relate(connection, project, *relations)
+    insert_relations(connection, project, *relations)
     rows = load_relations(connection, [relation.id for relation in relations] + [uuid4()])
     assert {(row.status, row.version, row.project_id) for row in rows.values()} == {("candidate", 1, project.id)}
     groups = decide_relations(connection, author(project), list(rows.values()), "confirmed", reason="seen")
@@ -178,7 +178,9 @@ def test_relations_are_listed_newest_first_with_texts(connection: Connection, pr
     a, b = plant_memories(connection, project, [new_memory("a", goal="Goal.", feedback="Good."), new_memory("b")])
     merged = plant_merged(connection, project, "merged text", [])
     append_relations(connection, author(project), [new_relation(a, b)], now=NOW - timedelta(days=1))
-    relate(connection, project, new_relation(merged, a, EXPLAINS, status="rejected"), new_relation(a, uuid4()))
+    insert_relations(
+        connection, project, new_relation(merged, a, EXPLAINS, status="rejected"), new_relation(a, uuid4())
+    )
     rows = list_relations(connection, project.id, limit=10)
     assert [(row.a_text, row.b_text) for row in rows] == [
         ("Goal.\na\nGood.", None),
