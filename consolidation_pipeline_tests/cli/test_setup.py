@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dagster as dg
@@ -18,7 +19,7 @@ from sqlalchemy import text
 
 from consolidation_pipeline.launch import find_automation
 from consolidation_pipeline.service.admin import doctor
-from consolidation_pipeline.service.admin.doctor import _check_automation, _check_load, check_store
+from consolidation_pipeline.service.admin.doctor import _check_automation, _check_join, _check_load, check_store
 from consolidation_pipeline.service.runs.run_lifecycle import open_run
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 from consolidation_pipeline.store.database.engine import Engine
@@ -180,6 +181,32 @@ def test_doctor_tells_that_the_server_is_full() -> None:
         "outbox",
     }
     assert found["database size"].message == "5.00 GB"
+
+
+@pytest.mark.parametrize(
+    ("folder", "told"), [(Path("/kept"), "compiles it first, and keeps it in /kept"), (None, "set NUMBA_CACHE_DIR")]
+)
+def test_doctor_does_not_compile_the_kernel(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, folder: Path | None, told: str
+) -> None:
+    monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=False, folder=folder))
+    monkeypatch.setattr(doctor, "why_unsupported", lambda: None)
+    monkeypatch.setattr(doctor, "why_no_kernel", lambda: pytest.fail("the kernel was compiled"))
+    (finding,) = _check_join(settings)
+    assert (finding.status, finding.message.startswith("NumPy; ")) == ("ok", True)
+    assert told in finding.message
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [(None, "compiled for this processor"), ("it is wrong", "NumPy: it is wrong")]
+)
+def test_doctor_tries_a_kernel_that_is_kept(
+    monkeypatch: pytest.MonkeyPatch, settings: Settings, reason: str | None, told: str
+) -> None:
+    monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=True))
+    monkeypatch.setattr(doctor, "why_unsupported", lambda: None)
+    monkeypatch.setattr(doctor, "why_no_kernel", lambda: reason)
+    assert [(finding.status, finding.message) for finding in _check_join(settings)] == [("ok", told)]
 
 
 @pytest.mark.usefixtures("dagster_home")

@@ -1,11 +1,11 @@
-"""The facts of a text that must not be blurred, and when two texts contradict each other in them.
+"""Literals: the facts of a text that a merge must keep, and the conflicts of two texts in them.
 
 A literal is a number with its unit, a version, a date, a path, a URL, an identifier, an error code, a quotation or a
 negation. Every literal lies on one line and inside one sentence, so the literals of a text are those of its sentences.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -20,19 +20,17 @@ KINDS = ("number", "version", "date", "path", "url", "identifier", "error_code",
 # A literal of these kinds stands in a text only as a literal; others may be marked up differently or given in part.
 EXACT_KINDS = frozenset(("number", "version"))
 _BARE_NUMBER = re.compile(r"[\d.]+")
-# What makes of a value a part of something longer; one pattern per value would cost more to compile than to search.
+# Next to these, a value is a part of something longer; one pattern per value would cost more to compile than to search.
 _JOINED_BEFORE = re.compile(r"[\w-]")
 _JOINED_AFTER = re.compile(r"[\w-]|[./:]\w")
 # A reason shows this many values of a side, each in this many characters.
 _SHOWN = 4
 _SHOWN_CHARS = 60
 
-_Lacking = dict[str, tuple[Literal, ...]]
-
 
 @dataclass(frozen=True)
 class Conflict:
-    """What stands against each other: literals that only ``a`` has, and literals of that kind that only ``b`` has.
+    """Literals that only text ``a`` has, against literals of the same kind that only text ``b`` has.
 
     Of the kind ``polarity`` the literals are whole clauses. Where a text names a literal more than once, its ``text``
     and ``start`` are those of the first time.
@@ -52,7 +50,7 @@ def _shown(side: tuple[Literal, ...]) -> str:
 
 
 def literals(text: str) -> frozenset[Literal]:
-    """All literals of ``text``.
+    """Return all literals of ``text``.
 
     Kinds: number, version, date, path, url, identifier, error_code, quoted, negation. Units are normalised (``30 s`` =
     ``30 seconds`` = ``30s``, ``1,000`` = ``1000``, ``24 hours`` = ``1 day``), dates are ISO where they are unambiguous,
@@ -63,50 +61,60 @@ def literals(text: str) -> frozenset[Literal]:
     return frozenset((*scan(text), *denials))
 
 
-class _Facts:
-    """What two texts are compared by, each part read when it is first asked for."""
+class Facts:
+    """The parts of a text that are compared with another text. Each is read when it is first needed, and kept."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     @cached_property
-    def literals(self) -> frozenset[Literal]:
-        return literals(self.text)
+    def by_kind(self) -> dict[str, tuple[Literal, ...]]:
+        """The literals of each of ``KINDS`` that the text has, sorted by value."""
+        found: dict[str, list[Literal]] = {}
+        for literal in sorted(dict.fromkeys(scan(self.text)), key=lambda literal: literal.value):
+            found.setdefault(literal.kind, []).append(literal)
+        return {kind: tuple(items) for kind, items in found.items()}
 
     @cached_property
     def values(self) -> frozenset[str]:
-        return frozenset(literal.value for literal in self.literals)
+        """The values of these literals."""
+        return frozenset(literal.value for items in self.by_kind.values() for literal in items)
+
+    @cached_property
+    def is_negated(self) -> bool:
+        """True if the text has a negation."""
+        return any(True for _ in negations(self.text))
 
     @cached_property
     def normalized(self) -> str:
+        """The text in its normal form, in which literals are searched as plain words."""
         return normalize_text(self.text)
 
     @cached_property
     def clauses(self) -> tuple[Clause, ...]:
+        """The distinct clauses."""
         return read_clauses(self.text)
 
 
-_facts = lru_cache(maxsize=1024)(_Facts)
+_facts = lru_cache(maxsize=1024)(Facts)
 
 
 def stands_in(literal: Literal, text: str) -> bool:
-    """Whether ``text`` holds the literal, be it marked up differently: ``a.py`` stands in "see src/a.py"."""
+    """Return True if ``text`` holds the literal, also if marked up differently: ``a.py`` stands in "see src/a.py"."""
     return _stands_in(literal, _facts(text))
 
 
-def _stands_in(literal: Literal, facts: _Facts) -> bool:
+def _stands_in(literal: Literal, facts: Facts) -> bool:
     if literal.kind == "negation":
-        return literal in facts.literals
-    return literal.value in facts.values or (
-        literal.kind not in EXACT_KINDS
-        and stands_otherwise(literal.kind, literal.value, facts.values, facts.normalized)
-    )
+        return facts.is_negated
+    return literal.value in facts.values or (literal.kind not in EXACT_KINDS and _stands_otherwise(literal, facts))
 
 
-def stands_otherwise(kind: str, value: str, values: Collection[str], normalized: str) -> bool:
-    """Whether a text with these literal values, and this normal form, holds one that it writes in another way."""
-    if kind == "date":
-        return any(other.endswith("-" + value) for other in values)
+def _stands_otherwise(literal: Literal, facts: Facts) -> bool:
+    """Return True if the text writes the literal in another way: a date with its year, a name as plain words."""
+    value, normalized = literal.value, facts.normalized
+    if literal.kind == "date":
+        return any(other.endswith("-" + value) for other in facts.values)
     start = normalized.find(value)
     while start >= 0:
         inside = start > 0 and _JOINED_BEFORE.match(normalized, start - 1)
@@ -117,28 +125,39 @@ def stands_otherwise(kind: str, value: str, values: Collection[str], normalized:
 
 
 def conflicts(a: str, b: str) -> tuple[Conflict, ...]:
-    """Why two texts must not become one without a person; empty if nothing speaks against it.
+    """Return why two texts must not become one without a person; empty if nothing speaks against it.
 
     A kind conflicts when each text has a literal of it that does not stand in the other: what only one side adds is no
     contradiction. Polarity conflicts when matching clauses differ in the parity of their negations, or in which of two
     opposites (enable, disable) they name. Symmetric but for the sides' order. For many pairs of many texts, see
     ``screening.find_conflicting``.
     """
-    return tuple(_find_conflicts(a, b))
+    return tuple(_find_conflicts(_facts(a), _facts(b)))
 
 
 def contradict(a: str, b: str) -> bool:
-    """Whether ``conflicts`` finds any; what follows the first is not looked for."""
+    """Return True if ``conflicts`` finds any, without looking for what follows the first."""
+    return facts_contradict(_facts(a), _facts(b))
+
+
+def facts_contradict(a: Facts, b: Facts) -> bool:
+    """Return what ``contradict`` says of the texts that ``a`` and ``b`` were read from."""
     return next(_find_conflicts(a, b), None) is not None
 
 
-def _find_conflicts(a: str, b: str) -> Iterator[Conflict]:
-    one, other = _facts(a), _facts(b)
-    ours, theirs = _lacking(one, other), _lacking(other, one)
-    found = [Conflict(kind, ours[kind], theirs[kind]) for kind in KINDS if kind in ours and kind in theirs]
-    yield from found or _version_against_number(ours, theirs)
-    for x, y in disputes(one.clauses, other.clauses):
-        yield Conflict("polarity", (_quoted(x, a),), (_quoted(y, b),))
+def _find_conflicts(a: Facts, b: Facts) -> Iterator[Conflict]:
+    found = False
+    for kind in KINDS:
+        if kind in a.by_kind and kind in b.by_kind:
+            ours = _lacking(a, b, kind)
+            theirs = _lacking(b, a, kind) if ours else ()
+            if theirs:
+                found = True
+                yield Conflict(kind, ours, theirs)
+    if not found and ("version" in a.by_kind or "version" in b.by_kind):
+        yield from _version_against_number(a, b)
+    for x, y in disputes(a.clauses, b.clauses):
+        yield Conflict("polarity", (_quoted(x, a.text),), (_quoted(y, b.text),))
 
 
 def _quoted(clause: Clause, text: str) -> Literal:
@@ -146,27 +165,19 @@ def _quoted(clause: Clause, text: str) -> Literal:
     return Literal("polarity", " ".join(written.split()), written, clause.start)
 
 
-def _lacking(facts: _Facts, other: _Facts) -> _Lacking:
-    """By kind, the literals of one text that do not stand in the other, by value."""
-    found: dict[str, list[Literal]] = {}
-    for literal in sorted(facts.literals, key=lambda literal: literal.value):
-        if literal.kind in KINDS and not _stands_in(literal, other):
-            found.setdefault(literal.kind, []).append(literal)
-    return {kind: tuple(items) for kind, items in found.items()}
+def _lacking(facts: Facts, other: Facts, kind: str) -> tuple[Literal, ...]:
+    """Return the literals of one kind and text that do not stand in the other, sorted by value."""
+    return tuple(literal for literal in facts.by_kind.get(kind, ()) if not _stands_in(literal, other))
 
 
-def is_bare_number(value: str) -> bool:
-    """Whether the value of a number could be that of a version: no sign, no unit."""
-    return _BARE_NUMBER.fullmatch(value) is not None
-
-
-def _version_against_number(ours: _Lacking, theirs: _Lacking) -> list[Conflict]:
-    """``CentOS 7.9`` and ``CentOS 8``: the second does not look like a version until one sees the first."""
-    sides = [
-        (side.get("version", ()), tuple(item for item in side.get("number", ()) if is_bare_number(item.value)))
-        for side in (ours, theirs)
-    ]
-    (our_versions, our_numbers), (their_versions, their_numbers) = sides
+def _version_against_number(a: Facts, b: Facts) -> Iterator[Conflict]:
+    """Yield the conflict of ``CentOS 7.9`` with ``CentOS 8``: next to a version, a bare number may be one too."""
+    our_versions, their_versions = _lacking(a, b, "version"), _lacking(b, a, "version")
+    our_numbers, their_numbers = _lacking_bare_numbers(a, b), _lacking_bare_numbers(b, a)
     if (our_versions and their_numbers) or (our_numbers and their_versions):
-        return [Conflict("version", our_versions or our_numbers, their_versions or their_numbers)]
-    return []
+        yield Conflict("version", our_versions or our_numbers, their_versions or their_numbers)
+
+
+def _lacking_bare_numbers(facts: Facts, other: Facts) -> tuple[Literal, ...]:
+    """Return the missing numbers that could be versions: no sign, no unit."""
+    return tuple(number for number in _lacking(facts, other, "number") if _BARE_NUMBER.fullmatch(number.value))

@@ -1,17 +1,17 @@
 """The compiled join: byte products in registers, survivors checked on the spot, no table of scores in memory."""
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from functools import partial
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.jit import jit
 from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, sample_of, shorten
 from consolidation_pipeline.core.similarity.matrix_products import Join, Rows, compare_products
 from consolidation_pipeline.core.similarity.quantization import Quantised, quantise, spread
 from consolidation_pipeline.core.similarity.row_strips import STEP, Compare, Found
-from consolidation_pipeline.core.similarity.vnni import COLS, MASK, MISSING, ROWS, reaches
+from consolidation_pipeline.core.similarity.vnni import COLS, MASK, ROWS, reaches
 
 # Bytes of the columns that stay in a core's second-level cache while all rows of a strip pass by.
 _CACHE = 1 << 18
@@ -19,19 +19,11 @@ _CACHE = 1 << 18
 # The level of rows that only fill up the last tile: no product brings it up to 0.
 _NEVER = -(2**29)
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+# Terms may be added in any order, which is what lets the compiler use vector registers; margins allow for it.
+_jit_sum = partial(jit, fastmath={"reassoc", "contract", "nsz"})
 
 
-def _compiled(function: Function) -> Function:
-    return cast(Function, njit(nogil=True, cache=True)(function))
-
-
-def _compiled_sum(function: Function) -> Function:
-    # Terms may be added in any order, which is what lets the compiler use vector registers; margins allow for it.
-    return cast(Function, njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})(function))
-
-
-@_compiled_sum
+@_jit_sum
 def _dot(a: Rows, b: Rows) -> np.float32:
     total = np.float32(0.0)
     for c in range(len(a)):
@@ -39,7 +31,7 @@ def _dot(a: Rows, b: Rows) -> np.float32:
     return total
 
 
-@_compiled
+@jit
 def _cosine(a: Rows, b: Rows, scale: float, terms: NDArray[np.float64]) -> np.float32:
     """As ``products.cosines``, to the last bit."""
     width = len(a)
@@ -56,7 +48,7 @@ def _cosine(a: Rows, b: Rows, scale: float, terms: NDArray[np.float64]) -> np.fl
     return np.float32(min(max(terms[0] / (scale if scale != 0.0 else 1.0), -1.0), 1.0))
 
 
-@_compiled
+@jit
 def _order(i: Any, j: Any, similarity: Any, top: int, bottom: int) -> Any:
     """The pairs sorted by i; they come with ascending j for each i, and keep that order."""
     starts = np.zeros(bottom - top + 1, dtype=np.int64)
@@ -71,7 +63,7 @@ def _order(i: Any, j: Any, similarity: Any, top: int, bottom: int) -> Any:
     return i_out, j_out, similarity_out
 
 
-@_compiled
+@jit
 def _check_tile(masks: Any, group: int, panel: int, data: Any, limits: Any, found: Any, count: int, terms: Any) -> int:
     """Append the pairs of one tile that its masks let through and that are similar; the new count, -1 if full."""
     short, rows, lengths = data
@@ -95,7 +87,7 @@ def _check_tile(masks: Any, group: int, panel: int, data: Any, limits: Any, foun
     return count
 
 
-@_compiled
+@jit
 def _scan(tiles: Any, data: Any, limits: Any, found: Any) -> int:
     """All tiles of the strip, a cacheful of columns at a time; how many pairs were ``found``, -1 if too many."""
     above, beside, above_levels, beside_levels = tiles
@@ -120,9 +112,9 @@ def _scan(tiles: Any, data: Any, limits: Any, found: Any) -> int:
     return count
 
 
-@_compiled
-def _compare(tiles: Any, data: Any, limits: Any, capacity: int) -> Any:
-    """(i, j, similarity, whether there was room for all) of one strip, sorted."""
+@jit
+def compare_strip(tiles: Any, data: Any, limits: Any, capacity: int) -> Any:
+    """Return (i, j, similarity, True if there was room for all) of one strip, sorted."""
     i, j = np.empty(capacity, dtype=np.int32), np.empty(capacity, dtype=np.int32)
     similarity = np.empty(capacity, dtype=np.float32)
     count = _scan(tiles, data, limits, (i, j, similarity))
@@ -165,16 +157,14 @@ def compiled(join: Join, basis: Rows) -> Compare:
 
     def compare(top: int, bottom: int) -> Found | None:
         limits = short_cut, join.cut, join.least, top, bottom, join.known
-        i, j, similarity, fits = _compare(tiles, data, limits, join.capacity)
+        i, j, similarity, fits = compare_strip(tiles, data, limits, join.capacity)
         return (i, j, similarity) if fits else None
 
     return compare
 
 
-def why_unusable() -> str | None:
-    """None once the kernel has been compiled and has found the pairs it should; else the reason not to use it."""
-    if MISSING:
-        return MISSING
+def find_fault() -> str | None:
+    """Try the kernel out on a small matrix, which loads or compiles it; return what is wrong with it, or None."""
     rows = leading_directions(np.eye(STEP, dtype=np.float32), STEP)
     rows = np.concatenate([rows, rows, -rows[: STEP // 2]])
     join = Join(rows, np.ones(len(rows)), least=0.9, known=5)

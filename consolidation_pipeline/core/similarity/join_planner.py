@@ -1,32 +1,35 @@
-"""Which form of the join to use: products of whole rows, of short vectors in NumPy, or the compiled kernel.
+"""Choice of the join's form: products of whole rows, of short vectors in NumPy, or the compiled kernel.
 
-All give the same pairs to the last bit; a sample of the rows tells which is likely to be quickest.
+All give the same pairs to the last bit. A sample of the rows tells which takes the least time.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from consolidation_pipeline.core.jit import JitFunction
 from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, pruned, sample_of, shorten
 from consolidation_pipeline.core.similarity.matrix_products import Join, Rows, compare_products
 from consolidation_pipeline.core.similarity.quantization import quantise, spread
 from consolidation_pipeline.core.similarity.row_strips import HEIGHT, STEP, Compare, Found, in_order, one_blas_thread
 
-# Seconds of one core (AMD Zen 5, OpenBLAS with AVX2); elsewhere they stand in similar ratios, which is what counts.
+# Seconds of one core (Xeon with AVX-512, 2.8 GHz, OpenBLAS); elsewhere in similar ratios, which is what counts. What
+# numba takes is in ``core.jit``, measured on the same machine.
 # A float32 multiplication and addition, the comparison of a score; the same for bytes.
-MULTIPLY, SCORE, BYTE_MULTIPLY, BYTE_SCORE = 1.8e-11, 1.5e-10, 2.5e-12, 2e-11
-# A number of a short vector, computed and turned into a byte.
-SHORTEN = 1.5e-8
+MULTIPLY, SCORE, BYTE_MULTIPLY, BYTE_SCORE = 2.2e-11, 1.3e-9, 4.4e-12, 1.9e-10
+# A number of a short vector: computed, and turned into a byte.
+SHORTEN, QUANTISE = 1.5e-8, 2.5e-8
 # A pair in full, and what each of its columns adds: in NumPy, and in compiled code.
-PAIR, PAIR_COLUMN = 2e-7, 1.5e-9
-CHECK, CHECK_COLUMN = 2e-8, 1e-10
-# Importing numba, loading the kernel from its cache and trying it out, once in a process.
-LOADING = 1.5
+PAIR, PAIR_COLUMN = 4e-7, 4.6e-9
+CHECK, CHECK_COLUMN = 4e-8, 2.9e-10
+# The exact cosine of a pair takes the compiled kernel so many times as long as its check in float32.
+EXACT = 8.0
 
-# What a plan costs, and what each column adds: a join by products of whole rows that is quicker needs none.
+# Making a plan, and what each column adds: a join by products of whole rows that is quicker needs none.
 PLAN, PLAN_COLUMN = 0.04, 8e-5
 
 # Directions for the short vectors, tried together; the second set only where the first leaves this much to do.
@@ -47,7 +50,11 @@ _STRIPS = 8
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A form of the join, the ``cost`` to expect in seconds, and the ``density``: the share of all pairs it holds."""
+    """A form of the join, and what to expect of it.
+
+    ``cost``: seconds, without those to load or compile the kernel. ``density``: the share of all pairs that are
+    similar, or, for short vectors in NumPy, that are computed in full.
+    """
 
     form: str
     cost: float
@@ -55,21 +62,45 @@ class Plan:
     prepare: Callable[[], Compare]
 
 
+def _kernel() -> Any:
+    from consolidation_pipeline.core.similarity import compiled_join
+
+    return compiled_join.compare_strip
+
+
+KERNEL = JitFunction(_kernel)
+
+
+@cache
+def why_unsupported() -> str | None:
+    """Return why this machine cannot have the compiled kernel, None if it can. Imports numba, compiles nothing."""
+    try:
+        from consolidation_pipeline.core.similarity.vnni import MISSING
+
+        is_switched_off = not hasattr(KERNEL.function, "signatures")
+    except Exception as error:  # whatever stops a compiler on somebody's machine, the NumPy form goes on
+        return f"the kernel cannot be compiled: {type(error).__name__}: {error}"
+    return "the kernel cannot be compiled: NUMBA_DISABLE_JIT is set" if is_switched_off else MISSING
+
+
 @cache
 def why_no_kernel() -> str | None:
-    """None where the compiled kernel works, else why the join does without. The first call in a process takes a second,
-    the first one on a machine ten.
+    """Return None if the compiled kernel works, else why the join does without.
+
+    The first call in a process loads the kernel, or compiles it: see ``core.jit`` for the time this takes.
     """
+    if reason := why_unsupported():
+        return reason
     try:
         from consolidation_pipeline.core.similarity import compiled_join
 
-        return compiled_join.why_unusable()
-    except Exception as error:  # whatever stops a compiler on somebody's machine, the NumPy form goes on
+        return compiled_join.find_fault()
+    except Exception as error:  # as above
         return f"the kernel cannot be compiled: {type(error).__name__}: {error}"
 
 
 def find_pairs(join: Join, *, forms: Sequence[str] = FORMS) -> Iterator[Found]:
-    """The pairs of ``join`` in blocks, in order, by the quickest of ``forms``."""
+    """Yield the pairs of ``join`` in blocks, in order, by the quickest of ``forms``."""
     with one_blas_thread as threads:
         plan, n = choose(join, threads, forms=forms), len(join.rows)
         even = max(STEP, min(HEIGHT, n // (_STRIPS * threads) // STEP * STEP))
@@ -78,13 +109,18 @@ def find_pairs(join: Join, *, forms: Sequence[str] = FORMS) -> Iterator[Found]:
 
 
 def choose(join: Join, threads: int, *, forms: Sequence[str] = FORMS) -> Plan:
-    """The plan of least expected cost among ``forms``."""
+    """Return the plan of ``forms`` that ends first, the time to load or compile the kernel included."""
     plain = _plain(join, threads, 0.0)
     is_small = plain.cost < PLAN + join.rows.shape[1] * PLAN_COLUMN
     if not join.rows.size or set(forms) == {"plain"} or ("plain" in forms and is_small):
         return plain
-    best = min(_plans(join, threads, forms), key=lambda plan: plan.cost)
-    if best.form == "compiled" and why_no_kernel():
+    best, *others = sorted(_plans(join, threads, forms), key=lambda plan: plan.cost)
+    if best.form != "compiled":
+        return best
+    other = next((plan for plan in others if plan.form != "compiled"), None)
+    if other is not None and not KERNEL.pays(other.cost - best.cost):
+        return other
+    if why_no_kernel():
         return choose(join, threads, forms=[form for form in forms if form != "compiled"] or ["pruned"])
     return best
 
@@ -117,7 +153,7 @@ def _plain(join: Join, threads: int, density: float) -> Plan:
 
 @dataclass(frozen=True, eq=False)
 class _Survey:
-    """What short vectors along ``basis`` would do for ``join``, judged by the rows of ``few``."""
+    """Costs of ``join`` by short vectors along ``basis`` (d, k), estimated from the rows of ``few``."""
 
     join: Join
     few: Join
@@ -140,10 +176,10 @@ class _Survey:
         products = bytes_.bytes.astype(np.float32) @ bytes_.bytes.T.astype(np.float32)
         reached = _density(products + bytes_.levels[:, None] + bytes_.levels >= bytes_.least)
         left = _density(short.vectors @ short.vectors.T >= cut)
-        full = (left + 2.0 * self.density) * (CHECK + d * CHECK_COLUMN)
+        full = (left + EXACT * self.density) * (CHECK + d * CHECK_COLUMN)
         each = (k + 1) * BYTE_MULTIPLY + BYTE_SCORE + reached * CHECK + full
-        loading = 0.0 if why_no_kernel.cache_info().currsize else LOADING
-        return Plan("compiled", loading + self._cost(each), self.density, self._compiled)
+        bytes_cost = len(self.join.rows) * k * QUANTISE
+        return Plan("compiled", bytes_cost + self._cost(each), self.density, self._compiled)
 
     def _compiled(self) -> Compare:
         from consolidation_pipeline.core.similarity.compiled_join import compiled
@@ -161,7 +197,7 @@ def _part(join: Join, rows: NDArray[np.int64]) -> Join:
 
 
 def _density(reached: NDArray[np.bool_]) -> float:
-    """The share of pairs of different rows that ``reached`` (m, m) marks."""
+    """Return the share of pairs of different rows that ``reached`` (m, m) marks."""
     m = len(reached)
     marked = int(np.count_nonzero(reached)) - int(np.count_nonzero(reached.diagonal()))
     return marked / max(1, m * (m - 1))

@@ -1,13 +1,15 @@
-"""The bulk veto says what the pairwise one says."""
+"""The vetoes on many pairs give the answers of ``conflicts`` on each."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from consolidation_pipeline.core.conflicts import conflict_screen
 from consolidation_pipeline.core.conflicts.conflict_screen import find_conflicting
-from consolidation_pipeline.core.conflicts.literals import conflicts
+from consolidation_pipeline.core.conflicts.literals import Facts, conflicts
 from consolidation_pipeline_tests.core.conflicts.near_misses import PAIRS
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
@@ -26,49 +28,39 @@ edited = st.tuples(sentences, st.sampled_from(WORDS), st.integers(0, 14)).map(
 texts = st.lists(st.one_of(sentences, edited, st.sampled_from(TABLE)), min_size=1, max_size=8)
 
 
-def pairwise(given_texts: list[str], i: list[int], j: list[int]) -> list[bool]:
+def pairwise(given_texts: Sequence[str], i: Sequence[int], j: Sequence[int]) -> list[bool]:
     return [bool(conflicts(given_texts[a], given_texts[b])) for a, b in zip(i, j, strict=True)]
 
 
-def in_bulk(given_texts: list[str], i: list[int], j: list[int]) -> list[bool]:
-    """The answers of the compiled code, which few pairs would not reach."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conflict_screen, "_FEW", 0)
-        return [bool(answer) for answer in conflict_screen.find_conflicting(given_texts, i, j)]
-
-
-def test_the_table_is_decided_alike_one_by_one_and_in_bulk() -> None:
+def test_bulk_agrees_on_the_near_misses() -> None:
     i, j = list(range(0, len(TABLE), 2)), list(range(1, len(TABLE), 2))
-    expected = pairwise(TABLE, i, j)
-    assert in_bulk(TABLE, i, j) == expected
-    assert find_conflicting(TABLE, i, j).tolist() == expected
+    assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i, j)
 
 
-def test_every_text_of_the_table_against_every_other_is_decided_alike() -> None:
+def test_bulk_agrees_on_one_large_component() -> None:
     i, j = np.triu_indices(len(TABLE[:120]), 1)
     assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i.tolist(), j.tolist())
 
 
 @settings(deadline=None, max_examples=examples(300))
-@given(texts)
-def test_bulk_and_pairwise_agree_on_any_texts(given_texts: list[str]) -> None:
-    i, j = (part.tolist() for part in np.indices((len(given_texts), len(given_texts))).reshape(2, -1))
-    assert in_bulk(given_texts, i, j) == pairwise(given_texts, i, j)
-
-
-@settings(deadline=None, max_examples=examples(200))
-@given(sentences, st.sampled_from(WORDS), st.integers(0, 14))
-@example("the before cache before", "before", 0)
-def test_bulk_and_pairwise_agree_on_texts_one_word_apart(text: str, word: str, at: int) -> None:
-    words = text.split()
-    other = " ".join([*words[:at], word, *words[at + 1 :]])
-    assert in_bulk([text, other], [0, 1], [1, 0]) == [bool(conflicts(text, other))] * 2
+@given(texts, st.data())
+def test_bulk_agrees_on_any_pairs_of_any_texts(given_texts: list[str], data: st.DataObject) -> None:
+    position = st.integers(0, len(given_texts) - 1)
+    i, j = zip(*data.draw(st.lists(st.tuples(position, position), min_size=1, max_size=30)), strict=True)
+    assert find_conflicting(given_texts, i, j).tolist() == pairwise(given_texts, i, j)
 
 
 @settings(deadline=None, max_examples=examples(100))
 @given(st.text(max_size=150), st.text(max_size=150))
-def test_any_characters_are_read(one: str, other: str) -> None:
-    assert in_bulk([one, other], [0], [1]) == [bool(conflicts(one, other))]
+def test_bulk_agrees_on_any_characters(one: str, other: str) -> None:
+    assert find_conflicting([one, other], [0], [1]).tolist() == [bool(conflicts(one, other))]
+
+
+def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(conflict_screen, "Facts", lambda text: read.append(text) or Facts(text))
+    find_conflicting(["a", "b 1", "b 2", "b 3", "c", "d"], [5, 1, 1, 4, 3], [4, 2, 3, 5, 2])
+    assert sorted(read) == ["b 1", "b 2", "b 3", "c", "d"]
 
 
 def test_no_pairs_give_no_answers() -> None:
@@ -83,6 +75,6 @@ def test_only_texts_in_pairs_are_read() -> None:
 
 
 @pytest.mark.parametrize(("i", "j"), [([0], [0, 1]), ([[0]], [[1]]), ([0], [2]), ([-1], [0])])
-def test_pairs_that_are_none_are_refused(i: list[int], j: list[int]) -> None:
+def test_pairs_that_do_not_fit_are_refused(i: list[int], j: list[int]) -> None:
     with pytest.raises(ValueError, match=r"shapes|positions"):
         find_conflicting(["a", "b"], i, j)

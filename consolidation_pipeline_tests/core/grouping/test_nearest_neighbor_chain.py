@@ -1,9 +1,5 @@
 """Nearest-neighbour chains: the same in plain Python and compiled, and at an end whatever the graph."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,27 +15,26 @@ from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.grouping.graphs import clustered, on_a_ring, partition
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
-UNKEEPABLE = """
-from consolidation_pipeline.core.grouping import agglomeration
-assert agglomeration._compiled().stats.cache_path is None
-"""
-
 
 @pytest.mark.parametrize("method", ["average", "complete"])
 @pytest.mark.parametrize("tied", [False, True])
 def test_compiled_and_plain_python_give_the_same_groups(monkeypatch, method, tied):
     x = normalize(np.random.default_rng(3).choice([0.0, 1.0], (400, 6))) if tied else clustered(400, 8, 3)
     found = []
-    for compiled_from in (0, 10**9):
-        monkeypatch.setattr(agglomeration, "COMPILED_FROM", compiled_from)
+    for is_compiled in (True, False):
+        monkeypatch.setattr(agglomeration.FOLLOW_CHAINS, "pays", lambda _, answer=is_compiled: answer)
         found.append(cluster_rows(x, similarity_join(x, 0.7), method=method, threshold=0.7, min_size=2).tolist())
     assert found[0] == found[1]
     assert max(found[0]) > 3
 
 
-def test_compiled_code_works_where_there_is_no_folder_to_keep_it():
-    elsewhere = os.environ | {"NUMBA_CACHE_LOCATOR_CLASSES": "IPythonCacheLocator"}
-    subprocess.run([sys.executable, "-c", UNKEEPABLE], check=True, env=elsewhere)
+@pytest.mark.parametrize(("rows", "saved"), [(False, 3e-6), (True, 1.2e-5)])
+def test_each_edge_counts_by_what_it_saves(monkeypatch, rows, saved):
+    asked = []
+    monkeypatch.setattr(agglomeration.FOLLOW_CHAINS, "pays", lambda seconds: asked.append(seconds) or False)
+    given_rows = {"rows": Rows(np.eye(3), np.ones(3, dtype=np.int64), 0.5)} if rows else {}
+    agglomerate(3, np.array([0, 1]), np.array([1, 2]), np.array([0.9, 0.8]), **given_rows)
+    assert asked == [2 * saved]
 
 
 @settings(deadline=None, max_examples=examples(100))

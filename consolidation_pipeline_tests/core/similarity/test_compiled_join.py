@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from consolidation_pipeline.core.similarity.join_planner import find_pairs, why_no_kernel
+from consolidation_pipeline.core.similarity.join_planner import KERNEL, find_pairs, why_no_kernel
 from consolidation_pipeline_tests.core.similarity.test_dimension_pruning import join_of
 from consolidation_pipeline_tests.core.similarity.test_similarity_join import (
     KINDS,
@@ -33,6 +33,11 @@ def _needs_the_kernel():
     if reason and "processor" in reason:
         pytest.skip(reason)
     assert reason is None
+
+
+def test_kernel_that_was_tried_out_is_loaded():
+    assert KERNEL.is_loaded
+    assert KERNEL.pays(1e-9)
 
 
 @settings(deadline=None, max_examples=examples(100))

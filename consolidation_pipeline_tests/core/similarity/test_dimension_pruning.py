@@ -3,8 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consolidation_pipeline.core.jit import COMPILING, LOADING, STARTING
+from consolidation_pipeline.core.similarity import join_planner
 from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, sample_of, shorten
-from consolidation_pipeline.core.similarity.join_planner import FORMS, choose, find_pairs
+from consolidation_pipeline.core.similarity.join_planner import FORMS, Plan, choose, find_pairs
 from consolidation_pipeline.core.similarity.matrix_products import Join
 from consolidation_pipeline.core.similarity.quantization import quantise, spread
 from consolidation_pipeline.core.vectors import normalize
@@ -72,6 +74,49 @@ def test_a_sample_is_ascending_without_repeats_and_not_in_step(n):
     assert (np.diff(rows) > 0).all()
     assert 0 <= rows.min() <= rows.max() < n
     assert len(rows) >= min(n, 1024) * 0.6
+
+
+@pytest.mark.parametrize(
+    ("pays", "forms", "chosen"),
+    [
+        (True, FORMS, "compiled"),
+        (False, FORMS, "pruned"),
+        (False, ["compiled"], "compiled"),
+        (True, ["plain", "pruned"], "pruned"),
+    ],
+)
+def test_kernel_is_chosen_only_where_it_pays(monkeypatch, pays, forms, chosen):
+    saved = []
+    expected = {"plain": 20.0, "pruned": 10.0, "compiled": 1.0}
+    plans = [Plan(form, expected[form], 0.0, lambda: None) for form in forms]
+    monkeypatch.setattr(join_planner, "_plans", lambda *_: plans)
+    monkeypatch.setattr(join_planner, "why_no_kernel", lambda: None)
+    monkeypatch.setattr(join_planner.KERNEL, "pays", lambda seconds: saved.append(seconds) or pays)
+    assert choose(join_of(rows_of("random", 12_000, 64, 0), 0.9), 2, forms=forms).form == chosen
+    assert saved == ([9.0] if tuple(forms) == FORMS else [])
+
+
+def test_kernel_that_is_not_cheapest_is_not_asked_for(monkeypatch):
+    plans = [Plan("pruned", 1.0, 0.0, lambda: None), Plan("compiled", 2.0, 0.0, lambda: None)]
+    monkeypatch.setattr(join_planner, "_plans", lambda *_: plans)
+    monkeypatch.setattr(join_planner.KERNEL, "pays", lambda _: pytest.fail("numba was asked"))
+    assert choose(join_of(rows_of("random", 12_000, 64, 0), 0.9), 2).form == "pruned"
+
+
+def test_kernel_that_cannot_be_used_leaves_numpy(monkeypatch):
+    monkeypatch.setattr(join_planner, "why_no_kernel", lambda: "a reason")
+    join = join_of(rows_of("anisotropic", 3000, 64, 0), 0.9)
+    monkeypatch.setattr(join_planner.KERNEL, "pays", lambda _: True)
+    assert choose(join, 2).form in ("plain", "pruned")
+    assert choose(join, 2, forms=["compiled"]).form == "pruned"
+
+
+@pytest.mark.parametrize(("n", "pays"), [(20_000, False), (400_000, True)])
+def test_larger_joins_save_more_by_the_kernel(monkeypatch, n, pays):
+    saved = []
+    monkeypatch.setattr(join_planner.KERNEL, "pays", lambda seconds: saved.append(seconds) or False)
+    choose(join_of(rows_of("clustered", n, 32, 0), 0.9), 2)
+    assert (saved[0] > STARTING + LOADING + COMPILING) == pays
 
 
 def test_few_rows_are_compared_without_a_plan_and_dense_results_without_pruning():

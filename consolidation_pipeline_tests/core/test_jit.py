@@ -1,0 +1,126 @@
+"""Functions that numba compiles: what is known of them, and when they are used."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from consolidation_pipeline.core import jit
+from consolidation_pipeline.core.jit import COMPILING, LOADING, STARTING, JitFunction
+
+MODULE = """
+import sys
+from consolidation_pipeline.core.jit import JitFunction, jit
+
+def add(a, b):
+    return a + b
+
+ADD = JitFunction(lambda: jit(add))
+print(ADD.is_loaded, "numba" in sys.modules, ADD.is_kept, ADD.folder is not None, end=" ")
+ADD.function(1, 2)
+print(ADD.is_loaded, ADD.is_kept)
+"""
+PROCESSOR = ("triple", "cpu", "features")
+
+
+def add_in_new_process(folder: Path, **environment: str) -> str:
+    """What a process says of a function before and after it has called it."""
+    (folder / "adding.py").write_text(MODULE)
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kept")} | environment
+    command = [sys.executable, str(folder / "adding.py")]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def test_machine_code_is_kept_for_the_next_process(tmp_path):
+    assert add_in_new_process(tmp_path) == "False False False True True True"
+    assert add_in_new_process(tmp_path) == "False False True True True True"
+
+
+def test_other_processors_code_does_not_count_as_kept(tmp_path):
+    add_in_new_process(tmp_path)
+    told = add_in_new_process(tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
+    assert told == "False False False True True True"
+
+
+def test_code_works_without_a_folder_to_keep_it(tmp_path):
+    told = add_in_new_process(tmp_path, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator")
+    assert told == "False False False False True False"
+
+
+def test_changed_source_does_not_count_as_kept(tmp_path, monkeypatch):
+    add_in_new_process(tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "MODULE", MODULE.replace("a + b", "b + a"))
+    assert add_in_new_process(tmp_path) == "False False False True True True"
+
+
+def test_switched_off_compiler_leaves_plain_python(tmp_path):
+    (tmp_path / "adding.py").write_text(MODULE.replace(", ADD.folder is not None", ""))
+    command = [sys.executable, str(tmp_path / "adding.py")]
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    output = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    assert output.split() == ["False", "False", "False", "False", "False"]
+
+
+def function_that_is(state: str) -> JitFunction:
+    """A function that is "loaded", "kept" on disk or "cold"; as far as numba's own objects tell."""
+    index = {("signature", PROCESSOR): "file"} if state == "kept" else {}
+    dispatcher = SimpleNamespace(
+        signatures=["signature"] if state == "loaded" else [],
+        targetctx=SimpleNamespace(codegen=lambda: SimpleNamespace(magic_tuple=lambda: PROCESSOR)),
+        _cache=SimpleNamespace(_cache_file=SimpleNamespace(_load_index=lambda: index)),
+    )
+    function = JitFunction(lambda: dispatcher)
+    if state == "loaded":
+        assert function.function is dispatcher
+    return function
+
+
+@pytest.fixture(autouse=True)
+def _numba_has_not_started(monkeypatch):
+    monkeypatch.setattr(JitFunction, "_has_started", False)
+
+
+SMALL, MIDDLE, LARGE = STARTING / 2, STARTING + COMPILING / 2, 2 * (STARTING + COMPILING)
+
+
+@pytest.mark.parametrize(
+    ("state", "paying"), [("loaded", [SMALL, MIDDLE, LARGE]), ("kept", [MIDDLE, LARGE]), ("cold", [LARGE])]
+)
+def test_function_pays_where_it_saves_more_than_it_costs(state, paying):
+    assert [saved for saved in (SMALL, MIDDLE, LARGE) if function_that_is(state).pays(saved)] == paying
+
+
+def test_loaded_function_that_saves_nothing_does_not_pay():
+    assert not function_that_is("loaded").pays(0.0)
+
+
+def test_small_calls_pay_together():
+    function = function_that_is("cold")
+    assert [function.pays(COMPILING) for _ in range(3)] == [False, True, True]
+
+
+def test_second_function_need_not_pay_for_the_start():
+    between = (LOADING + STARTING) / 2
+    assert not function_that_is("kept").pays(between)
+    assert function_that_is("kept").pays(MIDDLE)
+    assert function_that_is("kept").pays(between)
+
+
+def test_numba_is_not_asked_about_small_calls():
+    def build() -> None:
+        raise AssertionError("numba was imported")
+
+    assert not JitFunction(build).pays(SMALL)
+
+
+def test_index_that_cannot_be_read_counts_as_cold():
+    function = JitFunction(lambda: SimpleNamespace(signatures=[]))
+    assert not function.is_kept
+    assert not function.pays(MIDDLE)
+
+
+def test_constants_are_in_order():
+    assert 0.0 < jit.LOADING < jit.STARTING < jit.COMPILING
