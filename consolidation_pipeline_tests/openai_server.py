@@ -1,11 +1,11 @@
-"""A local server that speaks the part of the OpenAI API that litellm calls, and misbehaves when told to.
+"""Local server with the part of the OpenAI API that litellm calls, and configurable failures.
 
 with openai_server() as server:
-    server.then(failing(429, retry_after=2))        # the next request; those after it are answered well
-    server.behaviour = embedding(dimension=16)      # every request without an order of its own
-    server.behaviour = chatting(lambda request: {"answer": "yes"})
+    server.then(reply_with_error(429, retry_after=2))           # behaviour for the next request
+    server.behaviour = reply_with_embeddings(dimension=16)      # behaviour for all other requests
+    server.behaviour = reply_with_json(lambda request: {"answer": "yes"})
 
-A behaviour is a function from a request to a reply. It may look at the request's body, so it can single out one text.
+A behaviour is a function from a request to a reply. It can depend on the request's body.
 """
 
 import json
@@ -37,16 +37,16 @@ class Reply:
 
 
 Behaviour = Callable[[Request], Reply | None]
-"""None means: never answer."""
+"""Returns None to never reply."""
 
 EmbeddingRows = list[dict[str, Any]]
 
 Answer = Callable[[Request], Any]
-"""What a chat model finds, as JSON values."""
+"""Returns the content of a chat reply as a JSON value."""
 
 
 def text_vector(text: str, dimension: int = 8) -> list[float]:
-    """The vector that the server gives for a text: the same one in every process, not normalised."""
+    """Return the server's vector of a text: deterministic, not normalised."""
     noise = random.Random(text)
     return [noise.gauss(0, 3) for _ in range(dimension)]
 
@@ -54,7 +54,7 @@ def text_vector(text: str, dimension: int = 8) -> list[float]:
 def reply_with_embeddings(
     *, dimension: int = 8, edit: Callable[[EmbeddingRows], EmbeddingRows] = lambda rows: rows
 ) -> Behaviour:
-    """Answer ``/v1/embeddings``; ``edit`` may spoil the rows before they are sent."""
+    """Return a behaviour for ``/v1/embeddings``; ``edit`` may change the rows before they are sent."""
 
     def behaviour(request: Request) -> Reply:
         texts = request.body["input"]
@@ -76,17 +76,17 @@ def reply_with_embeddings(
 
 
 def reverse_rows(rows: EmbeddingRows) -> EmbeddingRows:
-    """The right vectors with the right indices, listed from last to first."""
+    """Return the rows in reverse order, with correct indexes."""
     return rows[::-1]
 
 
 def drop_last_row(rows: EmbeddingRows) -> EmbeddingRows:
-    """One vector less than there are texts."""
+    """Return the rows without the last one."""
     return rows[:-1]
 
 
 def replace_vector(position: int, vector: list[float]) -> Callable[[EmbeddingRows], EmbeddingRows]:
-    """The vector at ``position`` replaced: by NaN, by zeros, by one of another length."""
+    """Return an edit that replaces the vector at ``position``."""
     return lambda rows: [{**row, "embedding": vector} if row["index"] == position else row for row in rows]
 
 
@@ -97,11 +97,18 @@ def reply_with_text(
     refusal: str | None = None,
     usage: tuple[int, int] | None = (100, 20),
 ) -> Behaviour:
-    """Answer ``/v1/chat/completions`` with this text; ``usage``: tokens sent and received, None = not told."""
+    """Return a behaviour for ``/v1/chat/completions``.
+
+    Args:
+        content: text of the reply, or a function that returns it.
+        finish_reason: reason why the reply ends.
+        refusal: refusal instead of a text.
+        usage: tokens sent and received; None: not reported.
+    """
 
     def behaviour(request: Request) -> Reply:
-        told = content(request) if callable(content) else content
-        message = {"role": "assistant", "content": told, "refusal": refusal}
+        text = content(request) if callable(content) else content
+        message = {"role": "assistant", "content": text, "refusal": refusal}
         reply: dict[str, Any] = {
             "id": "chatcmpl-1",
             "object": "chat.completion",
@@ -124,42 +131,42 @@ def reply_with_json(
     write: Callable[[str], str] = lambda text: text,
     usage: tuple[int, int] | None = (100, 20),
 ) -> Behaviour:
-    """Answer with JSON; ``edit`` may spoil what it says, ``write`` how it is written."""
+    """Return a behaviour that replies with JSON; ``edit`` may change the value, ``write`` the text."""
     return reply_with_text(lambda request: write(json.dumps(edit(answer(request)))), usage=usage)
 
 
 def truncate_half(text: str) -> str:
-    """The first half."""
+    """Return the first half of a text."""
     return text[: len(text) // 2]
 
 
 def wrap_in_markdown(text: str) -> str:
-    """As a block of Markdown."""
+    """Return the text in a fenced code block."""
     return f"```json\n{text}\n```"
 
 
 def wrap_in_prose(text: str) -> str:
-    """With words before and after, and braces in them that are no JSON."""
+    """Return the text between prose that contains braces but no JSON."""
     return f"Sure, here is the {{result}} you asked for:\n{text}\nLet me know {{if}} you need more."
 
 
 def invent_unit_ids(value: Any) -> Any:
-    """Every ``unit`` is one that nobody named."""
+    """Replace each ``unit`` by an unknown id."""
     return _edited(value, lambda key, old: 999 if key == "unit" else old)
 
 
 def invent_quotes(value: Any) -> Any:
-    """Every ``quote`` is one that nobody wrote."""
+    """Replace each ``quote`` by an invented one."""
     return _edited(value, lambda key, old: "words that nobody wrote" if key == "quote" else old)
 
 
 def drop_numbers(value: Any) -> Any:
-    """No text holds a digit any more."""
+    """Remove all digits from the texts."""
     return _edited(value, lambda _, old: re.sub(r"\d+", "", old) if isinstance(old, str) else old)
 
 
 def change_numbers(value: Any) -> Any:
-    """Every number in a text is another one."""
+    """Replace all numbers in the texts."""
     return _edited(value, lambda _, old: re.sub(r"\d+", "987654", old) if isinstance(old, str) else old)
 
 
@@ -172,38 +179,38 @@ def _edited(value: Any, change: Callable[[str, Any], Any], key: str = "") -> Any
 
 
 def reply_with_refusal(request: Request) -> Reply | None:
-    """What a model says that will not do what it is asked to."""
+    """Reply with a refusal of the model."""
     return reply_with_text(None, refusal="I cannot help with that.")(request)
 
 
 def drop_connection(_: Request) -> Reply:
-    """The connection is closed without an answer."""
+    """Close the connection without a reply."""
     return Reply(b"", status=DROPPED)
 
 
 def reply_with_error(status: int, *, retry_after: float | None = None) -> Behaviour:
-    """An error of the kind that OpenAI sends."""
+    """Return a behaviour that replies with an error in OpenAI's format."""
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
-    error = {"error": {"message": f"told to fail with {status}", "type": "test", "code": None}}
+    error = {"error": {"message": f"test error with status {status}", "type": "test", "code": None}}
     return lambda _: json_response(error, status=status, headers=headers)
 
 
 def reply_with_broken_json(_: Request) -> Reply:
-    """A success whose JSON ends in the middle."""
+    """Reply with status 200 and truncated JSON."""
     return Reply(b'{"object": "list", "data": [{"index": 0, "embe', headers={"Content-Type": "application/json"})
 
 
 def never_reply(_: Request) -> None:
-    """No answer until the client gives up."""
+    """Never reply, so that the client times out."""
 
 
 def json_response(content: Any, *, status: int = 200, headers: dict[str, str] | None = None) -> Reply:
-    """A reply with a JSON body; NaN is written as ``NaN``, as lenient servers do."""
+    """Return a reply with a JSON body; NaN is written as ``NaN``, as lenient servers do."""
     return Reply(json.dumps(content).encode(), status, {"Content-Type": "application/json", **(headers or {})})
 
 
 class OpenAIServer:
-    """What was asked (``requests``), what is answered (``then``, ``behaviour``) and where (``api_base``)."""
+    """Server at ``api_base`` that records ``requests`` and replies by queued behaviours or ``behaviour``."""
 
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
@@ -215,7 +222,7 @@ class OpenAIServer:
         self.api_base = f"http://127.0.0.1:{self._http.server_port}/v1"
 
     def then(self, *behaviours: Behaviour) -> None:
-        """Answer the next requests, in the order of their arrival, in these ways."""
+        """Queue behaviours for the next requests, in order of arrival."""
         self._orders.extend(behaviours)
 
     def answer(self, request: Request) -> Reply | None:
@@ -227,7 +234,7 @@ class OpenAIServer:
 
     @contextmanager
     def running(self) -> Iterator["OpenAIServer"]:
-        """Serve in a thread; at the end, requests that hang are let go."""
+        """Serve in a thread; release hanging requests at the end."""
         thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         thread.start()
         try:
@@ -239,9 +246,14 @@ class OpenAIServer:
             thread.join()
 
 
+def client_environment(api_base: str) -> dict[str, str]:
+    """Return environment variables that direct litellm to a server."""
+    return {"OPENAI_API_BASE": api_base, "OPENAI_BASE_URL": api_base, "OPENAI_API_KEY": "sk-test"}
+
+
 @contextmanager
 def openai_server(behaviour: Behaviour | None = None) -> Iterator[OpenAIServer]:
-    """A running server on a free port of the loopback interface; answers embeddings of dimension 8 unless told else."""
+    """Run a server on a free port; default behaviour: embeddings of dimension 8."""
     with OpenAIServer(behaviour or reply_with_embeddings()).running() as server:
         yield server
 
@@ -265,6 +277,6 @@ def _handler(server: OpenAIServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(reply.body)
 
         def log_message(self, *_: Any) -> None:
-            """Tests read ``requests`` instead of a log."""
+            """Write no log; tests read ``requests``."""
 
     return Handler

@@ -1,4 +1,4 @@
-"""Spans: what a process sends to a collector, how they hang together, and what never stands in them."""
+"""Tracing: spans that a process exports, their hierarchy and attributes, without texts of memories."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 
 from consolidation_pipeline import tracing
 from consolidation_pipeline.settings import PROJECT_ROOT
-from consolidation_pipeline_tests.openai_server import openai_server, reply_with_json
+from consolidation_pipeline_tests.openai_server import client_environment, openai_server, reply_with_json
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
-from consolidation_pipeline_tests.traced_process import PHASES, TRACE
+from consolidation_pipeline_tests.traced_process import PHASES, TRACE_ID
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
@@ -37,26 +37,26 @@ class Span:
     attributes: dict[str, Any]
 
 
-def read(body: bytes) -> Iterator[Span]:
-    """The spans of a message of OTLP."""
+def parse_spans(body: bytes) -> Iterator[Span]:
+    """Yield the spans of an OTLP message."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
         for scope in resource.scope_spans:
             for one in scope.spans:
                 ids = (one.trace_id.hex(), one.span_id.hex(), one.parent_span_id.hex())
-                told = {item.key: value_of(item.value) for item in one.attributes}
-                yield Span(one.name, one.kind, *ids, one.status.code == 2, told)
+                attributes = {item.key: attribute_value(item.value) for item in one.attributes}
+                yield Span(one.name, one.kind, *ids, one.status.code == 2, attributes)
 
 
-def value_of(value: Any) -> Any:
+def attribute_value(value: Any) -> Any:
     kind = value.WhichOneof("value")
-    return [value_of(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
+    return [attribute_value(one) for one in value.array_value.values] if kind == "array_value" else getattr(value, kind)
 
 
 @contextmanager
-def collector() -> Iterator[tuple[str, list[bytes]]]:
-    """Address of a collector, and what was sent to it."""
+def run_collector() -> Iterator[tuple[str, list[bytes]]]:
+    """Serve an OTLP collector; yield its URL and the list of messages it receives."""
     sent: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -78,21 +78,20 @@ def collector() -> Iterator[tuple[str, list[bytes]]]:
 @pytest.mark.slow
 def test_spans_cover_process_without_memory_text(database_url: str, tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk")
-    with collector() as (address, sent), openai_server(reply_with_json(pattern_reply(0.9))) as provider:
-        told = {"CONSOLIDATION_DATABASE_URL": database_url, "CONSOLIDATION_DATA_DIR": str(tmp_path), ENDPOINT: address}
-        asked = {
-            "OPENAI_API_BASE": provider.api_base,
-            "OPENAI_BASE_URL": provider.api_base,
-            "OPENAI_API_KEY": "sk-test",
+    with run_collector() as (address, sent), openai_server(reply_with_json(pattern_reply(0.9))) as provider:
+        variables = {
+            "CONSOLIDATION_DATABASE_URL": database_url,
+            "CONSOLIDATION_DATA_DIR": str(tmp_path),
+            ENDPOINT: address,
         }
         command = [sys.executable, "-m", "consolidation_pipeline_tests.traced_process", str(tmp_path)]
-        environment = {**os.environ, **told, **asked}
+        environment = {**os.environ, **variables, **client_environment(provider.api_base)}
         done = subprocess.run(command, env=environment, cwd=PROJECT_ROOT, capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     assert b"hunter2" not in b"".join(sent)
     assert b"sk-test" not in b"".join(sent)
     job_id = done.stdout.strip()
-    spans = [span for body in sent for span in read(body)]
+    spans = [span for body in sent for span in parse_spans(body)]
     by_id = {span.id: span for span in spans}
     named = {span.name: span for span in spans if span.attributes.get("consolidation.job.id", job_id) == job_id}
 
@@ -102,7 +101,7 @@ def test_spans_cover_process_without_memory_text(database_url: str, tmp_path: Pa
     assert found.attributes["gen_ai.operation.name"] == "search_memory"
     assert named["context"].attributes["consolidation.context.tokens"] >= 0
     for span in (added, found, named["context"]):
-        assert span.trace == TRACE
+        assert span.trace == TRACE_ID
     around = by_id[added.parent]
     assert (around.name, around.kind) == ("POST /api/v1/memories", 2)
     assert around.attributes["http.response.status_code"] == 201
@@ -116,10 +115,10 @@ def test_spans_cover_process_without_memory_text(database_url: str, tmp_path: Pa
     assert named["patterns"].attributes["consolidation.llm.calls"] == 1
     chat = named["chat gpt-4o-mini"]
     assert (chat.kind, by_id[chat.parent].name) == (3, "patterns")
-    told = chat.attributes
-    assert (told["gen_ai.provider.name"], told["gen_ai.request.model"]) == ("openai", "gpt-4o-mini")
-    assert told["gen_ai.usage.input_tokens"] > 0 < told["gen_ai.usage.output_tokens"]
-    assert told["gen_ai.response.finish_reasons"] == ["stop"]
+    attributes = chat.attributes
+    assert (attributes["gen_ai.provider.name"], attributes["gen_ai.request.model"]) == ("openai", "gpt-4o-mini")
+    assert attributes["gen_ai.usage.input_tokens"] > 0 < attributes["gen_ai.usage.output_tokens"]
+    assert attributes["gen_ai.response.finish_reasons"] == ["stop"]
     assert named["update_memory"].attributes["consolidation.rollback.target"] == job_id
     (broken,) = [span for span in spans if span.is_failed and span.name == "clusters"]
     assert broken.attributes["error.type"] == "RuntimeError"

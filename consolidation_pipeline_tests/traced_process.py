@@ -1,8 +1,8 @@
-"""What a process does that is told where spans go: requests of an agent, a run that asks a model, a rollback, an error.
+"""Process for the test of tracing: requests of an agent, a run with a model, a rollback and an error.
 
     python -m consolidation_pipeline_tests.traced_process FOLDER
 
-A process of its own, for a provider of spans is set up once in the life of one. Prints the id of the run's job.
+It is a separate process because a span provider can be set only once in a process. Prints the id of the run's job.
 """
 
 from __future__ import annotations
@@ -19,34 +19,38 @@ from consolidation_pipeline.store.database.engine import open_engine
 from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
-QUERY = "hunter2-query"
-TASK = "hunter2-task"
-MEMORY = "hunter2-memory: verify the signature of a webhook first."
-TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+QUERY_TEXT = "hunter2-query"
+TASK_TEXT = "hunter2-task"
+MEMORY_TEXT = "hunter2-memory: verify the signature of a webhook first."
+TRACE_ID = "4bf92f3577b34da6a3ce929d0e0e4736"
 PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories", "patterns")
 
 
 def main(folder: Path) -> None:
-    """All of it, once."""
+    """Send the requests, run, roll back and fail once."""
     settings = Settings()
     pipeline = Pipeline(open_engine(settings), settings, folder)
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
     pipeline.add(topic_notes("hook", WEBHOOKS))
     _, key = create_key(pipeline.engine, role="admin")
     app = create_app(pipeline.engine, settings)
-    calling = {"Authorization": f"Bearer {key}", "traceparent": f"00-{TRACE}-00f067aa0ba902b7-01", "X-Request-ID": "r1"}
+    calling = {
+        "Authorization": f"Bearer {key}",
+        "traceparent": f"00-{TRACE_ID}-00f067aa0ba902b7-01",
+        "X-Request-ID": "r1",
+    }
     with TestClient(app, headers=calling, raise_server_exceptions=False) as client:
-        client.post("/api/v1/memories", json={"project_id": SLUG, "content": MEMORY})
-        client.post("/api/v1/consolidated-memories/search", json={"project_id": SLUG, "query": QUERY})
-        client.post("/api/v1/consolidated-context", json={"project_id": SLUG, "task": TASK})
-        client.get(f"/api/v1/suggestions?project={SLUG}&secret={QUERY}")
+        client.post("/api/v1/memories", json={"project_id": SLUG, "content": MEMORY_TEXT})
+        client.post("/api/v1/consolidated-memories/search", json={"project_id": SLUG, "query": QUERY_TEXT})
+        client.post("/api/v1/consolidated-context", json={"project_id": SLUG, "task": TASK_TEXT})
+        client.get(f"/api/v1/suggestions?project={SLUG}&secret={QUERY_TEXT}")
         client.get("/metrics")
     with pipeline.open() as run:
         run_phases(run, PHASES)
     pipeline.roll_back(run.job_id)
     try:
         with pipeline.open() as broken, broken.phase("clusters"):
-            raise RuntimeError(MEMORY)
+            raise RuntimeError(MEMORY_TEXT)
     except RuntimeError:
         print(run.job_id)
 

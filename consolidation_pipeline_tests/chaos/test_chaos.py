@@ -28,7 +28,7 @@ from consolidation_pipeline_tests.chaos.verify import (
     roll_back_everything,
     run_until_unchanged,
 )
-from consolidation_pipeline_tests.openai_server import openai_server
+from consolidation_pipeline_tests.openai_server import client_environment, openai_server
 from consolidation_pipeline_tests.service.corpus import near_misses, reworded
 from consolidation_pipeline_tests.service.fork_server import open_nursery
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
@@ -70,9 +70,8 @@ def test_no_failure_loses_or_duplicates_memories(
         open_nursery(clients.__name__) as nursery,
     ):
         receiver.answer = services.receive
-        for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
-            monkeypatch.setenv(name, provider.api_base)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        for name, value in client_environment(provider.api_base).items():
+            monkeypatch.setenv(name, value)
         monkeypatch.setattr(retries, "_compute_wait", lambda *_: 0.0)
         config = ChaosConfig(url, str(tmp_path), 0.0, provider.api_base, receiver.url)
         pipeline = Pipeline(connect_engine(url), config.settings, tmp_path)

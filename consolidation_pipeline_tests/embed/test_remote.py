@@ -1,4 +1,4 @@
-"""Embedding through litellm's real HTTP path, against a server that behaves well, badly or not at all."""
+"""Remote embedding through litellm over HTTP, against a local server with simulated failures."""
 
 import os
 import subprocess

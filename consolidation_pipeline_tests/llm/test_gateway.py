@@ -1,4 +1,4 @@
-"""Asking a model through litellm's real HTTP path: what it may answer, and how often it is asked."""
+"""The LLM gateway through litellm over HTTP: replies, repairs, retries, caching and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evidence: confidence without a model, and what bears it out."""
+"""Confidence without a model, and the weight of evidence."""
 
 from __future__ import annotations
 

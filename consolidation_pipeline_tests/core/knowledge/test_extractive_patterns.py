@@ -1,4 +1,4 @@
-"""Extraction: patterns and principles in the words of their sources."""
+"""Extractive patterns and principles: sentences of their sources."""
 
 from __future__ import annotations
 
@@ -66,16 +66,16 @@ def unit_groups(draw: st.DrawFn) -> list[list[Unit]]:
     ]
 
 
-def units(texts: list[str], memory_type: str = "learning") -> list[Unit]:
+def make_units(texts: list[str], memory_type: str = "learning") -> list[Unit]:
     return [Unit(id=f"u{at}", text=text, memory_type=memory_type) for at, text in enumerate(texts)]
 
 
-def one(texts: list[str]) -> ExtractedPattern:
-    return extract_patterns([units(texts), units(LOCKS)])[0]
+def extract_first(texts: list[str]) -> ExtractedPattern:
+    return extract_patterns([make_units(texts), make_units(LOCKS)])[0]
 
 
 def test_extracted_pattern_summarizes_its_group() -> None:
-    found = one(WEBHOOKS)
+    found = extract_first(WEBHOOKS)
     assert found.summary == found.content.split("\n")[0]
     assert "This broke once." not in found.content
     assert set(found.key_terms[:2]) == {"signature", "webhook"}
@@ -85,33 +85,36 @@ def test_extracted_pattern_summarizes_its_group() -> None:
 
 
 def test_summary_avoids_context_dependent_opener() -> None:
-    found = one(["It holds the table lock of the queue.", "The worker holds the table lock of the queue."])
+    found = extract_first(["It holds the table lock of the queue.", "The worker holds the table lock of the queue."])
     assert found.summary == "The worker holds the table lock of the queue."
 
 
 def test_pattern_excludes_headings_bullets_and_code() -> None:
     text = "# Queue workers\n- The queue worker takes one job at a time.\n```\nqueue.worker()\n```"
-    found = one([text, "The queue worker needs Redis."])
+    found = extract_first([text, "The queue worker needs Redis."])
     assert "#" not in found.content
     assert "`" not in found.content
     assert "- The" not in found.content
 
 
 def test_repeated_sentences_merge_unless_facts_differ() -> None:
-    assert one(["Restart the payout queue worker.", "restart the payout queue worker"] * 3).content.count("\n") == 0
+    assert (
+        extract_first(["Restart the payout queue worker.", "restart the payout queue worker"] * 3).content.count("\n")
+        == 0
+    )
     limits = [f"The retry limit of the payout queue is {count}." for count in (3, 5)]
-    assert set(one(limits).content.split("\n")) == set(limits)
+    assert set(extract_first(limits).content.split("\n")) == set(limits)
 
 
 def test_identical_or_single_units_have_a_pattern() -> None:
     for texts in (["Restart the worker."] * 4, ["Restart the worker."], ["x"], ["…"]):
-        found = one(texts)
+        found = extract_first(texts)
         assert found.content == found.summary == texts[0]
         assert len(found.evidence) == len(texts)
 
 
 def test_evidence_units_are_numbered_by_id() -> None:
-    given = units(WEBHOOKS)
+    given = make_units(WEBHOOKS)
     assert [unit.id for unit in sort_units(reversed(given))] == ["u0", "u1", "u2", "u3"]
 
 
@@ -140,14 +143,14 @@ def test_unit_weight_shifts_the_pattern() -> None:
 
 def test_empty_group_and_zero_weight_are_refused() -> None:
     with pytest.raises(ValueError, match="group 1 has 2 units and no text"):
-        extract_patterns([units(LOCKS), units(["", " \n"])])
+        extract_patterns([make_units(LOCKS), make_units(["", " \n"])])
     with pytest.raises(ValueError, match="weight of unit a is 0"):
         Unit(id="a", text="b", memory_type="learning", weight=0.0)
     assert extract_patterns([]) == []
 
 
 def test_blank_units_give_no_evidence() -> None:
-    assert {evidence.unit for evidence in one(["", "Restart the worker.", " "]).evidence} == {2}
+    assert {evidence.unit for evidence in extract_first(["", "Restart the worker.", " "]).evidence} == {2}
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -184,16 +187,16 @@ def _ends_whole(quote: str, text: str) -> bool:
 def test_boilerplate_is_excluded_unless_nothing_else() -> None:
     filler = "Review the full content for insights."
     texts = [f"{text}\n- {filler}" for text in LOCKS]
-    (found,) = extract_patterns([units([*texts, filler])], boilerplate=("review the full content for insights",))
+    (found,) = extract_patterns([make_units([*texts, filler])], boilerplate=("review the full content for insights",))
     assert filler not in found.content
     assert "insights" not in found.key_terms
     assert [evidence.quote for evidence in found.evidence if filler in evidence.quote] == [filler]
 
 
 def test_group_outside_context_affects_only_itself() -> None:
-    locks = units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
-    hooks = units(["Verify the webhook signature.", "A webhook with no signature is refused."])
-    keys = units(["Pass the idempotency key on.", "The key is bound to the migration."])
+    locks = make_units(["Set a lock timeout in the migration.", "The migration waits for the table lock."])
+    hooks = make_units(["Verify the webhook signature.", "A webhook with no signature is refused."])
+    keys = make_units(["Pass the idempotency key on.", "The key is bound to the migration."])
     beside = extract_patterns([locks, keys, hooks], context=[True, False, True])
     assert [beside[0], beside[2]] == extract_patterns([locks, hooks])
     assert beside[1] == extract_patterns([hooks, keys, locks], context=[True, False, True])[1]

@@ -1,4 +1,4 @@
-"""Summaries and profiles in the words of their sources."""
+"""Extractive summaries and profiles: sentences of their sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proposals: one name for one question, texts that fit, and what they leave out."""
+"""Merge proposals: fingerprint, trimmed texts and sentences left out."""
 
 from uuid import UUID
 

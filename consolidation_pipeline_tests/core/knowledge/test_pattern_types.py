@@ -9,25 +9,25 @@ from consolidation_pipeline.core.knowledge.pattern_types import PATTERN_TYPES, v
 from consolidation_pipeline.core.memories.memories import MEMORY_TYPES
 
 
-def unit(memory_type: str = "learning", text: str = "The queue holds jobs.", **more: object) -> Unit:
+def make_unit(memory_type: str = "learning", text: str = "The queue holds jobs.", **more: object) -> Unit:
     return Unit(id=text, text=text, memory_type=memory_type, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("voter", "expected"),
     [
-        (unit(), "success"),
-        (unit(success=True), "success"),
-        (unit(success=False), "failure"),
-        (unit("decision", success=False), "failure"),
-        (unit("decision"), "decision"),
-        (unit("warning"), "gotcha"),
-        (unit("error_fix"), "gotcha"),
-        (unit("change"), "workflow"),
-        (unit(text="Never retry a charge."), "gotcha"),
-        (unit(text="The team chose Redis."), "decision"),
-        (unit(text="First build the image, then push."), "workflow"),
-        (unit("decision", pattern_type="success"), "success"),
+        (make_unit(), "success"),
+        (make_unit(success=True), "success"),
+        (make_unit(success=False), "failure"),
+        (make_unit("decision", success=False), "failure"),
+        (make_unit("decision"), "decision"),
+        (make_unit("warning"), "gotcha"),
+        (make_unit("error_fix"), "gotcha"),
+        (make_unit("change"), "workflow"),
+        (make_unit(text="Never retry a charge."), "gotcha"),
+        (make_unit(text="The team chose Redis."), "decision"),
+        (make_unit(text="First build the image, then push."), "workflow"),
+        (make_unit("decision", pattern_type="success"), "success"),
     ],
 )
 def test_unit_vote_follows_success_type_and_words(voter: Unit, expected: str) -> None:
@@ -35,17 +35,19 @@ def test_unit_vote_follows_success_type_and_words(voter: Unit, expected: str) ->
 
 
 def test_weighted_majority_wins_and_ties_have_order() -> None:
-    units = [unit("decision"), unit("decision"), unit("warning")]
+    units = [make_unit("decision"), make_unit("decision"), make_unit("warning")]
     assert vote_pattern_type(units) == "decision"
     assert (
-        vote_pattern_type([unit("decision"), unit("warning")])
-        == vote_pattern_type([unit("warning"), unit("decision")])
+        vote_pattern_type([make_unit("decision"), make_unit("warning")])
+        == vote_pattern_type([make_unit("warning"), make_unit("decision")])
         == "gotcha"
     )
-    assert vote_pattern_type([unit("decision"), unit("decision"), unit("warning", weight=3.0)]) == "gotcha"
+    assert (
+        vote_pattern_type([make_unit("decision"), make_unit("decision"), make_unit("warning", weight=3.0)]) == "gotcha"
+    )
 
 
 def test_every_memory_type_has_a_vote() -> None:
-    assert {vote_pattern_type([unit(name)]) for name in MEMORY_TYPES} <= set(PATTERN_TYPES)
+    assert {vote_pattern_type([make_unit(name)]) for name in MEMORY_TYPES} <= set(PATTERN_TYPES)
     with pytest.raises(ValueError, match="no units"):
         vote_pattern_type([])

@@ -59,8 +59,8 @@ def test_priority_refuses_values_out_of_range(confidence: float | None, evidence
         compute_priority(confidence, evidence)
 
 
-# Per category words that count, and words that hold one of them and do not.
-FORMS = {
+# Words that match a category, and words that contain a matching word but do not match.
+MATCHING_WORDS = {
     "gotchas": (
         "fix fixes fixed Fixing BUG bugs buggy error errors errored issue issues issued pitfalls warning warned"
     ),
@@ -71,18 +71,20 @@ FORMS = {
     "performance": "performance performant",
     "workflow": "workflow workflows",
 }
-NOT_FORMS = (
+OTHER_WORDS = (
     "prefix prefixes suffix fixture fixtures tissue terror debug infrastructure restructure player multilayer "
     "contest latest greatest attest testament performs insecurity reissue mirrors redesign bugfix hotfix"
 )
 
 
-@pytest.mark.parametrize(("name", "word"), [(name, word) for name, words in FORMS.items() for word in words.split()])
+@pytest.mark.parametrize(
+    ("name", "word"), [(name, word) for name, words in MATCHING_WORDS.items() for word in words.split()]
+)
 def test_category_matches_inflected_words(name: str, word: str) -> None:
     assert find_category(f"Mind the {word}, here.") == name
 
 
-@pytest.mark.parametrize("word", NOT_FORMS.split())
+@pytest.mark.parametrize("word", OTHER_WORDS.split())
 def test_category_ignores_parts_of_words(word: str) -> None:
     assert find_category(f"Mind the {word} here") == "general"
 

@@ -1,4 +1,4 @@
-"""The playbook as Markdown: chapters in order, and no entry that breaks out of its list item."""
+"""The playbook as Markdown: order of chapters and entries, and escaping of entry texts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.core.knowledge.playbook_markdown import Instruction, playbook_document
 from consolidation_pipeline_tests.hypothesis_examples import examples
 
-HOSTILE = (
+MARKDOWN_LINES = (
     "# Heading",
     "###### Deep",
     "- item",
@@ -51,19 +51,22 @@ HOSTILE = (
 )
 
 
-def instruction(number: int, content: str = "Do it.", **fields: object) -> Instruction:
+def make_instruction(number: int, content: str = "Do it.", **fields: object) -> Instruction:
     values: dict[str, object] = {"category": "general", "priority": 50, "evidence": 3, **fields}
     return Instruction(UUID(int=number << 64), content, **values)  # type: ignore[arg-type]
 
 
 def parse(text: str) -> list[Token]:
-    """Tokens as GFM readers see them."""
+    """Return Markdown tokens, with tables as in GitHub-flavored Markdown."""
     return MarkdownIt("commonmark").enable("table").parse(text)
 
 
 def test_playbook_document_orders_chapters_and_entries() -> None:
-    entries = [instruction(n, f"Do {n}.", category=name) for n, name in enumerate(reversed(CATEGORIES))]
-    entries += [instruction(20, "First.", category="testing", priority=90), instruction(21, "Odd.", category="cooking")]
+    entries = [make_instruction(n, f"Do {n}.", category=name) for n, name in enumerate(reversed(CATEGORIES))]
+    entries += [
+        make_instruction(20, "First.", category="testing", priority=90),
+        make_instruction(21, "Odd.", category="cooking"),
+    ]
     text = playbook_document("shop", entries)
     headings = [line.removeprefix("## ") for line in text.splitlines() if line.startswith("## ")]
     known = [name.capitalize() for name in CATEGORIES]
@@ -79,22 +82,24 @@ def test_playbook_document_shows_evidence_and_id() -> None:
     assert "- Retry.\n  Wait first.\n  (4 memories, 0f3c9a2e1b2c)\n" in text
 
 
-@pytest.mark.parametrize("line", HOSTILE)
+@pytest.mark.parametrize("line", MARKDOWN_LINES)
 def test_markdown_lines_stay_plain_text(line: str) -> None:
-    check([f"{line}\nafter", f"before\n{line}", line or "x"])
+    assert_flat_document([f"{line}\nafter", f"before\n{line}", line or "x"])
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(
-    st.lists(st.lists(st.sampled_from(HOSTILE) | st.text(max_size=8), min_size=1, max_size=5), min_size=1, max_size=4)
+    st.lists(
+        st.lists(st.sampled_from(MARKDOWN_LINES) | st.text(max_size=8), min_size=1, max_size=5), min_size=1, max_size=4
+    )
 )
 def test_entry_never_breaks_out_of_list_item(contents: list[list[str]]) -> None:
-    check(["\n".join(lines) for lines in contents])
+    assert_flat_document(["\n".join(lines) for lines in contents])
 
 
-def check(contents: list[str]) -> None:
-    """One heading, one chapter, one flat list with an item of one paragraph for each entry."""
-    tokens = parse(playbook_document("shop", [instruction(n, text) for n, text in enumerate(contents, 1)]))
+def assert_flat_document(contents: list[str]) -> None:
+    """Assert one heading, one chapter and one flat list with a one-paragraph item for each entry."""
+    tokens = parse(playbook_document("shop", [make_instruction(n, text) for n, text in enumerate(contents, 1)]))
     blocks = [token.type for token in tokens if token.nesting != -1 and token.type != "inline"]
     items = ["list_item_open", "paragraph_open"] * len(contents)
     assert blocks == ["heading_open", "paragraph_open", "heading_open", "bullet_list_open", *items]

@@ -1,4 +1,4 @@
-"""Gates: both sides of every boundary."""
+"""Quality gates, on both sides of each boundary."""
 
 from __future__ import annotations
 

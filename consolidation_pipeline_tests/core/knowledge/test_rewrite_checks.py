@@ -1,4 +1,4 @@
-"""What a rewritten text must keep of what it stands in place of."""
+"""Checks of rewritten texts: lost denials, reversals, kept share and length."""
 
 from __future__ import annotations
 

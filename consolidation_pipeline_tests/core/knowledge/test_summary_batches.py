@@ -1,4 +1,4 @@
-"""Compression: chunks, ratio, when a summary is due."""
+"""Summary batches: chunks, compression ratio and due summaries."""
 
 from __future__ import annotations
 

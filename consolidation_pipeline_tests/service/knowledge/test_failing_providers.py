@@ -1,4 +1,4 @@
-"""Whatever the model's provider does and whenever the process dies: no budget is exceeded, and the end is the same."""
+"""Failing providers and killed processes: budgets hold and later runs reach the same result."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Reply,
     Request,
+    client_environment,
     drop_connection,
     drop_numbers,
     invent_quotes,
@@ -41,10 +42,10 @@ from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import M
 from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
-# Everything that asks a model.
-ASKING = PHASES[: PHASES.index("principles") + 1]
-# Small enough that three groups are asked about in several batches.
-ASKING_BATCH = 2
+# Phases up to the last one that is tested with a model.
+LLM_PHASES = PHASES[: PHASES.index("principles") + 1]
+# Splits the three groups into two batches.
+SMALL_BATCH = 2
 OPTIONS: dict[str, Any] = {
     "llm_model": MODEL,
     "merge_style": "rewrite",
@@ -60,13 +61,13 @@ ROWS = [
 
 
 def sound_reply(request: Request) -> Reply | None:
-    """What a sound model says, to whatever it is asked."""
+    """Return a valid rewrite or pattern, as requested."""
     is_merge = "say nearly the same" in request.body["messages"][0]["content"]
     return reply_with_json(rewrite_reply if is_merge else pattern_reply(0.9))(request)
 
 
 def spoiled_reply(request: Request) -> Reply | None:
-    """A reply whose facts are gone or made up."""
+    """Return a rewrite without its numbers, or a pattern with invented quotes."""
     is_merge = "say nearly the same" in request.body["messages"][0]["content"]
     answer = rewrite_reply if is_merge else pattern_reply(0.9)
     return reply_with_json(answer, edit=drop_numbers if is_merge else invent_quotes)(request)
@@ -84,17 +85,16 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "cut short": reply_with_broken_json,
     "hung up": drop_connection,
 }
-TROUBLE = st.lists(st.sampled_from(list(BEHAVIOURS)), max_size=12)
+FAILURES = st.lists(st.sampled_from(list(BEHAVIOURS)), max_size=12)
 KILLS = st.tuples(st.integers(1, 30), st.sampled_from(["before", "after"]))
 
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[OpenAIServer]:
     with openai_server(sound_reply) as running, pytest.MonkeyPatch.context() as patch:
-        for name in ("OPENAI_API_BASE", "OPENAI_BASE_URL"):
-            patch.setenv(name, running.api_base)
-        patch.setenv("OPENAI_API_KEY", "sk-test")
-        _hurry(patch.setattr)
+        for name, value in client_environment(running.api_base).items():
+            patch.setenv(name, value)
+        _disable_waits(patch.setattr)
         yield running
 
 
@@ -105,23 +105,23 @@ def nursery(provider: OpenAIServer) -> Iterator[Nursery]:
         yield running
 
 
-def _hurry(set_: Callable[[Any, str, Any], None] = setattr) -> None:
-    set_(retries, "_wait", lambda *_: 0.0)
-    set_(llm_gateway, "BATCH", ASKING_BATCH)
+def _disable_waits(set_: Callable[[Any, str, Any], None] = setattr) -> None:
+    set_(retries, "_compute_wait", lambda *_: 0.0)
+    set_(llm_gateway, "BATCH", SMALL_BATCH)
 
 
 def run_until(url: str, commit: int, when: str) -> None:
-    """Run until just before or after the ``commit``-th commit since merging began, or to the end if that is earlier."""
-    _hurry()
+    """Run and die before or after the ``commit``-th commit since merging began; complete if there are fewer."""
+    _disable_waits()
     engine = connect_engine(url)
-    with open_run(engine, SLUG, settings=Settings(), planned=ASKING) as run:
-        before = ASKING.index("merged_memories")
-        run_phases(run, ASKING[:before])
+    with open_run(engine, SLUG, settings=Settings(), planned=LLM_PHASES) as run:
+        before = LLM_PHASES.index("merged_memories")
+        run_phases(run, LLM_PHASES[:before])
         _die_at(engine, commit, when)
-        run_phases(run, ASKING[before:])
+        run_phases(run, LLM_PHASES[before:])
 
 
-def begin(pipeline: Pipeline, **options: Any) -> None:
+def reset_project(pipeline: Pipeline, **options: Any) -> None:
     pipeline.clear()
     pipeline.write("DELETE FROM {s}.llm_calls")
     pipeline.configure_new(**OPTIONS, **options)
@@ -129,12 +129,12 @@ def begin(pipeline: Pipeline, **options: Any) -> None:
 
 
 def run(pipeline: Pipeline) -> None:
-    with pipeline.open(planned=ASKING) as opened:
-        run_phases(opened, ASKING)
+    with pipeline.open(planned=LLM_PHASES) as opened:
+        run_phases(opened, LLM_PHASES)
 
 
-def knowledge(pipeline: Pipeline) -> dict[str, Any]:
-    """Every consolidated memory by id: what it says and from what it was made."""
+def load_knowledge(pipeline: Pipeline) -> dict[str, Any]:
+    """Return all consolidated memories by id, with their texts and sources."""
     query = """
         SELECT id, kind, content, details, source_memory_ids, superseded_by_id, retired_at IS NULL AS active,
             consolidation_method AS method, (SELECT jsonb_agg(jsonb_build_array(parent_id, parent_kind) ORDER BY 1)
@@ -145,62 +145,62 @@ def knowledge(pipeline: Pipeline) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(shared: Pipeline, provider: OpenAIServer) -> dict[str, dict[str, Any]]:
-    """What there is when nothing goes wrong, with rewritten texts (llm) and with lossless ones (hybrid)."""
+def expected_knowledge(shared: Pipeline, provider: OpenAIServer) -> dict[str, dict[str, Any]]:
+    """Consolidated memories of runs without failures, with rewritten texts (``llm``) and lossless ones (``hybrid``)."""
     del provider
-    begin(shared)
+    reset_project(shared)
     run(shared)
-    rewritten = knowledge(shared)
-    begin(shared)
+    rewritten = load_knowledge(shared)
+    reset_project(shared)
     shared.configure(**{**OPTIONS, "merge_style": "lossless"})
     run(shared)
     assert Counter((row["kind"], row["method"]) for row in rewritten.values()) == {
         ("merged", "llm"): 3,
         ("pattern", "llm"): 2,
     }
-    lossless = {id_: row | {"method": "hybrid"} for id_, row in knowledge(shared).items()}
+    lossless = {id_: row | {"method": "hybrid"} for id_, row in load_knowledge(shared).items()}
     return {"llm": rewritten, "hybrid": lossless}
 
 
 @pytest.mark.slow
 @settings(max_examples=3, deadline=None)
-@given(trouble=TROUBLE, later=TROUBLE, kill=KILLS, tokens=st.sampled_from([0, 1_500, 5_000, 2_000_000]))
+@given(failures=FAILURES, later_failures=FAILURES, kill=KILLS, tokens=st.sampled_from([0, 1_500, 5_000, 2_000_000]))
 def test_budget_holds_and_result_survives_failures(
     shared: Pipeline,
     provider: OpenAIServer,
     nursery: Nursery,
-    undisturbed: dict[str, dict[str, Any]],
-    trouble: list[str],
-    later: list[str],
+    expected_knowledge: dict[str, dict[str, Any]],
+    failures: list[str],
+    later_failures: list[str],
     kill: tuple[int, str],
     tokens: int,
 ) -> None:
-    begin(shared, budget_tokens_per_run=tokens)
+    reset_project(shared, budget_tokens_per_run=tokens)
     provider.requests.clear()
-    provider.then(*(BEHAVIOURS[kind] for kind in trouble))
+    provider.then(*(BEHAVIOURS[kind] for kind in failures))
     url = shared.engine.url.render_as_string(hide_password=False)
     assert nursery.wait(nursery.spawn(run_until, url, *kill)) in (0, -signal.SIGKILL)
-    provider.then(*(BEHAVIOURS[kind] for kind in later))
+    provider.then(*(BEHAVIOURS[kind] for kind in later_failures))
     run(shared)
     check_spending(shared, len(provider.requests), tokens)
     provider._orders.clear()
     shared.configure(**OPTIONS)
     run(shared)
     run(shared)
-    asked = len(provider.requests)
-    found = knowledge(shared)
-    # A merge whose rewritten text was refused twice keeps the lossless one: what it says is settled either way.
-    assert found == {id_: undisturbed[row["method"]][id_] for id_, row in found.items()}
-    assert found.keys() == undisturbed["llm"].keys()
+    request_count = len(provider.requests)
+    found = load_knowledge(shared)
+    # A merge whose rewrite was refused twice keeps its lossless text.
+    assert found == {id_: expected_knowledge[row["method"]][id_] for id_, row in found.items()}
+    assert found.keys() == expected_knowledge["llm"].keys()
     assert all(row["method"] == "llm" for row in found.values() if row["kind"] == "pattern")
     run(shared)
-    assert len(provider.requests) == asked
+    assert len(provider.requests) == request_count
 
 
 def check_spending(pipeline: Pipeline, requests: int, tokens: int) -> None:
     rows = pipeline.rows("SELECT * FROM {s}.llm_calls WHERE status <> 'cached'")
     ended = sum(row.status != "reserved" for row in rows)
-    # Each request has a reservation of its own; what was killed in between may not have been sent.
+    # Each request has its own reservation. A kill after the reservation may prevent the request.
     assert ended <= requests <= len(rows)
     spent: Counter[Any] = Counter()
     for row in rows:

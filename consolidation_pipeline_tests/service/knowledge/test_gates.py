@@ -1,4 +1,4 @@
-"""How large a group and how sure a model must be, from the reply to what is stored; nothing is asked twice."""
+"""Gates of patterns end to end: group size and confidence of the reply, and cached replies."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     MIGRATIONS,
     OPTIONS,
     WEBHOOKS,
-    patterns,
+    list_patterns,
     topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
@@ -21,15 +21,15 @@ from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeli
 MODEL = "openai/gpt-4o-mini"
 
 
-def spent(pipeline: Pipeline) -> dict[str, Any]:
-    """Calls and replies from the cache of the newest job's patterns."""
+def llm_usage(pipeline: Pipeline) -> dict[str, Any]:
+    """Return the calls and cached replies of the patterns phase of the newest job."""
     query = "SELECT metrics -> 'patterns' FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
     metrics = pipeline.value(query)
     return {name: metrics[f"llm/{name}"] for name in ("calls", "cached")}
 
 
-def told(done: Outcome) -> tuple[int, int, int]:
-    """Patterns that were made, that wait for a person, and groups discarded."""
+def count_patterns(done: Outcome) -> tuple[int, int, int]:
+    """Return the numbers of patterns created, patterns that need review and discarded groups."""
     return done.patterns.created, done.patterns.needs_review, done.patterns.discarded
 
 
@@ -42,14 +42,14 @@ def test_reply_confidence_gates_and_reply_is_cached(
     provider.behaviour = reply_with_json(pattern_reply(confidence))
     pipeline.configure_new(**OPTIONS, llm_model=MODEL, promote=False)
     pipeline.add(topic_notes("move", MIGRATIONS))
-    assert told(pipeline.run()) == first
-    assert spent(pipeline) == {"calls": 1, "cached": 0}
+    assert count_patterns(pipeline.run()) == first
+    assert llm_usage(pipeline) == {"calls": 1, "cached": 0}
     again = pipeline.run()
     discarded = first[2]
-    assert told(again) == (0, 0, discarded)
-    assert (len(patterns(pipeline)), again.patterns.covered) == (1 - discarded, 1 - discarded)
-    # Its memories are free for the next run, which knows the answer already.
-    assert spent(pipeline) == {"calls": 0, "cached": discarded}
+    assert count_patterns(again) == (0, 0, discarded)
+    assert (len(list_patterns(pipeline)), again.patterns.covered) == (1 - discarded, 1 - discarded)
+    # A discarded group is derived again from the cached reply.
+    assert llm_usage(pipeline) == {"calls": 0, "cached": discarded}
     assert len(provider.requests) == 1
 
 

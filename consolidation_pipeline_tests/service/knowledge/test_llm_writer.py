@@ -1,4 +1,4 @@
-"""Patterns and principles in a model's words: one call per new group, checked and gated, within the budget."""
+"""Patterns written by a model: one call per new group, checks of the reply, gates and budget."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from consolidation_pipeline_tests.openai_server import (
     OpenAIServer,
     Request,
+    client_environment,
     invent_quotes,
     invent_unit_ids,
     openai_server,
@@ -23,41 +24,40 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     MIGRATIONS,
     OPTIONS,
     WEBHOOKS,
-    patterns,
+    list_patterns,
     topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 
 MEMORY_BLOCK = re.compile(r"\[(\w+) memory (\d+) begins\]\n(.*?)\n\[\1 memory \2 ends\]", re.DOTALL)
-Server = Iterator[OpenAIServer]
 
 
 def shown_memories(request: Request) -> dict[int, str]:
-    """The memories that a request shows, by number."""
+    """Return the memories in a prompt, by their number."""
     return {int(number): text for _, number, text in MEMORY_BLOCK.findall(request.body["messages"][1]["content"])}
 
 
 def pattern_reply(confidence: float) -> Callable[[Request], dict[str, Any]]:
-    """What a sound model says: the first memory is the pattern, and every memory bears it out."""
+    """Return an answer with valid replies: the first memory is the pattern, and each memory is quoted as evidence."""
 
     def answer(request: Request) -> dict[str, Any]:
-        shown = shown_memories(request)
+        memories = shown_memories(request)
         kind = "principle" if "principle behind them" in request.body["messages"][0]["content"] else "pattern"
         return {
-            kind: shown[1],
+            kind: memories[1],
             "pattern_type": "workflow",
             "confidence": confidence,
-            "summary": shown[1],
-            "best_practices": [shown[1]],
+            "summary": memories[1],
+            "best_practices": [memories[1]],
             "gotchas": [],
-            "evidence": [{"unit": number, "quote": text[:30]} for number, text in shown.items()],
+            "evidence": [{"unit": number, "quote": text[:30]} for number, text in memories.items()],
         }
 
     return answer
 
 
 def patterns_cost_usd(pipeline: Pipeline) -> float:
-    """US dollars, as the newest job has them."""
+    """Return the cost in US dollars of the patterns phase of the newest job."""
     query = (
         "SELECT metrics -> 'patterns' ->> 'llm/cost_usd' FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1"
     )
@@ -65,17 +65,16 @@ def patterns_cost_usd(pipeline: Pipeline) -> float:
 
 
 @pytest.fixture
-def provider(monkeypatch: pytest.MonkeyPatch) -> Server:
+def provider(monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
     with openai_server(reply_with_json(pattern_reply(0.9))) as running:
-        monkeypatch.setenv("OPENAI_API_BASE", running.api_base)
-        monkeypatch.setenv("OPENAI_BASE_URL", running.api_base)
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-test")
+        for name, value in client_environment(running.api_base).items():
+            monkeypatch.setenv(name, value)
         yield running
 
 
 @pytest.fixture
 def topics(pipeline: Pipeline) -> Pipeline:
-    """Two topics, of four and of three memories, and a model."""
+    """Project with a model and two topics, of four and three memories."""
     pipeline.configure_new(**OPTIONS, llm_model="openai/gpt-4o-mini")
     pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
@@ -85,7 +84,7 @@ def test_new_pattern_group_takes_one_llm_call(topics: Pipeline, provider: OpenAI
     done = topics.run()
     assert (done.patterns.created, done.patterns.failures, len(provider.requests)) == (2, (), 2)
     assert patterns_cost_usd(topics) > 0
-    hooks, _ = patterns(topics)
+    hooks, _ = list_patterns(topics)
     assert hooks.content in WEBHOOKS
     assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("llm", 0.9, False)
     assert hooks.pattern_type == "workflow"
@@ -118,7 +117,7 @@ def test_llm_confidence_gates_patterns(
         needs_review,
         2 - stored,
     )
-    assert [row.needs_review for row in patterns(topics)] == [needs_review > 0] * stored
+    assert [row.needs_review for row in list_patterns(topics)] == [needs_review > 0] * stored
 
 
 def test_discarded_group_is_not_asked_again(topics: Pipeline, provider: OpenAIServer) -> None:
@@ -138,10 +137,10 @@ def test_pattern_refuses_unfounded_evidence(
 ) -> None:
     provider.behaviour = reply_with_json(pattern_reply(0.9), edit=spoil)
     done = topics.run()
-    assert (done.patterns.created, len(done.patterns.failures), patterns(topics)) == (0, 2, [])
+    assert (done.patterns.created, len(done.patterns.failures), list_patterns(topics)) == (0, 2, [])
     assert all("quote" in error or "not one of" in error for _, error in done.patterns.failures)
     assert patterns_cost_usd(topics) > 0
-    assert len(provider.requests) == 4  # each asked once and repaired once
+    assert len(provider.requests) == 4  # one request and one repair for each group
 
 
 def test_pattern_refuses_invented_number(topics: Pipeline, provider: OpenAIServer) -> None:
@@ -159,7 +158,7 @@ def test_failed_pattern_group_is_retried_next_run(topics: Pipeline, provider: Op
     )
     done = topics.run()
     assert (done.patterns.created, len(done.patterns.failures)) == (1, 1)
-    assert [row.source_count for row in patterns(topics)] == [3]
+    assert [row.source_count for row in list_patterns(topics)] == [3]
     assert "state" not in topics.value("SELECT metrics FROM {s}.consolidation_jobs ORDER BY created_at DESC LIMIT 1")
     provider.behaviour = reply_with_json(sound)
     again = topics.run()

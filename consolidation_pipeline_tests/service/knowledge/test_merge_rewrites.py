@@ -1,4 +1,4 @@
-"""Merged texts in a model's words: nothing lost, nothing added, and merging goes on whatever becomes of the model."""
+"""Merged texts rewritten by a model: checks, repair, budget and fallback to the lossless text."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from consolidation_pipeline_tests.openai_server import (
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
-from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules, merged
+from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules, list_merged
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 MODEL = "openai/gpt-4o-mini"
 OPTIONS: dict[str, Any] = {"merge_style": "rewrite", "llm_model": MODEL, "summarize": False, "archive": False}
 PHASES = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
-# Two memories each, which a sound model makes one sentence of.
+# Two memories each: the second contains the first.
 PAIRS = tuple((f"{text} It took 20 minutes.", f"Note to self: {text} It took 20 minutes.") for text in LESSONS[:3])
 
 
 def rewrite_reply(request: Request) -> dict[str, str]:
-    """What a sound model says: the longest memory, in which the others stand."""
+    """Return a valid rewrite: the longest memory, which contains the others."""
     return {"content": max(shown_memories(request).values(), key=len)}
 
 
-def is_repair(request: Request) -> bool:
-    """Whether a refused reply is shown with it."""
+def is_repair_request(request: Request) -> bool:
+    """Return True if the request contains a refused reply."""
     return len(request.body["messages"]) > 2
 
 
 def run_merging(pipeline: Pipeline) -> merged_memories.MergeResult:
-    """A run as far as merging."""
+    """Run the phases up to merging and return the result of merging."""
     with pipeline.open(planned=PHASES) as run:
         done: merged_memories.MergeResult = run_phases(run, PHASES)["merged_memories"]
     return done
@@ -50,7 +50,7 @@ def run_merging(pipeline: Pipeline) -> merged_memories.MergeResult:
 
 @pytest.fixture
 def pairs(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
-    """Three groups of two, one of exact repeats, and a model that words them well."""
+    """Project with a model, three groups of two near duplicates and one of exact duplicates."""
     provider.behaviour = reply_with_json(rewrite_reply)
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note(f"{at}-{side}", text) for at, pair in enumerate(PAIRS) for side, text in enumerate(pair)])
@@ -62,9 +62,9 @@ def test_each_merge_group_takes_one_rewrite_call(pairs: Pipeline, provider: Open
     done = run_merging(pairs)
     assert (done.created, done.rewritten, done.refused, done.failed) == (4, 3, 0, 0)
     assert len(provider.requests) == 3
-    found = {row.content: row.consolidation_method for row in merged(pairs)}
+    found = {row.content: row.consolidation_method for row in list_merged(pairs)}
     assert found == {**{pair[1]: "llm" for pair in PAIRS}, LESSONS[3]: "heuristic"}
-    assert all(row.details == {} for row in merged(pairs))
+    assert all(row.details == {} for row in list_merged(pairs))
     assert find_broken_rules(pairs) == []
     assert run_merging(pairs) == merged_memories.MergeResult()
     assert len(provider.requests) == 3
@@ -96,23 +96,23 @@ def test_lossy_rewrite_is_repaired_or_kept_lossless(
 ) -> None:
     provider.then(*[reply_with_json(rewrite_reply, **spoil)] * 6)
     done = run_merging(pairs)
-    # Those without a word to spoil are as good as ever.
+    # Edits that change nothing in a text leave its rewrite valid.
     assert (done.created, done.rewritten + done.refused, done.failed) == (4, 3, 0)
     assert done.refused >= 1
-    hybrid = [row for row in merged(pairs) if row.consolidation_method == "hybrid"]
+    hybrid = [row for row in list_merged(pairs) if row.consolidation_method == "hybrid"]
     assert len(hybrid) == done.refused
     assert all("\n\n" in row.content and "20 minutes" in row.content for row in hybrid)
     assert find_broken_rules(pairs) == []
-    asked = len(provider.requests)
+    request_count = len(provider.requests)
     assert run_merging(pairs) == merged_memories.MergeResult()
-    assert len(provider.requests) == asked
+    assert len(provider.requests) == request_count
 
 
 def test_refused_rewrite_is_retried_with_its_errors(pairs: Pipeline, provider: OpenAIServer) -> None:
     well, badly = reply_with_json(rewrite_reply), reply_with_json(rewrite_reply, edit=drop_numbers)
-    provider.behaviour = lambda request: (well if is_repair(request) else badly)(request)
+    provider.behaviour = lambda request: (well if is_repair_request(request) else badly)(request)
     assert run_merging(pairs).rewritten == 3
-    repairs = [request.body["messages"][-1]["content"] for request in provider.requests if is_repair(request)]
+    repairs = [request.body["messages"][-1]["content"] for request in provider.requests if is_repair_request(request)]
     assert len(repairs) == 3
     assert all("the number '20 minutes' is missing" in repair for repair in repairs)
 
@@ -135,7 +135,7 @@ def test_used_up_budget_defers_rewrites_to_next_run(
     assert (done.created, done.absorbed, done.refused) == (4, 8, 0)
     assert 0 < done.rewritten < 3
     assert "budget_tokens_per_run is 1050" in str(done.stopped)
-    waiting = [row for row in merged(pairs) if "rewrite_pending" in row.details]
+    waiting = [row for row in list_merged(pairs) if "rewrite_pending" in row.details]
     assert [row.consolidation_method for row in waiting] == ["heuristic"] * (3 - done.rewritten)
     assert pairs.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'budget.exhausted'") == 1
     job = pairs.rows("SELECT status, metrics FROM {s}.consolidation_jobs")[0]
@@ -146,7 +146,7 @@ def test_used_up_budget_defers_rewrites_to_next_run(
     assert (again.created, again.extended, again.absorbed) == (0, 0, 0)
     assert again.rewritten == len(waiting)
     assert len(provider.requests) == 3
-    assert [row.details for row in merged(pairs)] == [{}] * 4
+    assert [row.details for row in list_merged(pairs)] == [{}] * 4
     assert run_merging(pairs) == merged_memories.MergeResult()
 
 
@@ -171,7 +171,7 @@ def test_grown_merge_is_rewritten_from_all_sources(pairs: Pipeline, provider: Op
     done = run_merging(pairs)
     assert (done.extended, done.rewritten, len(provider.requests)) == (1, 1, 4)
     assert len(shown_memories(provider.requests[-1])) == 3
-    (grown,) = [row for row in merged(pairs) if row.version == 2]
+    (grown,) = [row for row in list_merged(pairs) if row.version == 2]
     assert (grown.content, grown.source_count) == (all_three, 3)
 
 
@@ -181,7 +181,7 @@ def test_too_long_merge_group_is_not_rewritten(pipeline: Pipeline, provider: Ope
     pipeline.add([note("a", long), note("b", f"Note to self: {long}")])
     done = run_merging(pipeline)
     assert (done.created, done.rewritten, done.stopped, provider.requests) == (1, 0, None, [])
-    assert merged(pipeline)[0].consolidation_method == "heuristic"
+    assert list_merged(pipeline)[0].consolidation_method == "heuristic"
 
 
 def test_lossless_merge_makes_no_llm_call(pairs: Pipeline, provider: OpenAIServer) -> None:

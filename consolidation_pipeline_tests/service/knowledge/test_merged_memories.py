@@ -1,4 +1,4 @@
-"""Merged memories: lossless, complete, never nested, and in place before their sources are hidden."""
+"""Merged memories: fields, lineage, extension, lossless texts and concurrent changes."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.7, "t_pattern": 0.5}
 LESSON = LESSONS[0]
 
 
-def merged(pipeline: Pipeline) -> list[Any]:
-    """Active merged memories."""
+def list_merged(pipeline: Pipeline) -> list[Any]:
+    """Return the active merged memories."""
     return pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE retired_at IS NULL ORDER BY id")
 
 
 def find_broken_rules(pipeline: Pipeline) -> list[str]:
-    """What breaks a rule that must hold at any time."""
+    """Return a message for each violated invariant."""
     checks = (
         invariants.find_weak_merge_groups,
         invariants.find_bad_pairs,
@@ -52,7 +52,7 @@ def find_broken_rules(pipeline: Pipeline) -> list[str]:
         return [f"{check.__name__}: {found}" for check in checks for found in check(connection, project)]
 
 
-def ids(*names: str) -> list[UUID]:
+def memory_ids(*names: str) -> list[UUID]:
     return sorted(memory_id(SLUG, "test", name) for name in names)
 
 
@@ -74,7 +74,7 @@ def test_merge_unites_all_fields_of_sources(pipeline: Pipeline) -> None:
     ]
     pipeline.add(rows)
     done = pipeline.run()
-    (row,) = merged(pipeline)
+    (row,) = list_merged(pipeline)
     assert (done.merging.absorbed, done.merging.created) == (3, 1)
     assert row.content == f"{LESSON}\n\nNote to self: {LESSON}"
     assert sorted(row.tags) == ["db", "deploy", "ops"]
@@ -82,7 +82,7 @@ def test_merge_unites_all_fields_of_sources(pipeline: Pipeline) -> None:
     assert row.last_accessed_at.isoformat() == "2024-03-09T08:00:00+00:00"
     assert row.learned_at.isoformat() == "2024-03-02T08:00:00+00:00"
     assert (row.kind, row.abstraction_level, row.memory_type, row.confidence_score) == ("merged", 1, "learning", 0.95)
-    assert (row.version, row.source_count, sorted(row.source_memory_ids)) == (1, 3, ids("a", "b", "c"))
+    assert (row.version, row.source_count, sorted(row.source_memory_ids)) == (1, 3, memory_ids("a", "b", "c"))
     files = pipeline.rows("SELECT path FROM {s}.memory_files WHERE owner_id = :id ORDER BY path", id=row.id)
     assert [path for (path,) in files] == ["a.py", "b.py", "c.py"]
 
@@ -92,7 +92,7 @@ def test_merge_success_is_null_only_if_all_are(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSONS[0], **plain), note("b", LESSONS[0], **plain)])
     pipeline.add([note("c", LESSONS[1], success=False), note("d", LESSONS[1], **plain)])
     pipeline.run()
-    assert {row.content: row.success for row in merged(pipeline)} == {LESSONS[0]: None, LESSONS[1]: False}
+    assert {row.content: row.success for row in list_merged(pipeline)} == {LESSONS[0]: None, LESSONS[1]: False}
 
 
 def test_lineage_of_merge_has_cosine_of_each_source(pipeline: Pipeline) -> None:
@@ -145,13 +145,13 @@ def test_readers_always_see_every_merged_fact(pipeline: Pipeline, monkeypatch: p
 def test_new_near_duplicate_extends_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
     pipeline.run()
-    (before,) = merged(pipeline)
+    (before,) = list_merged(pipeline)
     pipeline.add([note("c", f"{LESSON} Seen again today.", tags=["new"], importance=0.95)])
     done = pipeline.run()
-    (after,) = merged(pipeline)
+    (after,) = list_merged(pipeline)
     assert (done.merging.created, done.merging.extended, done.merging.absorbed) == (0, 1, 1)
     assert (after.id, after.version) == (before.id, 2)
-    assert sorted(after.source_memory_ids) == ids("a", "b", "c")
+    assert sorted(after.source_memory_ids) == memory_ids("a", "b", "c")
     assert "Seen again today." in after.content
     assert (after.importance, "new" in after.tags) == (0.95, True)
     assert pipeline.value("SELECT count(*) FROM {s}.memory_lineage") == 3
@@ -165,14 +165,14 @@ def test_extended_merge_equals_merge_of_all_at_once(pipeline: Pipeline) -> None:
     pipeline.run()
     pipeline.add(rows[2:])
     pipeline.run()
-    (grown,) = merged(pipeline)
+    (grown,) = list_merged(pipeline)
     pipeline.clear()
     pipeline.add(rows)
     pipeline.run()
-    (at_once,) = merged(pipeline)
+    (at_once,) = list_merged(pipeline)
     own = {"id", "project_id", "version", "created_at", "updated_at", "relevance_at", "relevance_score", "learned_at"}
-    shown = [{k: v for k, v in row._mapping.items() if k not in own} for row in (grown, at_once)]
-    assert shown[0] == shown[1]
+    rows_shown = [{k: v for k, v in row._mapping.items() if k not in own} for row in (grown, at_once)]
+    assert rows_shown[0] == rows_shown[1]
 
 
 def test_extended_merge_keeps_uses_and_pin(pipeline: Pipeline) -> None:
@@ -184,7 +184,7 @@ def test_extended_merge_keeps_uses_and_pin(pipeline: Pipeline) -> None:
     )
     pipeline.add([note("c", f"{LESSON} Seen again today.", reused_count=4)])
     pipeline.run()
-    (row,) = merged(pipeline)
+    (row,) = list_merged(pipeline)
     assert (row.reuse_count, row.pinned, row.last_accessed_at.year) == (17, True, 2030)
 
 
@@ -206,10 +206,10 @@ def test_near_duplicate_merged_memories_are_joined(pipeline: Pipeline) -> None:
     two = [note(f"two-{at}", f"Note to self: {LESSON}") for at in range(2)]
     pipeline.add([*one, *two])
     pipeline.run()
-    first = {row.content: row.id for row in merged(pipeline)}
+    first = {row.content: row.id for row in list_merged(pipeline)}
     pipeline.configure(t_merge=0.82)
     done = pipeline.run()
-    (row,) = merged(pipeline)
+    (row,) = list_merged(pipeline)
     assert (done.merging.created, done.merging.extended, done.merging.absorbed) == (0, 1, 2)
     assert (row.id, row.version, row.source_count) == (first[LESSON], 2, 5)
     retired = pipeline.rows("SELECT id, superseded_by_id FROM {s}.consolidated_memories WHERE retired_at IS NOT NULL")
@@ -224,8 +224,8 @@ def test_merges_with_same_content_are_joined(pipeline: Pipeline) -> None:
     pairs = [(LESSONS[at], f"Note to self: {LESSONS[at]}") for at in (0, 1)]
     pipeline.add([note(f"{at}-{n}", pairs[at][n > 1]) for at in (0, 1) for n in range(3)])
     pipeline.run()
-    assert [row.source_count for row in merged(pipeline)] == [3, 3]
-    # As undoing and redoing may leave it: a repeat stands behind the memory of another lesson.
+    assert [row.source_count for row in list_merged(pipeline)] == [3, 3]
+    # Rollback and redo may leave this state: a duplicate is hidden behind the memory of another lesson.
     (repeat, other) = memory_id(SLUG, "test", "0-1"), memory_id(SLUG, "test", "1-1")
     pipeline.write(
         "UPDATE {s}.task_memories SET consolidated_into_id = "
@@ -233,7 +233,7 @@ def test_merges_with_same_content_are_joined(pipeline: Pipeline) -> None:
     )
     pipeline.add([note("new", f"{LESSON} Seen again today.")])
     pipeline.run()
-    (row,) = merged(pipeline)
+    (row,) = list_merged(pipeline)
     assert row.source_count == 6
     assert all(text in row.content for text in LESSONS[:2])
 
@@ -266,7 +266,7 @@ def test_merge_keeps_every_literal_of_its_sources(shared: Pipeline, added: list[
     )
     shared.run()
     hidden = shared.rows("SELECT consolidated_into_id, execution_summary FROM {s}.task_memories WHERE is_consolidated")
-    kept = {row.id: "\n".join([row.content, *row.details.get("dropped", [])]) for row in merged(shared)}
+    kept = {row.id: "\n".join([row.content, *row.details.get("dropped", [])]) for row in list_merged(shared)}
     for into, text in hidden:
         assert all(stands_in(literal, kept[into]) for literal in literals(text))
     assert find_broken_rules(shared) == []
@@ -276,7 +276,7 @@ def test_merge_over_limit_drops_whole_sentences(pipeline: Pipeline) -> None:
     pipeline.configure_new(merge_max_chars=400)
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), note("c", f"{LESSON} Seen again today.")])
     pipeline.run()
-    (row,) = merged(pipeline)
+    (row,) = list_merged(pipeline)
     sentences = {normalize_text(part) for part in [*split_sentences(row.content), *row.details["dropped"]]}
     assert len(row.content) <= 400
     assert {normalize_text(text) for text in (LESSON, f"Note to self: {LESSON}", "Seen again today.")} == sentences
@@ -291,37 +291,37 @@ def test_merge_skips_group_that_lost_member(pipeline: Pipeline) -> None:
         done = merged_memories.merge_clusters(run)
     assert (done.created, done.skipped) == (0, 1)
     assert pipeline.run().merging.created == 1
-    assert merged(pipeline)[0].source_count == 2
+    assert list_merged(pipeline)[0].source_count == 2
 
 
-class MeddlingEmbedder(WordEmbedder):
-    """A model during whose work something else happens."""
+class InterruptingEmbedder(WordEmbedder):
+    """Embedding model that calls a function before it embeds."""
 
-    def __init__(self, meddle: Callable[[], None]) -> None:
+    def __init__(self, interrupt: Callable[[], None]) -> None:
         super().__init__()
-        self.meddle = meddle
+        self.interrupt = interrupt
 
     def embed(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        self.meddle()
+        self.interrupt()
         return super().embed(texts)
 
 
 def test_feedback_during_merge_is_kept(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add([note("a", "amber birch cedar"), note("b", "birch amber cedar")])
-    said: list[dict[str, Any]] = []
+    feedback: list[dict[str, Any]] = []
 
-    def say() -> None:
-        if not said:
+    def add_feedback() -> None:
+        if not feedback:
             id_ = memory_id(SLUG, "test", "b")
-            said.append(give_feedback(pipeline.engine, id_, helpful=True, changed_by="bot"))
+            feedback.append(give_feedback(pipeline.engine, id_, helpful=True, changed_by="bot"))
 
     with pipeline.open(embedder=WordEmbedder()) as run:
         run_phases(run, list(STEPS)[:4])
-        run.embedder = MeddlingEmbedder(say)
+        run.embedder = InterruptingEmbedder(add_feedback)
         assert merged_memories.merge_clusters(run).created == 1
-    assert said
-    assert pipeline.value("SELECT importance FROM {s}.consolidated_memories") == said[0]["importance"]
+    assert feedback
+    assert pipeline.value("SELECT importance FROM {s}.consolidated_memories") == feedback[0]["importance"]
 
 
 def test_conflict_during_merge_writes_nothing(
@@ -337,7 +337,7 @@ def test_conflict_during_merge_writes_nothing(
     with pipeline.open(embedder=WordEmbedder()) as run:
         run_phases(run, list(STEPS)[:4])
         before = dump(pipeline, tables=tables)
-        run.embedder = MeddlingEmbedder(edit)
+        run.embedder = InterruptingEmbedder(edit)
         with pytest.raises(ConflictError, match=str(memory_id(SLUG, "test", "b"))):
             merged_memories.merge_clusters(run)
     assert dump(pipeline, tables=tables) == before

@@ -1,4 +1,4 @@
-"""A thousand memories and a model: one call for each new group, and none for what was said before."""
+"""Number of model calls for a thousand memories: one for each new group, none in a second run."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ WORDINGS = (
 MODEL = {"llm_model": "openai/gpt-4o-mini", "budget_usd_per_run": 100, "budget_usd_per_day": 100}
 
 
-def answering(request: Request) -> dict[str, Any]:
-    """A sound model: it says of everything what its first memory says."""
-    asked = request.body["response_format"]["json_schema"]["name"]
-    if asked == "MergeReply":
+def reply_by_schema(request: Request) -> dict[str, Any]:
+    """Return a valid reply to any prompt of a run, taken from the memories shown."""
+    schema = request.body["response_format"]["json_schema"]["name"]
+    if schema == "MergeReply":
         return rewrite_reply(request)
-    if asked == "SuggestionReply":
+    if schema == "SuggestionReply":
         return {**rewrite_reply(request), "lessons_learned": "", "keywords": []}
-    return pattern_reply(0.9)(request) if asked in ("PatternReply", "PrincipleReply") else summary_reply(request)
+    return pattern_reply(0.9)(request) if schema in ("PatternReply", "PrincipleReply") else summary_reply(request)
 
 
-def asked_for(provider: OpenAIServer) -> Counter[str]:
+def count_calls_by_schema(provider: OpenAIServer) -> Counter[str]:
     return Counter(request.body["response_format"]["json_schema"]["name"] for request in provider.requests)
 
 
 @pytest.mark.slow
 def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider: OpenAIServer) -> None:
-    provider.behaviour = reply_with_json(answering)
+    provider.behaviour = reply_with_json(reply_by_schema)
     pipeline.configure_new(**MODEL, merge_style="rewrite")
     texts = [wording.format(part, fault) for part in PARTS for fault in FAULTS for wording in WORDINGS]
     assert len(texts) == 1000
     pipeline.add(note(f"n{at:04}", text, user_id="ann") for at, text in enumerate(texts))
     done = pipeline.run()
-    calls = asked_for(provider)
+    calls = count_calls_by_schema(provider)
     merge_groups, new_patterns = done.clusters.groups["merge"], done.patterns.created + done.patterns.discarded
     assert done.merging.created == merge_groups > 50
     assert 0 < calls["MergeReply"] <= merge_groups
@@ -72,4 +72,4 @@ def test_thousand_memories_take_one_call_per_group(pipeline: Pipeline, provider:
     assert pipeline.value("SELECT count(*) FROM {s}.llm_calls WHERE status = 'settled'") == calls.total()
     again = pipeline.run()
     assert (again.patterns.created, again.merging.created) == (0, 0)
-    assert asked_for(provider) == calls
+    assert count_calls_by_schema(provider) == calls

@@ -1,4 +1,4 @@
-"""Patterns without a model: what groups of memories have in common, once, and undone like everything else."""
+"""Patterns without a model: content, updates, superseding and rollback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MIGRATIONS = (
     "A database migration that rewrites a table locks it for all readers.",
     "Split a long database migration into steps that lock the table briefly.",
 )
-# What knowledge is: relevance, which fades by the second, is none.
+# Tables without relevance, which changes with time.
 TABLES = ("consolidation_changes", "memory_lineage", "memory_files", "memory_clusters")
 FIFTH = "Parse the raw body of a webhook only when the check of its signature has passed."
 REPEATED = f"Note to self: {WEBHOOKS[0]}"
@@ -41,8 +41,8 @@ def topic_notes(name: str, texts: tuple[str, ...], **fields: Any) -> list[dict[s
     return [note(f"{name}-{at}", text, session_id=f"{name}-{at}", **fields) for at, text in enumerate(texts)]
 
 
-def patterns(pipeline: Pipeline) -> list[Any]:
-    """Active patterns, the one with most sources first."""
+def list_patterns(pipeline: Pipeline) -> list[Any]:
+    """Return the active patterns, those with most sources first."""
     query = """
         SELECT * FROM {s}.consolidated_memories WHERE kind = 'pattern' AND retired_at IS NULL
         ORDER BY source_count DESC, id
@@ -50,22 +50,22 @@ def patterns(pipeline: Pipeline) -> list[Any]:
     return pipeline.rows(query)
 
 
-def parents(pipeline: Pipeline, child: UUID) -> dict[UUID, str]:
+def load_parents(pipeline: Pipeline, child: UUID) -> dict[UUID, str]:
     edges = pipeline.rows("SELECT parent_id, parent_kind FROM {s}.memory_lineage WHERE child_id = :id", id=child)
     return dict(tuple(edge) for edge in edges)
 
 
-def changes(pipeline: Pipeline) -> int:
+def count_changes(pipeline: Pipeline) -> int:
     return int(pipeline.value("SELECT count(*) FROM {s}.consolidation_changes"))
 
 
-def ids(name: str, count: int) -> list[UUID]:
+def memory_ids(name: str, count: int) -> list[UUID]:
     return sorted(memory_id(SLUG, "test", f"{name}-{at}") for at in range(count))
 
 
 @pytest.fixture
 def topics(pipeline: Pipeline) -> Pipeline:
-    """Two topics, of four and of three memories."""
+    """Project with two topics, of four and three memories."""
     pipeline.configure_new(**OPTIONS)
     pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
@@ -74,11 +74,11 @@ def topics(pipeline: Pipeline) -> Pipeline:
 def test_pattern_consists_of_source_sentences(topics: Pipeline) -> None:
     done = topics.run()
     assert (done.patterns.groups, done.patterns.created, done.patterns.updated) == (2, 2, 0)
-    hooks, moves = patterns(topics)
+    hooks, moves = list_patterns(topics)
     assert set(hooks.content.split("\n")) <= set(WEBHOOKS)
     assert set(moves.content.split("\n")) <= set(MIGRATIONS)
-    assert sorted(hooks.source_memory_ids) == ids("hook", 4)
-    assert parents(topics, hooks.id) == dict.fromkeys(ids("hook", 4), "raw")
+    assert sorted(hooks.source_memory_ids) == memory_ids("hook", 4)
+    assert load_parents(topics, hooks.id) == dict.fromkeys(memory_ids("hook", 4), "raw")
     assert (hooks.kind, hooks.abstraction_level, hooks.memory_type, hooks.user_id) == ("pattern", 2, "learning", None)
     assert (hooks.consolidation_method, hooks.llm_confidence, hooks.needs_review) == ("heuristic", None, False)
     assert 0 < hooks.confidence_score <= 0.75
@@ -93,7 +93,7 @@ def test_pattern_unites_fields_of_its_units(pipeline: Pipeline) -> None:
     rows[1] |= {"tags": ["b", "c"], "success": True, "importance": 0.9, "last_accessed_at": "2026-01-02T08:00:00Z"}
     pipeline.add(rows)
     pipeline.run()
-    (row,) = patterns(pipeline)
+    (row,) = list_patterns(pipeline)
     assert (row.tags, row.success, row.importance, row.pinned, row.reuse_count) == (
         ["a", "b", "c"],
         True,
@@ -110,7 +110,7 @@ def test_pattern_unites_fields_of_its_units(pipeline: Pipeline) -> None:
 def test_pattern_evidence_quotes_its_units(topics: Pipeline) -> None:
     topics.run()
     texts = dict(tuple(row) for row in topics.rows("SELECT id, execution_summary FROM {s}.task_memories"))
-    for row in patterns(topics):
+    for row in list_patterns(topics):
         quoted = [(UUID(one["unit"]), one["quote"]) for one in row.details["evidence"]]
         assert {unit for unit, _ in quoted} == set(row.source_memory_ids)
         assert all(quote in texts[unit] for unit, quote in quoted)
@@ -123,26 +123,26 @@ def test_fewer_sessions_lower_pattern_confidence(pipeline: Pipeline) -> None:
     pipeline.configure("other", **OPTIONS)
     pipeline.run()
     pipeline.run("other")
-    weak, strong = sorted(row.confidence_score for row in patterns(pipeline))
+    weak, strong = sorted(row.confidence_score for row in list_patterns(pipeline))
     assert weak == pytest.approx(strong * 0.75 / (1 - 0.25**3), rel=1e-5)
 
 
 def test_second_run_writes_no_pattern(topics: Pipeline) -> None:
     topics.run()
-    before, recorded = dump(topics, tables=TABLES), changes(topics)
+    before, recorded = dump(topics, tables=TABLES), count_changes(topics)
     again = topics.run()
     assert (again.patterns.groups, again.patterns.covered, again.patterns.created) == (2, 2, 0)
-    assert changes(topics) == recorded
+    assert count_changes(topics) == recorded
     assert dump(topics, tables=TABLES) == before
 
 
 def test_grown_group_updates_pattern_in_place(topics: Pipeline) -> None:
     topics.run()
-    before, other = patterns(topics)
+    before, other = list_patterns(topics)
     topics.write("UPDATE {s}.consolidated_memories SET reuse_count = 7")
     topics.add([note("fifth", FIFTH)])
     done = topics.run()
-    after, still = patterns(topics)
+    after, still = list_patterns(topics)
     assert (done.patterns.created, done.patterns.updated, done.patterns.covered) == (0, 1, 1)
     assert (after.id, after.version, after.source_count) == (before.id, before.version + 1, 5)
     assert (after.cluster_key != before.cluster_key, after.created_at, after.reuse_count) == (
@@ -151,36 +151,36 @@ def test_grown_group_updates_pattern_in_place(topics: Pipeline) -> None:
         7,
     )
     assert (still.id, still.version) == (other.id, other.version)
-    assert len(parents(topics, after.id)) == 5
+    assert len(load_parents(topics, after.id)) == 5
 
 
 def test_merged_unit_updates_its_pattern(topics: Pipeline) -> None:
     topics.run()
-    before, _ = patterns(topics)
+    before, _ = list_patterns(topics)
     topics.add([note("again", REPEATED)])
     done = topics.run()
-    after, _ = patterns(topics)
+    after, _ = list_patterns(topics)
     assert done.merging.created == 1
     assert (after.id, after.version) == (before.id, before.version + 1)
-    assert sorted(parents(topics, after.id).values()) == ["merged", "raw", "raw", "raw"]
+    assert sorted(load_parents(topics, after.id).values()) == ["merged", "raw", "raw", "raw"]
     assert after.source_count == 5
 
 
 def test_pattern_stays_when_group_loses_unit(topics: Pipeline) -> None:
     topics.run()
-    before, _ = patterns(topics)
+    before, _ = list_patterns(topics)
     topics.write(
         "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone', graph_version = NULL WHERE id = :i",
         i=memory_id(SLUG, "test", "hook-3"),
     )
     done = topics.run()
-    after, _ = patterns(topics)
+    after, _ = list_patterns(topics)
     assert (done.patterns.covered, done.patterns.updated) == (2, 0)
     assert (after.version, after.source_count) == (before.version, 4)
 
 
-def regroup(pipeline: Pipeline, *groups: list[UUID]) -> None:
-    """Put other pattern groups in place of those there are, as a new calibration may."""
+def replace_pattern_groups(pipeline: Pipeline, *groups: list[UUID]) -> None:
+    """Replace the stored pattern groups, as a new calibration may."""
     pipeline.write("DELETE FROM {s}.memory_clusters WHERE tier = 'pattern'")
     for members in groups:
         for at, member in enumerate(members):
@@ -196,113 +196,116 @@ def regroup(pipeline: Pipeline, *groups: list[UUID]) -> None:
             )
 
 
-def form(pipeline: Pipeline) -> DeriveResult:
-    """Patterns of the groups there are."""
+def run_patterns_phase(pipeline: Pipeline) -> DeriveResult:
+    """Derive patterns from the stored groups."""
     with pipeline.open() as run:
         formed: DeriveResult = run_phases(run, ["patterns", "decay_scores"])["patterns"]
     return formed
 
 
-def superseded(pipeline: Pipeline) -> dict[UUID, UUID]:
+def load_superseded(pipeline: Pipeline) -> dict[UUID, UUID]:
     query = "SELECT id, superseded_by_id FROM {s}.consolidated_memories WHERE superseded_by_id IS NOT NULL"
     return dict(tuple(row) for row in pipeline.rows(query))
 
 
 def test_joined_topics_supersede_smaller_pattern(topics: Pipeline) -> None:
     topics.run()
-    larger, smaller = patterns(topics)
-    regroup(topics, [*larger.source_memory_ids, *smaller.source_memory_ids])
-    done = form(topics)
-    (row,) = patterns(topics)
+    larger, smaller = list_patterns(topics)
+    replace_pattern_groups(topics, [*larger.source_memory_ids, *smaller.source_memory_ids])
+    done = run_patterns_phase(topics)
+    (row,) = list_patterns(topics)
     assert (done.updated, done.superseded, row.id, row.source_count) == (1, 1, larger.id, 7)
-    assert superseded(topics) == {smaller.id: larger.id}
+    assert load_superseded(topics) == {smaller.id: larger.id}
 
 
 @pytest.fixture
-def split(topics: Pipeline) -> Pipeline:
-    """Of the four memories of one pattern two are in one new group now and two in another."""
+def split_topics(topics: Pipeline) -> Pipeline:
+    """Project with a pattern of four memories whose group was split into two groups."""
     topics.add([note("fifth", FIFTH), note("sixth", "Refuse a webhook with a signature of yesterday.")])
     topics.configure(**OPTIONS, summarize=False)
     topics.run()
     topics.configure(**OPTIONS)
-    regroup(topics, ids("hook", 4), ids("move", 3))
-    assert form(topics).created == 2
-    one, two, three, four = ids("hook", 4)
+    replace_pattern_groups(topics, memory_ids("hook", 4), memory_ids("move", 3))
+    assert run_patterns_phase(topics).created == 2
+    one, two, three, four = memory_ids("hook", 4)
     fifth, sixth = (memory_id(SLUG, "test", name) for name in ("fifth", "sixth"))
-    regroup(topics, [one, two, fifth], [three, four, sixth], ids("move", 3))
+    replace_pattern_groups(topics, [one, two, fifth], [three, four, sixth], memory_ids("move", 3))
     return topics
 
 
-def test_pattern_of_split_group_is_superseded_once(split: Pipeline) -> None:
-    old, moves = patterns(split)
-    done = form(split)
+def test_pattern_of_split_group_is_superseded_once(split_topics: Pipeline) -> None:
+    old, moves = list_patterns(split_topics)
+    done = run_patterns_phase(split_topics)
     assert (done.created, done.updated, done.superseded, done.covered) == (2, 0, 1, 1)
-    new = sorted(row.id for row in patterns(split) if row.id != moves.id)
-    assert superseded(split) == {old.id: new[0]}
-    recorded = changes(split)
-    again = form(split)
-    assert (again.created, again.superseded, again.covered, changes(split)) == (0, 0, 3, recorded)
+    new = sorted(row.id for row in list_patterns(split_topics) if row.id != moves.id)
+    assert load_superseded(split_topics) == {old.id: new[0]}
+    recorded = count_changes(split_topics)
+    again = run_patterns_phase(split_topics)
+    assert (again.created, again.superseded, again.covered, count_changes(split_topics)) == (0, 0, 3, recorded)
 
 
-def test_rollback_restores_superseded_pattern(split: Pipeline) -> None:
-    old, moves = patterns(split)
-    form(split)
-    group = split.value(
+def test_rollback_restores_superseded_pattern(split_topics: Pipeline) -> None:
+    old, moves = list_patterns(split_topics)
+    run_patterns_phase(split_topics)
+    group = split_topics.value(
         "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1", id=old.id
     )
-    split.roll_back(group)
-    assert (len(patterns(split)), superseded(split)) == (4, {})
-    assert (form(split).superseded, superseded(split)) == (0, {})
-    job = split.value("SELECT job_id FROM {s}.consolidation_changes WHERE group_id = :group", group=group)
-    split.roll_back(job)
-    assert {row.id for row in patterns(split)} == {old.id, moves.id}
+    split_topics.roll_back(group)
+    assert (len(list_patterns(split_topics)), load_superseded(split_topics)) == (4, {})
+    assert (run_patterns_phase(split_topics).superseded, load_superseded(split_topics)) == (0, {})
+    job = split_topics.value("SELECT job_id FROM {s}.consolidation_changes WHERE group_id = :group", group=group)
+    split_topics.roll_back(job)
+    assert {row.id for row in list_patterns(split_topics)} == {old.id, moves.id}
 
 
-def test_pinned_pattern_is_not_superseded(split: Pipeline) -> None:
-    old, _ = patterns(split)
-    pin_memories(split.engine, [old.id], pinned=True, changed_by="tester")
-    assert form(split).superseded == 0
-    pin_memories(split.engine, [old.id], pinned=False, changed_by="tester")
-    assert form(split).superseded == 1
-    assert old.id in superseded(split)
+def test_pinned_pattern_is_not_superseded(split_topics: Pipeline) -> None:
+    old, _ = list_patterns(split_topics)
+    pin_memories(split_topics.engine, [old.id], pinned=True, changed_by="tester")
+    assert run_patterns_phase(split_topics).superseded == 0
+    pin_memories(split_topics.engine, [old.id], pinned=False, changed_by="tester")
+    assert run_patterns_phase(split_topics).superseded == 1
+    assert old.id in load_superseded(split_topics)
 
 
-def test_pattern_with_unique_memory_stays(split: Pipeline) -> None:
-    old, _ = patterns(split)
-    one, two, *_ = ids("hook", 4)
-    regroup(split, [one, two, memory_id(SLUG, "test", "fifth")], ids("move", 3))
-    done = form(split)
+def test_pattern_with_unique_memory_stays(split_topics: Pipeline) -> None:
+    old, _ = list_patterns(split_topics)
+    one, two, *_ = memory_ids("hook", 4)
+    replace_pattern_groups(split_topics, [one, two, memory_id(SLUG, "test", "fifth")], memory_ids("move", 3))
+    done = run_patterns_phase(split_topics)
     assert (done.created, done.superseded) == (1, 0)
-    assert old.id in {row.id for row in patterns(split)}
+    assert old.id in {row.id for row in list_patterns(split_topics)}
 
 
 def test_unchanged_patterns_read_no_texts(topics: Pipeline) -> None:
     topics.run()
-    said: list[str] = []
+    statements: list[str] = []
     with topics.open() as run, run.phase("patterns"):
-        event.listen(topics.engine, "before_cursor_execute", lambda *given: said.append(given[2]))
+        event.listen(topics.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
         assert derive_patterns(run).covered == 2
-    assert said
-    assert not [statement for statement in said if "execution_summary" in statement]
+    assert statements
+    assert not [statement for statement in statements if "execution_summary" in statement]
 
 
 def test_rollback_of_job_allows_same_patterns_again(topics: Pipeline) -> None:
     done = topics.run()
-    before = [(row.id, row.content) for row in patterns(topics)]
+    before = [(row.id, row.content) for row in list_patterns(topics)]
     undone = topics.roll_back(done.job_id)
     assert undone.memories_deleted == 2
-    assert patterns(topics) == []
+    assert list_patterns(topics) == []
     assert topics.value("SELECT count(*) FROM {s}.memory_lineage") == 0
     topics.run()
-    assert [(row.id, row.content) for row in patterns(topics)] == before
+    assert [(row.id, row.content) for row in list_patterns(topics)] == before
 
 
 def test_rollback_of_growth_restores_pattern(topics: Pipeline) -> None:
     topics.run()
-    (before, _), edges = patterns(topics), topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id")
+    (before, _), edges = (
+        list_patterns(topics),
+        topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id"),
+    )
     topics.add([note("fifth", FIFTH)])
     topics.roll_back(topics.run().job_id)
-    assert (patterns(topics)[0].content, patterns(topics)[0].version) == (before.content, before.version)
+    assert (list_patterns(topics)[0].content, list_patterns(topics)[0].version) == (before.content, before.version)
     assert topics.rows("SELECT * FROM {s}.memory_lineage ORDER BY child_id, parent_id") == edges
 
 
@@ -313,40 +316,41 @@ def test_rollback_of_merge_needs_pattern_cascade(topics: Pipeline) -> None:
     with pytest.raises(ConflictError, match="pattern"):
         topics.roll_back(merge.group_id)
     topics.roll_back(merge.group_id, cascade=True)
-    assert [row.source_count for row in patterns(topics)] == [3]
+    assert [row.source_count for row in list_patterns(topics)] == [3]
 
 
 def test_pattern_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
     topics.run()
-    hooks, moves = patterns(topics)
+    hooks, moves = list_patterns(topics)
     group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id)
     undone = topics.roll_back(group)
-    assert [row.id for row in patterns(topics)] == [moves.id]
+    assert [row.id for row in list_patterns(topics)] == [moves.id]
     assert topics.run().patterns.created == 0
     topics.roll_back(undone.rollback_id)
-    assert {row.id for row in patterns(topics)} == {hooks.id, moves.id}
+    assert {row.id for row in list_patterns(topics)} == {hooks.id, moves.id}
 
 
 def test_changed_group_recreates_rolled_back_pattern(topics: Pipeline) -> None:
     topics.run()
-    hooks, _ = patterns(topics)
+    hooks, _ = list_patterns(topics)
     topics.roll_back(topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=hooks.id))
     topics.add([note("fifth", FIFTH)])
     assert topics.run().patterns.created == 1
-    assert [row.source_count for row in patterns(topics)] == [5, 3]
+    assert [row.source_count for row in list_patterns(topics)] == [5, 3]
 
 
 def test_no_patterns_with_summarize_switched_off(topics: Pipeline) -> None:
     topics.configure(**OPTIONS, summarize=False)
     done = topics.run()
-    assert (done.patterns.groups, patterns(topics)) == (0, [])
+    assert (done.patterns.groups, list_patterns(topics)) == (0, [])
 
 
 def test_patterns_skip_group_with_archived_unit(topics: Pipeline) -> None:
     with topics.open() as run:
         run_phases(run, run.planned[:4])
     topics.write(
-        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone' WHERE id = :i", i=ids("hook", 4)[0]
+        "UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'gone' WHERE id = :i",
+        i=memory_ids("hook", 4)[0],
     )
     with topics.open() as run:
         done = run_phases(run, ["patterns", "decay_scores"])["patterns"]

@@ -1,4 +1,4 @@
-"""Principles: what several patterns have in common; without a model a person looks at them first."""
+"""Principles: derived from patterns, with and without a model; updates and rollback."""
 
 from __future__ import annotations
 
@@ -16,84 +16,86 @@ from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provi
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 
 OPTIONS: dict[str, Any] = {"merge": False, "archive": False, "t_pattern": 0.75, "t_principle": 0.5}
-# Four words that all share, two of each topic, one of each memory.
+# Words of all memories; words of each topic.
 SHARED = "amber birch cedar delta"
 TOPICS = ("ember flint", "grove heron", "iris juniper")
 FOURTH = "lotus maple"
 
 
-class Words(WordEmbedder):
-    """With room for directions of their own for every word."""
+class ManyWordsEmbedder(WordEmbedder):
+    """Word embedder with enough dimensions that each word has its own."""
 
     def __init__(self) -> None:
         super().__init__("test/many-words", dimension=128)
 
 
-def memories(topic: str) -> list[dict[str, Any]]:
+def memory_notes(topic: str) -> list[dict[str, Any]]:
     letters = "xyz"
     return [note(f"{topic}-{at}", f"{SHARED} {topic} {letters[at] * 5}", session_id=f"{topic}-{at}") for at in range(3)]
 
 
-def run(pipeline: Pipeline) -> Outcome:
-    return pipeline.run(embedder=Words())
+def run_with_words(pipeline: Pipeline) -> Outcome:
+    return pipeline.run(embedder=ManyWordsEmbedder())
 
 
-def principles(pipeline: Pipeline) -> list[Any]:
+def list_principles(pipeline: Pipeline) -> list[Any]:
     return pipeline.rows("SELECT * FROM {s}.consolidated_memories WHERE kind = 'principle' AND retired_at IS NULL")
 
 
-def pattern_ids(pipeline: Pipeline) -> list[UUID]:
+def list_pattern_ids(pipeline: Pipeline) -> list[UUID]:
     query = "SELECT id FROM {s}.consolidated_memories WHERE kind = 'pattern' AND retired_at IS NULL ORDER BY id"
     return [row.id for row in pipeline.rows(query)]
 
 
 @pytest.fixture
 def topics(pipeline: Pipeline) -> Pipeline:
-    """Three topics of three memories that have something in common."""
+    """Project with three related topics of three memories each."""
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([row for topic in TOPICS for row in memories(topic)])
+    pipeline.add([row for topic in TOPICS for row in memory_notes(topic)])
     return pipeline
 
 
 def test_heuristic_principle_waits_for_review(topics: Pipeline) -> None:
-    done = run(topics)
+    done = run_with_words(topics)
     assert (done.patterns.created, done.principles.created, done.principles.needs_review) == (3, 1, 1)
-    (row,) = principles(topics)
+    (row,) = list_principles(topics)
     assert (row.kind, row.abstraction_level, row.consolidation_method) == ("principle", 3, "heuristic")
     assert (row.needs_review, row.source_count) == (True, 9)
     query = "SELECT parent_id, parent_kind FROM {s}.memory_lineage WHERE child_id = :id ORDER BY 1"
-    assert [tuple(edge) for edge in topics.rows(query, id=row.id)] == [(id_, "pattern") for id_ in pattern_ids(topics)]
-    assert {one["unit"] for one in row.details["evidence"]} == set(map(str, pattern_ids(topics)))
+    assert [tuple(edge) for edge in topics.rows(query, id=row.id)] == [
+        (id_, "pattern") for id_ in list_pattern_ids(topics)
+    ]
+    assert {one["unit"] for one in row.details["evidence"]} == set(map(str, list_pattern_ids(topics)))
     assert done.report.metrics["needs_review"] == 1
 
 
 def test_principle_needs_three_patterns(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
-    pipeline.add([row for topic in TOPICS[:2] for row in memories(topic)])
-    done = run(pipeline)
+    pipeline.add([row for topic in TOPICS[:2] for row in memory_notes(topic)])
+    done = run_with_words(pipeline)
     assert (done.patterns.created, done.principles.groups) == (2, 0)
 
 
 def test_new_pattern_updates_principle_in_place(topics: Pipeline) -> None:
-    run(topics)
-    (before,) = principles(topics)
-    again = run(topics)
+    run_with_words(topics)
+    (before,) = list_principles(topics)
+    again = run_with_words(topics)
     assert (again.principles.covered, again.principles.created, again.principles.updated) == (1, 0, 0)
-    topics.add(memories(FOURTH))
-    done = run(topics)
-    (after,) = principles(topics)
+    topics.add(memory_notes(FOURTH))
+    done = run_with_words(topics)
+    (after,) = list_principles(topics)
     assert (done.patterns.created, done.principles.updated) == (1, 1)
     assert (after.id, after.version, after.source_count) == (before.id, before.version + 1, 12)
 
 
 def test_rollback_of_pattern_needs_principle_cascade(topics: Pipeline) -> None:
-    run(topics)
-    first = pattern_ids(topics)[0]
+    run_with_words(topics)
+    first = list_pattern_ids(topics)[0]
     group = topics.value("SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id", id=first)
     with pytest.raises(ConflictError, match="principle"):
         topics.roll_back(group)
     topics.roll_back(group, cascade=True)
-    assert (principles(topics), len(pattern_ids(topics))) == ([], 2)
+    assert (list_principles(topics), len(list_pattern_ids(topics))) == ([], 2)
 
 
 @pytest.mark.parametrize(("confidence", "stored"), [(0.80, 0), (0.81, 1)])
@@ -102,9 +104,15 @@ def test_llm_principle_is_stored_above_0_8(
 ) -> None:
     provider.behaviour = reply_with_json(pattern_reply(confidence))
     topics.configure(**OPTIONS, llm_model="openai/gpt-4o-mini")
-    done = run(topics)
+    done = run_with_words(topics)
     assert (done.patterns.created, len(provider.requests)) == (3, 4)
-    assert (done.principles.created, done.principles.discarded, len(principles(topics))) == (stored, 1 - stored, stored)
-    assert [(row.needs_review, row.consolidation_method) for row in principles(topics)] == [(False, "llm")] * stored
-    run(topics)
+    assert (done.principles.created, done.principles.discarded, len(list_principles(topics))) == (
+        stored,
+        1 - stored,
+        stored,
+    )
+    assert [(row.needs_review, row.consolidation_method) for row in list_principles(topics)] == [
+        (False, "llm")
+    ] * stored
+    run_with_words(topics)
     assert len(provider.requests) == 4

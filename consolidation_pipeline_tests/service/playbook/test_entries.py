@@ -1,4 +1,4 @@
-"""The playbook end to end: promoted, borne out, proposed, followed, undone, and traced back to its evidence."""
+"""Playbook entries end to end: promotion, reinforcement, review, updates, rollback and lineage."""
 
 from __future__ import annotations
 
@@ -23,55 +23,49 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     MIGRATIONS,
     OPTIONS,
     WEBHOOKS,
-    patterns,
+    list_patterns,
     topic_notes,
 )
+from consolidation_pipeline_tests.service.knowledge.test_summaries import last_group_of
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump
 
 MODEL: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini"}
 RULE = WEBHOOKS[0]
-# Cosines with RULE, of the model inside the package: 0.92 and 0.85.
-SAME = "Verify the signature of a webhook first, then read its body and answer."
-ALIKE = "Verify the signature of a webhook before reading its body or headers."
+# Cosines with RULE by the default embedding model: 0.92 and 0.85.
+NEAR_DUPLICATE = "Verify the signature of a webhook first, then read its body and answer."
+SIMILAR = "Verify the signature of a webhook before reading its body or headers."
 TABLES = ("playbook_entries", "consolidation_changes", "memory_lineage")
 Answer = Callable[[Request], dict[str, Any]]
 
 
-def saying(confidence: float, words: Mapping[str, str]) -> Answer:
-    """A model that says of a group what ``words`` has for a word that its memories share."""
+def reply_with_patterns(confidence: float, words: Mapping[str, str]) -> Answer:
+    """Return an answer whose pattern is the value in ``words`` whose key occurs in the prompt, if any."""
     sound = pattern_reply(confidence)
 
     def answer(request: Request) -> dict[str, Any]:
-        shown = str(shown_memories(request)).lower()
-        said = next((text for word, text in words.items() if word in shown), None)
-        return sound(request) | ({} if said is None else {"pattern": said})
+        prompt = str(shown_memories(request)).lower()
+        reply_text = next((text for word, text in words.items() if word in prompt), None)
+        return sound(request) | ({} if reply_text is None else {"pattern": reply_text})
 
     return answer
 
 
-def entries(pipeline: Pipeline, status: str = "active") -> list[Any]:
+def list_entries(pipeline: Pipeline, status: str = "active") -> list[Any]:
     query = "SELECT * FROM {s}.playbook_entries WHERE status = :status ORDER BY priority DESC, id"
     return pipeline.rows(query, status=status)
 
 
-def changes(pipeline: Pipeline) -> list[tuple[str, str]]:
-    """What the playbook's own ledger tells, and the operation."""
+def list_changes(pipeline: Pipeline) -> list[tuple[str, str]]:
+    """Return change and operation of each row of ``playbook_changes``, oldest first."""
     query = (
         "SELECT change, operation FROM {s}.playbook_changes v JOIN {s}.consolidation_changes c USING (seq) ORDER BY seq"
     )
     return [tuple(row) for row in pipeline.rows(query)]
 
 
-def group_of(pipeline: Pipeline, entity: UUID) -> UUID:
-    """The group of the newest change of a row."""
-    query = "SELECT group_id FROM {s}.consolidation_changes WHERE entity_id = :id ORDER BY seq DESC LIMIT 1"
-    group: UUID = pipeline.value(query, id=entity)
-    return group
-
-
-def by_hand(pipeline: Pipeline, row: Any, operation: str = "edit", **values: Any) -> UUID:
-    """Change a row as a person does; the group."""
+def edit_row(pipeline: Pipeline, row: Any, operation: str = "edit", **values: Any) -> UUID:
+    """Change a row manually and return the group of the change."""
     table = playbook_entries if "priority" in row._fields else consolidated_memories
     change = Change(row.id, uuid4(), values, row.version)
     with pipeline.engine.begin() as connection:
@@ -86,22 +80,22 @@ def leaf_ids(sources: Sequence[LineageSource]) -> set[UUID]:
 
 @pytest.fixture
 def topics(pipeline: Pipeline) -> Pipeline:
-    """Two topics, of four and of three memories, and a model."""
+    """Project with a model and two topics, of four and three memories."""
     pipeline.configure_new(**OPTIONS, **MODEL)
     pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
 
 
 @pytest.fixture
-def twins(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
-    """Adds the webhooks as decisions, of which the model says the given words, and runs: groups of two types."""
+def run_with_duplicates(topics: Pipeline, provider: OpenAIServer) -> Callable[[str], Outcome]:
+    """Function that adds a second group on webhooks, lets the model describe it with the given text, and runs."""
 
     def run(words: str) -> Outcome:
-        provider.behaviour = reply_with_json(saying(0.9, {"webhook": words}))
+        provider.behaviour = reply_with_json(reply_with_patterns(0.9, {"webhook": words}))
         topics.add(topic_notes("choice", (*WEBHOOKS[:3], FIFTH), memory_type="decision"))
         return topics.run()
 
-    provider.behaviour = reply_with_json(saying(0.9, {"webhook": RULE}))
+    provider.behaviour = reply_with_json(reply_with_patterns(0.9, {"webhook": RULE}))
     topics.run()
     return run
 
@@ -116,20 +110,20 @@ def test_llm_confidence_gates_playbook_entries(
     provider.behaviour = reply_with_json(pattern_reply(confidence))
     done = topics.run().playbook
     assert (done.promoted, done.proposed, done.active, done.waiting) == (promoted, waiting, promoted, waiting)
-    assert (len(entries(topics)), len(entries(topics, "review"))) == (promoted, waiting)
+    assert (len(list_entries(topics)), len(list_entries(topics, "review"))) == (promoted, waiting)
     assert topics.value("SELECT memories_promoted FROM {s}.consolidation_jobs") == promoted
 
 
 def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
-    hooks, moves = entries(topics)
-    pattern, _ = patterns(topics)
+    hooks, moves = list_entries(topics)
+    pattern, _ = list_patterns(topics)
     assert (hooks.source_id, hooks.content, hooks.tags) == (pattern.id, pattern.content, pattern.tags)
     assert (hooks.embedding_model, str(hooks.embedding)) == (pattern.embedding_model, str(pattern.embedding))
     assert (hooks.confidence, hooks.priority, moves.priority) == (0.9, 96, 95)
     assert hooks.supporting_memory_ids == sorted(pattern.source_memory_ids)
-    assert changes(topics) == [("promote", "promote")] * 2
-    assert len({group_of(topics, row.id) for row in (hooks, moves)}) == 2
+    assert list_changes(topics) == [("promote", "promote")] * 2
+    assert len({last_group_of(topics, row.id) for row in (hooks, moves)}) == 2
     assert len(provider.requests) == 2
     event = topics.value("SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed'")
     assert event["promoted"] == 2
@@ -144,29 +138,33 @@ def test_second_run_writes_no_playbook_entry(topics: Pipeline, provider: OpenAIS
     assert dump(topics, tables=TABLES) == before
 
 
-def test_near_duplicate_pattern_reinforces_entry(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
-    done = twins(SAME).playbook
+def test_near_duplicate_pattern_reinforces_entry(
+    topics: Pipeline, run_with_duplicates: Callable[[str], Outcome]
+) -> None:
+    done = run_with_duplicates(NEAR_DUPLICATE).playbook
     assert (done.reinforced, done.promoted, done.proposed) == (1, 0, 0)
-    hooks, _ = entries(topics)
+    hooks, _ = list_entries(topics)
     assert (hooks.content, hooks.priority, len(hooks.supporting_memory_ids)) == (RULE, 100, 8)
     assert len(set(hooks.supporting_memory_ids)) == 8
-    assert changes(topics)[-1] == ("update", "edit")
+    assert list_changes(topics)[-1] == ("update", "edit")
     again = topics.run().playbook
     assert (again.reinforced, again.promoted) == (0, 0)
 
 
-def test_similar_pattern_is_proposed_for_review(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
-    done = twins(ALIKE).playbook
+def test_similar_pattern_is_proposed_for_review(
+    topics: Pipeline, run_with_duplicates: Callable[[str], Outcome]
+) -> None:
+    done = run_with_duplicates(SIMILAR).playbook
     assert (done.reinforced, done.promoted, done.proposed) == (0, 0, 1)
-    (waiting,) = entries(topics, "review")
-    assert (waiting.content, changes(topics)[-1]) == (ALIKE, ("add", "edit"))
+    (waiting,) = list_entries(topics, "review")
+    assert (waiting.content, list_changes(topics)[-1]) == (SIMILAR, ("add", "edit"))
     reason = topics.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
-    assert str(entries(topics)[0].id) in reason
+    assert str(list_entries(topics)[0].id) in reason
 
 
-def test_lineage_of_entry_reaches_all_evidence(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
-    twins(SAME)
-    hooks, _ = entries(topics)
+def test_lineage_of_entry_reaches_all_evidence(topics: Pipeline, run_with_duplicates: Callable[[str], Outcome]) -> None:
+    run_with_duplicates(NEAR_DUPLICATE)
+    hooks, _ = list_entries(topics)
     found = trace_memory(topics.engine, str(hooks.id)[:8], depth=5)
     assert (found.kind, found.memory_type, found.status) == ("playbook", hooks.category, "active")
     source, *others = found.sources
@@ -183,72 +181,74 @@ def test_lineage_of_entry_reaches_all_evidence(topics: Pipeline, twins: Callable
         assert (hooks.id, "playbook", True) in [(row.id, row.kind, row.active) for row in derived]
 
 
-def test_rolled_back_reinforcement_is_not_repeated(topics: Pipeline, twins: Callable[[str], Outcome]) -> None:
-    twins(SAME)
-    hooks, _ = entries(topics)
-    topics.roll_back(group_of(topics, hooks.id))
-    assert len(entries(topics)[0].supporting_memory_ids) == 4
+def test_rolled_back_reinforcement_is_not_repeated(
+    topics: Pipeline, run_with_duplicates: Callable[[str], Outcome]
+) -> None:
+    run_with_duplicates(NEAR_DUPLICATE)
+    hooks, _ = list_entries(topics)
+    topics.roll_back(last_group_of(topics, hooks.id))
+    assert len(list_entries(topics)[0].supporting_memory_ids) == 4
     assert topics.run().playbook.reinforced == 0
 
 
 def test_entry_rolled_back_alone_is_not_recreated(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
-    hooks, moves = entries(topics)
-    undone = topics.roll_back(group_of(topics, hooks.id))
+    hooks, moves = list_entries(topics)
+    undone = topics.roll_back(last_group_of(topics, hooks.id))
     assert topics.run().playbook.promoted == 0
-    assert [row.id for row in entries(topics)] == [moves.id]
+    assert [row.id for row in list_entries(topics)] == [moves.id]
     topics.roll_back(undone.rollback_id)
     assert topics.run().playbook.updated == 0
-    assert {row.id for row in entries(topics)} == {hooks.id, moves.id}
+    assert {row.id for row in list_entries(topics)} == {hooks.id, moves.id}
 
 
 def test_rollback_of_job_allows_promotion_again(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     job = topics.run().job_id
-    before = [(row.id, row.content, row.priority) for row in entries(topics)]
+    before = [(row.id, row.content, row.priority) for row in list_entries(topics)]
     topics.roll_back(job)
-    assert entries(topics) == []
+    assert list_entries(topics) == []
     topics.run()
-    assert [(row.id, row.content, row.priority) for row in entries(topics)] == before
+    assert [(row.id, row.content, row.priority) for row in list_entries(topics)] == before
 
 
 def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
-    hooks, moves = entries(topics)
-    pattern = group_of(topics, hooks.source_id)
+    hooks, moves = list_entries(topics)
+    pattern = last_group_of(topics, hooks.source_id)
     with pytest.raises(ConflictError, match=r"promote of .*--cascade"):
         topics.roll_back(pattern)
     topics.roll_back(pattern, cascade=True)
-    assert [row.id for row in entries(topics)] == [moves.id]
+    assert [row.id for row in list_entries(topics)] == [moves.id]
     assert topics.run().playbook.promoted == 0
 
 
 def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
-    before, _ = entries(topics)
-    provider.behaviour = reply_with_json(saying(0.95, {"webhook": SAME}))
+    before, _ = list_entries(topics)
+    provider.behaviour = reply_with_json(reply_with_patterns(0.95, {"webhook": NEAR_DUPLICATE}))
     topics.add([note("fifth", FIFTH)])
     done = topics.run().playbook
     assert (done.updated, done.promoted) == (1, 0)
-    after, _ = entries(topics)
-    assert (after.id, after.content, after.confidence, after.priority) == (before.id, SAME, 0.95, 99)
+    after, _ = list_entries(topics)
+    assert (after.id, after.content, after.confidence, after.priority) == (before.id, NEAR_DUPLICATE, 0.95, 99)
     assert len(after.supporting_memory_ids) == 5
     assert after.embedding != before.embedding
-    topics.roll_back(group_of(topics, after.id))
-    assert entries(topics)[0].content == before.content
+    topics.roll_back(last_group_of(topics, after.id))
+    assert list_entries(topics)[0].content == before.content
     assert topics.run().playbook.updated == 0
 
 
 def test_grown_pattern_keeps_edited_entry_text(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.run()
-    before, _ = entries(topics)
-    by_hand(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
-    provider.behaviour = reply_with_json(saying(0.95, {"webhook": SAME}))
+    before, _ = list_entries(topics)
+    edit_row(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
+    provider.behaviour = reply_with_json(reply_with_patterns(0.95, {"webhook": NEAR_DUPLICATE}))
     topics.add([note("fifth", FIFTH)])
     assert topics.run().playbook.updated == 1
-    (after,) = [row for row in entries(topics) if row.id == before.id]
+    (after,) = [row for row in list_entries(topics) if row.id == before.id]
     assert (after.content, len(after.supporting_memory_ids)) == ("Check it first.", 5)
 
 
@@ -258,49 +258,49 @@ def test_approved_source_activates_waiting_entry(topics: Pipeline, provider: Ope
         run_phases(run, run.planned[: run.planned.index("playbook_entries")])
     topics.write("UPDATE {s}.consolidated_memories SET needs_review = true")
     assert topics.run().playbook.proposed == 2
-    hooks, moves = patterns(topics)
-    by_hand(topics, hooks, "review", needs_review=False)
+    hooks, moves = list_patterns(topics)
+    edit_row(topics, hooks, "review", needs_review=False)
     done = topics.run().playbook
     assert (done.promoted, done.active, done.waiting) == (1, 1, 1)
-    (active,) = entries(topics)
-    assert (active.source_id, changes(topics)[-1]) == (hooks.id, ("promote", "promote"))
-    topics.roll_back(group_of(topics, active.id))
+    (active,) = list_entries(topics)
+    assert (active.source_id, list_changes(topics)[-1]) == (hooks.id, ("promote", "promote"))
+    topics.roll_back(last_group_of(topics, active.id))
     assert topics.run().playbook.promoted == 0
-    assert {row.source_id for row in entries(topics, "review")} == {hooks.id, moves.id}
+    assert {row.source_id for row in list_entries(topics, "review")} == {hooks.id, moves.id}
 
 
 def test_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
-    hooks, _ = entries(topics)
+    hooks, _ = list_entries(topics)
     assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is not None
-    by_hand(topics, hooks, "review", status="retired")
+    edit_row(topics, hooks, "review", status="retired")
     assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is None
     topics.add([note("fifth", FIFTH)])
     done = topics.run().playbook
     assert (done.promoted, done.updated, done.active) == (0, 0, 1)
-    assert changes(topics)[-1] == ("delete", "review")
+    assert list_changes(topics)[-1] == ("delete", "review")
 
 
 def test_entry_outlives_archived_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
-    hooks, _ = patterns(topics)
-    by_hand(topics, hooks, "archive", retired_at=hooks.created_at, archive_reason="by hand")
+    hooks, _ = list_patterns(topics)
+    edit_row(topics, hooks, "archive", retired_at=hooks.created_at, archive_reason="by hand")
     assert topics.run().playbook.updated == 0
-    assert hooks.id in {row.source_id for row in entries(topics)}
+    assert hooks.id in {row.source_id for row in list_entries(topics)}
 
 
 def test_entry_moves_to_superseding_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
-    larger, smaller = patterns(topics)
-    gone = next(row for row in entries(topics) if row.source_id == larger.id)
-    topics.roll_back(group_of(topics, gone.id))
-    by_hand(topics, smaller, "pattern", superseded_by_id=larger.id, retired_at=smaller.created_at)
+    larger, smaller = list_patterns(topics)
+    gone = next(row for row in list_entries(topics) if row.source_id == larger.id)
+    topics.roll_back(last_group_of(topics, gone.id))
+    edit_row(topics, smaller, "pattern", superseded_by_id=larger.id, retired_at=smaller.created_at)
     with topics.open() as run:
         assert run_phases(run, ["playbook_entries"])["playbook_entries"].updated == 1
-    (entry,) = entries(topics)
+    (entry,) = list_entries(topics)
     assert (entry.source_id, entry.content, len(entry.supporting_memory_ids)) == (larger.id, larger.content, 7)
     found = trace_memory(topics.engine, str(entry.id), depth=5)
     assert leaf_ids(found.sources) == set(entry.supporting_memory_ids)
@@ -325,7 +325,7 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     pipeline.configure(**OPTIONS, merge=False)
     done = pipeline.run()
     assert (done.patterns.created, done.playbook.promoted, done.playbook.proposed) == (2, 0, 1)
-    (waiting,) = entries(pipeline, "review")
+    (waiting,) = list_entries(pipeline, "review")
     assert waiting.confidence <= 0.75
     assert done.report.metrics["needs_review"] == 1
     reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")

@@ -1,4 +1,4 @@
-"""Merging reads what it has to do, and nothing else."""
+"""Loading of merge groups that are not merged yet."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from consolidation_pipeline_tests.store.sample_rows import (
 )
 
 
-def _group(key: str, members: list[UUID], *, tier: str = "merge") -> list[ClusterMember]:
-    """A group whose last member is the representative."""
+def cluster_members(key: str, members: list[UUID], *, tier: str = "merge") -> list[ClusterMember]:
+    """Return the members of a group; the last one is the representative."""
     return [ClusterMember(tier, key, id_, "raw", 1.0, id_ == members[-1], {}) for id_ in members]
 
 
-def _hide(connection: Connection, project: Project, ids: list[UUID], behind: UUID) -> None:
+def hide_sources(connection: Connection, project: Project, ids: list[UUID], behind: UUID) -> None:
     changes = [Change(id_, uuid4(), {"consolidated_into_id": behind}, 1) for id_ in ids]
     update_rows(connection, author(project), task_memories, changes, operation="merge")
 
@@ -33,13 +33,13 @@ def _hide(connection: Connection, project: Project, ids: list[UUID], behind: UUI
 def test_already_merged_groups_are_not_loaded(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abcdefghi"])
     one, other = plant_merged(connection, project, "one", ids[:2]), plant_merged(connection, project, "two", ids[6:7])
-    _hide(connection, project, ids[:3], one)
-    _hide(connection, project, [ids[4], ids[6]], one)
-    _hide(connection, project, [ids[7]], other)
+    hide_sources(connection, project, ids[:3], one)
+    hide_sources(connection, project, [ids[4], ids[6]], one)
+    hide_sources(connection, project, [ids[7]], other)
     groups = {"done": ids[:2], "grown": [ids[3], ids[2]], "new": [ids[5], ids[8]], "joined": [ids[7], ids[6]]}
-    members = [member for key, chosen in groups.items() for member in _group(key, chosen)]
-    asked = _group("asked", [ids[3], ids[5]], tier="suggest")
-    replace_clusters(connection, project.id, None, [*members, *asked])
+    members = [member for key, chosen in groups.items() for member in cluster_members(key, chosen)]
+    suggested = cluster_members("suggested", [ids[3], ids[5]], tier="suggest")
+    replace_clusters(connection, project.id, None, [*members, *suggested])
     loaded = load_unmerged_groups(connection, project.id)
     assert list(loaded) == ["grown", "joined", "new"]
     assert all(loaded[key] == [groups[key][1], groups[key][0]] for key in loaded)
@@ -48,11 +48,11 @@ def test_already_merged_groups_are_not_loaded(connection: Connection, project: P
 
 def test_group_that_lost_member_is_loaded_whole(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abc"])
-    _hide(connection, project, ids[:2], plant_merged(connection, project, "one", ids[:2]))
+    hide_sources(connection, project, ids[:2], plant_merged(connection, project, "one", ids[:2]))
     archived = [Change(ids[2], uuid4(), {"archive_reason": "test", "archived_at": "2026-01-01"}, 1)]
     update_rows(connection, author(project), task_memories, archived, operation="archive")
     gone = uuid4()
-    members = [*_group("archived", [ids[0], ids[2]]), *_group("gone", [ids[1], gone])]
+    members = [*cluster_members("archived", [ids[0], ids[2]]), *cluster_members("gone", [ids[1], gone])]
     replace_clusters(connection, project.id, None, members)
     loaded = load_unmerged_groups(connection, project.id)
     assert loaded == {"archived": [ids[2], ids[0]], "gone": [gone, ids[1]]}
