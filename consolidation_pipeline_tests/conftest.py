@@ -1,4 +1,4 @@
-"""A real Postgres with pgvector for every test: one embedded server per session, one fresh database per test."""
+"""Postgres with pgvector for all tests: one embedded server per session, one fresh database per test."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def server() -> str:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     template = f"{TEMPLATE}_{worker}"
     if given is None:
-        # One server per worker, in a folder of its own: pytest closes the folders of older sessions to other users, and
-        # the server of a session run by root is one. Registered first, the folder goes after the server has stopped.
+        # One server per worker, in a folder outside of pytest's: pytest closes old folders to other users, and a server
+        # started by root runs as another user. The folder is registered first, so it is removed after the server stops.
         folder = tempfile.mkdtemp()
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
         given = server_url(Path(folder), "postgres")
@@ -44,7 +44,7 @@ def server() -> str:
 
 
 def disable_durability(url: str) -> None:
-    """What a crash of the machine would lose here need not outlive the session; waiting for the disk takes longest."""
+    """Switch off waiting for the disk, which takes most of the time; the data need not survive a power failure."""
     with psycopg.connect(url, autocommit=True) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             connection.execute(sql.SQL("ALTER SYSTEM SET {} = off").format(sql.Identifier(setting)))
@@ -102,6 +102,6 @@ def create_database(server: str, template: str | None) -> Iterator[str]:
 
 
 def replace_database(server: str, database: str) -> str:
-    """The URL of another database on the same server."""
+    """Return the URL of another database on the same server."""
     head, _, query = server.partition("?")
     return with_driver(f"{head.rpartition('/')[0]}/{database}" + (f"?{query}" if query else ""), "psycopg")

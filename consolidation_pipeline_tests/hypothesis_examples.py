@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 
 ALL_TESTS = os.environ.get("CONSOLIDATION_TESTS") == "all"
-# Fewer find little: a test with at most this many keeps them.
-FEWEST = 10
+# Lower bound: tests with at most this many examples keep them all.
+MIN_EXAMPLES = 10
 
 
 def examples(count: int) -> int:
     """Return how many of ``count`` examples this run tries."""
-    return count if ALL_TESTS else min(count, max(FEWEST, count // 5))
+    return count if ALL_TESTS else min(count, max(MIN_EXAMPLES, count // 5))

@@ -1,4 +1,4 @@
-"""What stands in deploy/ agrees with the code: names, ports, paths, variables, limits. No container is started."""
+"""Files in deploy/ agree with the code: names, ports, paths, variables and limits. No container is started."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ import yaml
 from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 
 DEPLOY = PROJECT_ROOT / "deploy"
-CODE = "consolidation_pipeline.definitions"
-# What Dagster, the providers and the workspace read, beside the settings.
-OTHERS = {"DAGSTER_HOME", "CONSOLIDATION_AUTOMATION", "CONSOLIDATION_CODE_HOST", "CONSOLIDATION_CODE_PORT"} | {
+CODE_MODULE = "consolidation_pipeline.definitions"
+# Variables read by Dagster, the providers and the workspace, in addition to the settings.
+OTHER_VARIABLES = {"DAGSTER_HOME", "CONSOLIDATION_AUTOMATION", "CONSOLIDATION_CODE_HOST", "CONSOLIDATION_CODE_PORT"} | {
     "OPENAI_API_KEY",
     "POSTGRES_PASSWORD",
     "CONSOLIDATION_INSTANCE",
@@ -29,22 +29,22 @@ OTHERS = {"DAGSTER_HOME", "CONSOLIDATION_AUTOMATION", "CONSOLIDATION_CODE_HOST",
 
 def known_variables() -> set[str]:
     prefix = str(Settings.model_config["env_prefix"])
-    return OTHERS | {"DAGSTER_POSTGRES_URL"} | {f"{prefix}{name}".upper() for name in Settings.model_fields}
+    return OTHER_VARIABLES | {"DAGSTER_POSTGRES_URL"} | {f"{prefix}{name}".upper() for name in Settings.model_fields}
 
 
-def load(path: str) -> dict[str, Any]:
+def load_yaml(path: str) -> dict[str, Any]:
     loaded: dict[str, Any] = yaml.safe_load((PROJECT_ROOT / path).read_text())
     return loaded
 
 
 @pytest.fixture(scope="module")
 def services() -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = load("deploy/docker-compose.yml")["services"]
+    found: dict[str, dict[str, Any]] = load_yaml("deploy/docker-compose.yml")["services"]
     return found
 
 
 def test_distributed_instance_matches_local_settings() -> None:
-    one, several = load("dagster.yaml"), load("deploy/distributed/dagster.yaml")
+    one, several = load_yaml("dagster.yaml"), load_yaml("deploy/distributed/dagster.yaml")
     assert several["storage"] == one["storage"]
     assert several["concurrency"] == one["concurrency"]
     assert several["run_retries"] == one["run_retries"]
@@ -57,11 +57,11 @@ def test_distributed_instance_matches_local_settings() -> None:
 
 
 def test_distributed_workspace_names_code_server(services: dict[str, dict[str, Any]]) -> None:
-    server = load("deploy/distributed/workspace.yaml")["load_from"][0]["grpc_server"]
+    server = load_yaml("deploy/distributed/workspace.yaml")["load_from"][0]["grpc_server"]
     environment = services["code"]["environment"]
     assert environment[server["host"]["env"]] == "code"
     assert environment[server["port"]["env"]] == services["code"]["command"][-1]
-    assert server["location_name"] == load("workspace.yaml")["load_from"][0]["python_module"]["location_name"]
+    assert server["location_name"] == load_yaml("workspace.yaml")["load_from"][0]["python_module"]["location_name"]
 
 
 def test_compose_sets_only_known_variables(services: dict[str, dict[str, Any]]) -> None:
@@ -78,8 +78,8 @@ def test_compose_runs_existing_commands(services: dict[str, dict[str, Any]]) -> 
     commands = {name: service["command"] for name, service in services.items() if "command" in service}
     assert commands["init"][-1].startswith("consolidation init")
     assert {"init", commands["api"][1]} <= set(get_command(app).commands)  # type: ignore[attr-defined]
-    assert commands["code"][4] == CODE
-    assert find_spec(CODE) is not None
+    assert commands["code"][4] == CODE_MODULE
+    assert find_spec(CODE_MODULE) is not None
     assert find_spec(commands["worker"][2]) is not None
     for name in ("webserver", "daemon"):
         assert (PROJECT_ROOT / commands[name][-1]).is_file()
@@ -88,15 +88,15 @@ def test_compose_runs_existing_commands(services: dict[str, dict[str, Any]]) -> 
 def test_compose_health_checks_match_services(services: dict[str, dict[str, Any]]) -> None:
     from consolidation_pipeline.api.health import router
 
-    asked = {name: " ".join(map(str, service["healthcheck"]["test"])) for name, service in services.items()
+    checks = {name: " ".join(map(str, service["healthcheck"]["test"])) for name, service in services.items()
              if "healthcheck" in service}  # fmt: skip
-    port, path = re.findall(r"127\.0\.0\.1:(\d+)(/[\w/]+)", asked["api"])[0]
+    port, path = re.findall(r"127\.0\.0\.1:(\d+)(/[\w/]+)", checks["api"])[0]
     assert port == services["api"]["command"][-1] == str(Settings.model_fields["api_port"].default)
     assert path in {route.path for route in router.routes}  # type: ignore[attr-defined]
-    assert asked["code"].split()[-1] == services["code"]["command"][-1]
+    assert checks["code"].split()[-1] == services["code"]["command"][-1]
     for waiting in services.values():
         for other, condition in waiting.get("depends_on", {}).items():
-            assert condition["condition"] != "service_healthy" or other in asked
+            assert condition["condition"] != "service_healthy" or other in checks
 
 
 def test_compose_publishes_only_loopback_ports(services: dict[str, dict[str, Any]]) -> None:
@@ -132,16 +132,16 @@ def test_dockerfile_copies_existing_allowed_files() -> None:
 def test_helm_values_match_dagster_version_and_limits() -> None:
     from importlib.metadata import version
 
-    text, values = (DEPLOY / "helm" / "values.yaml").read_text(), load("deploy/helm/values.yaml")
+    text, values = (DEPLOY / "helm" / "values.yaml").read_text(), load_yaml("deploy/helm/values.yaml")
     assert f"version {version('dagster')}," in text
     deployment = values["dagster-user-deployments"]["deployments"][0]
-    assert deployment["dagsterApiGrpcArgs"] == ["-m", CODE]
+    assert deployment["dagsterApiGrpcArgs"] == ["-m", CODE_MODULE]
     assert deployment["image"]["tag"] == version("consolidation-pipeline")
     assert deployment["podSecurityContext"]["runAsUser"] == int(
         re.findall(r"^USER (\d+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)[0]
     )
     limits = values["dagsterDaemon"]["runCoordinator"]["config"]["queuedRunCoordinator"]["tagConcurrencyLimits"]
-    assert limits == load("dagster.yaml")["concurrency"]["runs"]["tag_concurrency_limits"]
+    assert limits == load_yaml("dagster.yaml")["concurrency"]["runs"]["tag_concurrency_limits"]
     assert set(re.findall(r"\b(?:CONSOLIDATION|DAGSTER)_\w+", text)) <= known_variables()
 
 

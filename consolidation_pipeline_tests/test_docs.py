@@ -1,4 +1,4 @@
-"""Docs list what the code has: names that appear in one and not in the other fail here."""
+"""Documentation: names, links, commands and options agree with the code."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ def definitions() -> dg.Definitions:
     return defs()
 
 
-def read(name: str) -> str:
+def read_page(name: str) -> str:
     return (PROJECT_ROOT / name).read_text()
 
 
 def test_data_page_lists_every_table() -> None:
-    listed = set(re.findall(r"^\| `(\w+)` \|", read("docs/data.md"), flags=re.MULTILINE))
+    listed = set(re.findall(r"^\| `(\w+)` \|", read_page("docs/data.md"), flags=re.MULTILINE))
     assert listed == {table.name for table in metadata.tables.values()}
 
 
 def test_assets_page_lists_every_definition(definitions: dg.Definitions) -> None:
-    page = read("docs/assets.md")
+    page = read_page("docs/assets.md")
     checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
     assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
     named = [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
@@ -41,7 +41,7 @@ def test_assets_page_lists_every_definition(definitions: dg.Definitions) -> None
 
 
 def test_env_example_lists_every_setting() -> None:
-    listed = set(re.findall(r"^#(\w+)=", read(".env.example"), flags=re.MULTILINE))
+    listed = set(re.findall(r"^#(\w+)=", read_page(".env.example"), flags=re.MULTILINE))
     prefix = Settings.model_config["env_prefix"]
     known = {f"{prefix}{name}".upper() for name in Settings.model_fields if name != "dagster_postgres_url"}
     assert known | {"DAGSTER_POSTGRES_URL"} == listed - {"OPENAI_API_KEY"}
@@ -59,7 +59,12 @@ def test_commands_in_readme_exist() -> None:
     from consolidation_pipeline.cli.app import app
 
     known = set(get_command(app).commands)  # type: ignore[attr-defined]
-    pages = read("README.md") + read("docs/operations.md") + read("docs/mcp.md") + read("docs/deploy.md")
+    pages = (
+        read_page("README.md")
+        + read_page("docs/operations.md")
+        + read_page("docs/mcp.md")
+        + read_page("docs/deploy.md")
+    )
     used = set(re.findall(r"(?:^|`|\$ )consolidation ([a-z]+)", pages, flags=re.MULTILINE))
     assert used
     assert used <= known
@@ -73,7 +78,7 @@ def test_subcommands_in_docs_exist() -> None:
     commands = get_command(app).commands  # type: ignore[attr-defined]
     groups = {name: found.commands for name, found in commands.items() if hasattr(found, "commands")}
     pages = "".join(
-        read(name) for name in ("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md", "docs/mcp.md")
+        read_page(name) for name in ("README.md", "CHANGELOG.md", "docs/assets.md", "docs/operations.md", "docs/mcp.md")
     )
     used = re.findall(rf"consolidation ({'|'.join(groups)}) ([\w|]+)", pages)
     missing = [f"{group} {name}" for group, names in used for name in names.split("|") if name not in groups[group]]
@@ -82,7 +87,7 @@ def test_subcommands_in_docs_exist() -> None:
 
 
 def test_options_in_docs_exist() -> None:
-    pages = "".join(read(name) for name in ("README.md", "docs/assets.md", "docs/operations.md"))
+    pages = "".join(read_page(name) for name in ("README.md", "docs/assets.md", "docs/operations.md"))
     configured = re.findall(r"projects configure \w+((?: \w+=\S*)+)", pages)
     inline = re.findall(r"`(\w+)=\w+`", pages)
     used = {*inline, *(name for found in configured for name in re.findall(r"(\w+)=", found))}
@@ -90,30 +95,33 @@ def test_options_in_docs_exist() -> None:
     assert used <= set(OPTION_NAMES)
 
 
-def test_names_on_features_page_exist(definitions: dg.Definitions) -> None:
-    known = {*OPTION_NAMES, *_names_in_the_schema(), *_names_in_dagster(definitions), *_names_of_doors()}
-    names = set(re.findall(r"`([^`]+)`", re.sub(r"```.*?```", "", read("docs/features.md"), flags=re.DOTALL)))
-    missing = sorted(name for name in names - known if not _is_there(name))
+def test_names_on_features_pages_exist(definitions: dg.Definitions) -> None:
+    known = {*OPTION_NAMES, *schema_names(), *dagster_names(definitions), *interface_names()}
+    pages = read_page("docs/features.md") + read_page("docs/design-differences.md")
+    names = set(re.findall(r"`([^`]+)`", pages))
+    missing = sorted(name for name in names - known if not name_exists(name))
     assert len(names) > 200
     assert missing == []
 
 
-def _names_in_the_schema() -> set[str]:
+def schema_names() -> set[str]:
     tables = list(metadata.tables.values())
     indexes = {str(index.name) for table in tables for index in table.indexes}
     return {"playbook_changes", *indexes, *(t.name for t in tables), *(c.name for t in tables for c in t.columns)}
 
 
-def _names_in_dagster(definitions: dg.Definitions) -> set[str]:
+def dagster_names(definitions: dg.Definitions) -> set[str]:
     checks = {spec.name for check in definitions.asset_checks or () for spec in check.check_specs}  # type: ignore[union-attr]
     assets = {spec.key.to_user_string() for spec in definitions.resolve_all_asset_specs()}
     named = [*(definitions.jobs or ()), *(definitions.sensors or ()), *(definitions.schedules or ())]
-    listed = re.findall(r"`(\w+)`", re.search(r"\| asset \|.*?\n\n", read("docs/assets.md"), flags=re.DOTALL).group())  # type: ignore[union-attr]
+    listed = re.findall(
+        r"`(\w+)`", re.search(r"\| asset \|.*?\n\n", read_page("docs/assets.md"), flags=re.DOTALL).group()
+    )  # type: ignore[union-attr]
     return checks | assets | {thing.name for thing in named} | set(listed)
 
 
-def _names_of_doors() -> set[str]:
-    """Routes, fields of bodies and MCP tools, by pages that are checked against the code, and commands."""
+def interface_names() -> set[str]:
+    """Return routes, body fields and MCP tools from pages that other tests check, and commands."""
     from typer.main import get_command
 
     from consolidation_pipeline.cli.app import app
@@ -121,31 +129,35 @@ def _names_of_doors() -> set[str]:
     groups = {name: getattr(found, "commands", {}) for name, found in get_command(app).commands.items()}  # type: ignore[attr-defined]
     commands = {f"consolidation {name}" for name in groups}
     commands |= {f"consolidation {name} {sub}" for name, found in groups.items() for sub in found}
-    api = read("docs/api.md")
+    api = read_page("docs/api.md")
     routes = re.findall(r"`([A-Z]+) /api/v1(/[^`]+)`", api)
     return {
+        "/api/v1",
+        "--help",
+        "--json",
         "/review",
+        "/projects",
         "consolidation run --pending",
         *commands,
         *(f"{method} {path}" for method, path in routes),
         *re.findall(r'"(\w+)":', api),
-        *re.findall(r"^\| `(\w+)` \|", read("docs/mcp.md"), flags=re.MULTILINE),
+        *re.findall(r"^\| `(\w+)` \|", read_page("docs/mcp.md"), flags=re.MULTILINE),
     }
 
 
-def _is_there(name: str) -> bool:
-    """Whether a test, a file, a public name of ``core`` or a variable of the environment has this name."""
+def name_exists(name: str) -> bool:
+    """Return True if a test, file, public name of ``core`` or environment variable has this name."""
     if name.startswith("test_"):
-        return name in _tests()
+        return name in list_test_names()
     if name.startswith("core."):
         module, _, attribute = name.rpartition(".")
         return hasattr(importlib.import_module(f"consolidation_pipeline.{module}"), attribute)
     if "/" in name:
         return any((folder / name).is_file() for folder in (PROJECT_ROOT, PROJECT_ROOT / "consolidation_pipeline"))
-    return f"#{name}=" in read(".env.example")
+    return f"#{name}=" in read_page(".env.example")
 
 
 @functools.cache
-def _tests() -> frozenset[str]:
+def list_test_names() -> frozenset[str]:
     files = Path(__file__).parent.rglob("test_*.py")
     return frozenset(name for file in files for name in re.findall(r"^def (test_\w+)", file.read_text(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""Lines of the log: what they are about stands in each, as text and as JSON, also in threads that get the context."""
+"""Log formatters: context fields in text and JSON lines, also in threads that copy the context."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
-Lines = Callable[[logging.Formatter], io.StringIO]
+CaptureLog = Callable[[logging.Formatter], io.StringIO]
 
 
 @pytest.fixture
-def lines(request: pytest.FixtureRequest) -> Lines:
-    """Catches what the package logs, in a format."""
+def capture_log(request: pytest.FixtureRequest) -> CaptureLog:
+    """Function that captures the package's log in a format."""
     logger = logging.getLogger("consolidation_pipeline")
 
     def catch(formatter: logging.Formatter) -> io.StringIO:
@@ -36,28 +36,28 @@ def lines(request: pytest.FixtureRequest) -> Lines:
     return catch
 
 
-def test_json_log_line_has_context_and_traceback(lines: Lines) -> None:
-    caught, logger = lines(JsonFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
+def test_json_log_line_has_context_and_traceback(capture_log: CaptureLog) -> None:
+    caught, logger = capture_log(JsonFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
     with log_context({"project": "shop"}), log_context({"job": "j1"}):
         try:
             raise ValueError("two\nlines")
         except ValueError:
             logger.exception("it broke", extra={"fields": {"status": 500}})
     (line,) = caught.getvalue().splitlines()
-    told = json.loads(line)
-    assert {name: told[name] for name in ("level", "message", "project", "job", "status")} == {
+    record = json.loads(line)
+    assert {name: record[name] for name in ("level", "message", "project", "job", "status")} == {
         "level": "ERROR",
         "message": "it broke",
         "project": "shop",
         "job": "j1",
         "status": 500,
     }
-    assert told["error"].endswith("ValueError: two\nlines")
-    assert told["time"].endswith("+00:00")
+    assert record["error"].endswith("ValueError: two\nlines")
+    assert record["time"].endswith("+00:00")
 
 
-def test_text_log_line_escapes_values(lines: Lines) -> None:
-    caught, logger = lines(TextFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
+def test_text_log_line_escapes_values(capture_log: CaptureLog) -> None:
+    caught, logger = capture_log(TextFormatter()), logging.getLogger("consolidation_pipeline.somewhere")
     facts = {"request_id": "r1"}
     with log_context(facts), ThreadPoolExecutor(1) as pool:
         facts["project"] = "shop\nERROR x: y=1"
@@ -70,11 +70,11 @@ def test_text_log_line_escapes_values(lines: Lines) -> None:
 
 
 def test_phase_log_names_project_job_and_phase(
-    engine: Engine, settings: Settings, tmp_path: Path, lines: Lines
+    engine: Engine, settings: Settings, tmp_path: Path, capture_log: CaptureLog
 ) -> None:
-    caught, pipeline = lines(JsonFormatter()), Pipeline(engine, settings, tmp_path)
+    caught, pipeline = capture_log(JsonFormatter()), Pipeline(engine, settings, tmp_path)
     pipeline.configure_new()
     with pipeline.open() as run, run.phase("clusters"):
         logging.getLogger("consolidation_pipeline.service").warning("odd")
-    told = json.loads(caught.getvalue())
-    assert (told["project"], told["job"], told["phase"]) == (SLUG, str(run.job_id), "clusters")
+    record = json.loads(caught.getvalue())
+    assert (record["project"], record["job"], record["phase"]) == (SLUG, str(run.job_id), "clusters")

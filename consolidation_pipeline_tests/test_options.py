@@ -29,7 +29,7 @@ RANGES = [
 ]
 
 
-def changed(options: ConsolidationOptions) -> dict[str, object]:
+def non_default_options(options: ConsolidationOptions) -> dict[str, object]:
     """Return the options that differ from the defaults."""
     return options.model_dump(exclude_defaults=True)
 
@@ -53,7 +53,7 @@ def test_option_defaults_are_the_documented_ones() -> None:
     assert (options.timeout_seconds, options.rollback_days, options.audit_days) == (600, 7, 90)
     assert (options.budget_usd_per_run, options.budget_usd_per_day, options.budget_tokens_per_run) == (1, 5, 2_000_000)
     assert (options.merge, options.archive, options.forgetting, options.cross_type) == (True, True, False, False)
-    assert changed(options) == {}
+    assert non_default_options(options) == {}
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_option_defaults_are_the_documented_ones() -> None:
     ],
 )
 def test_option_aliases_set_the_named_option(alias: str, name: str, value: object) -> None:
-    assert changed(parse_options({alias: value})) == {name: value}
+    assert non_default_options(parse_options({alias: value})) == {name: value}
 
 
 def test_unknown_option_is_refused_with_known_names() -> None:
@@ -86,7 +86,10 @@ def test_lower_tier_threshold_may_not_exceed_higher() -> None:
 
 def test_options_override_their_base() -> None:
     base = parse_options({"llm_model": "openai/x", "t_merge": 0.9})
-    assert changed(parse_options({"t_merge": 0.95}, base=base)) == {"llm_model": "openai/x", "t_merge": 0.95}
+    assert non_default_options(parse_options({"t_merge": 0.95}, base=base)) == {
+        "llm_model": "openai/x",
+        "t_merge": 0.95,
+    }
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), "abc", None, [], True])

@@ -1,4 +1,4 @@
-"""Settings: what the environment says."""
+"""Settings from environment variables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from consolidation_pipeline.settings import PROJECT_ROOT, Settings
 
 
 @pytest.fixture(autouse=True)
-def _clean(monkeypatch: pytest.MonkeyPatch) -> None:
+def _unset_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("DATABASE_URL", "DATA_DIR", "LLM_MODEL", "EMBEDDING_MODEL"):
         monkeypatch.delenv(f"CONSOLIDATION_{name}", raising=False)
     monkeypatch.delenv("DAGSTER_POSTGRES_URL", raising=False)

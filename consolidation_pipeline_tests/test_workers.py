@@ -1,4 +1,4 @@
-"""Workers: who is at work on a run, how one is cancelled, who waits for a place in the pool."""
+"""Workers: health and cancellation of runs, the queue, and slots of the LLM pool."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TASK = {"dagster-celery/task_id": "t1"}
 
 @pytest.fixture
 def instance(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dg.DagsterInstance]:
-    """An instance with its records in Postgres, as they are everywhere but in tests."""
+    """Dagster instance with its storage in Postgres."""
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", database_url)
     storage = {"module": "consolidation_pipeline.defs.dagster_storage", "class": "ConsolidationPostgresStorage"}
     overrides = {"storage": {"custom": storage}, "telemetry": {"enabled": False}}
@@ -47,17 +47,17 @@ def launcher(instance: dg.DagsterInstance) -> Iterator[Any]:
         Channel._engines.popitem()[1][0].dispose()
 
 
-def started(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
+def add_started_run(instance: dg.DagsterInstance, **tags: str) -> dg.DagsterRun:
     return instance.add_run(dg.DagsterRun(job_name="consolidate", status=dg.DagsterRunStatus.STARTED, tags=tags))
 
 
 def test_run_is_healthy_while_its_worker_lives(instance: dg.DagsterInstance, launcher: Any, engine: Engine) -> None:
-    run = started(instance, **TASK)
+    run = add_started_run(instance, **TASK)
     with hold_lock(engine, f"run:{run.run_id}"):
         assert launcher.check_run_worker_health(run).status.name == "RUNNING"
     health = launcher.check_run_worker_health(run)
     assert (health.status.name, health.msg) == ("FAILED", "the worker that executed it died")
-    by_hand = started(instance)
+    by_hand = add_started_run(instance)
     assert launcher.check_run_worker_health(by_hand).status.name == "RUNNING"
 
 
@@ -68,7 +68,7 @@ def test_broker_defaults_to_dagster_database(launcher: Any, monkeypatch: pytest.
 
 
 def test_terminate_marks_run_as_canceling(instance: dg.DagsterInstance, launcher: Any) -> None:
-    run = started(instance, **TASK)
+    run = add_started_run(instance, **TASK)
     assert launcher.terminate(run.run_id)
     assert instance.get_run_by_id(run.run_id).status == dg.DagsterRunStatus.CANCELING  # type: ignore[union-attr]
     instance.report_run_canceled(run)
@@ -82,7 +82,7 @@ def test_worker_stops_when_its_run_is_cancelled(
     from consolidation_pipeline import workers
 
     monkeypatch.setattr(workers, "_POLL_SECONDS", 0.05)
-    run = started(instance, **TASK)
+    run = add_started_run(instance, **TASK)
 
     def work() -> None:
         with workers.watch_run(run.run_id):
@@ -123,9 +123,9 @@ def test_delivered_messages_are_deleted_after_a_day(launcher: Any, engine: Engin
 
 
 def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance) -> None:
-    first, second = started(instance), started(instance)
+    first, second = add_started_run(instance), add_started_run(instance)
     with hold_pool_slot(instance, first, "patterns"), hold_pool_slot(instance, second, "patterns"):
-        pass  # no limit: nobody waits
+        pass  # without a limit both hold a slot
     instance.event_log_storage.set_concurrency_slots(LLM_POOL, 1)
     done: Queue[str] = Queue()
 
@@ -145,7 +145,7 @@ def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance)
 
 
 @pytest.mark.parametrize(
-    ("options", "asking"),
+    ("options", "waiting_phases"),
     [
         ({}, set()),
         (
@@ -160,7 +160,7 @@ def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance)
         ({"merge_style": "rewrite"}, set()),
     ],
 )  # fmt: skip
-def test_only_paid_phases_take_a_pool_slot(options: dict[str, Any], asking: set[str]) -> None:
+def test_only_paid_phases_take_a_pool_slot(options: dict[str, Any], waiting_phases: set[str]) -> None:
     run: Any = object.__new__(ProjectRun)
     run.options = parse_options(options)
-    assert {phase for phase in PHASES if run.may_call_model(phase)} == asking
+    assert {phase for phase in PHASES if run.may_call_model(phase)} == waiting_phases

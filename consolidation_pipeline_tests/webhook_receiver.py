@@ -1,8 +1,8 @@
-"""A local receiver of webhooks, told what to answer down to the byte.
+"""Local receiver of webhooks with configurable raw responses.
 
-with receiving() as receiver:
-    receiver.then(b"HTTP/1.1 500 Oops\\r\\n\\r\\n")    # the next message; those after it are taken
-    receiver.answer = lambda message, reply: ...       # every message without an answer of its own
+with run_receiver() as receiver:
+    receiver.then(b"HTTP/1.1 500 Oops\\r\\n\\r\\n")    # response to the next message
+    receiver.answer = lambda message, reply: ...       # all messages without a queued response
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 @dataclass(frozen=True)
 class Message:
-    """A message as it came over the wire."""
+    """A received HTTP request; ``line``: the request line."""
 
     line: str
     headers: dict[str, str]
@@ -39,19 +39,19 @@ Answer = Callable[[Message, Reply], None]
 
 
 def status_reply(code: int, **headers: str) -> bytes:
-    """An answer with this status and nothing in it."""
-    lines = [f"HTTP/1.1 {code} Told", *(f"{name}: {value}" for name, value in headers.items()), "Content-Length: 0"]
+    """Return a raw HTTP response with this status and no body."""
+    lines = [f"HTTP/1.1 {code} Test", *(f"{name}: {value}" for name, value in headers.items()), "Content-Length: 0"]
     return "\r\n".join([*lines, "", ""]).encode()
 
 
 class Receiver:
-    """What came, in order, and what is answered."""
+    """Receiver: records ``messages`` in order and responds by queued responses or ``answer``."""
 
     def __init__(self, port: int, scheme: str) -> None:
         self.port, self.scheme = port, scheme
         self.messages: list[Message] = []
         self.answer: Answer = lambda _, reply: reply(status_reply(200))
-        self.over = threading.Event()
+        self.closing = threading.Event()
         self._next: deque[bytes] = deque()
         self._lock = threading.Lock()
 
@@ -60,22 +60,22 @@ class Receiver:
         return f"{self.scheme}://127.0.0.1:{self.port}/hooks/t0ken?room=1"
 
     def then(self, *answers: bytes) -> None:
-        """Answer the next messages so."""
+        """Queue raw responses to the next messages."""
         self._next.extend(answers)
 
     def take(self, message: Message, reply: Reply) -> None:
         with self._lock:
             self.messages.append(message)
-            told = self._next.popleft() if self._next else None
-        if told is None:
+            response = self._next.popleft() if self._next else None
+        if response is None:
             self.answer(message, reply)
         else:
-            reply(told)
+            reply(response)
 
 
 @contextmanager
 def run_receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
-    """A receiver at a free port of this machine."""
+    """Serve a receiver on a free port of the loopback interface."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
@@ -97,7 +97,7 @@ def run_receiver(tls: ssl.SSLContext | None = None) -> Iterator[Receiver]:
         try:
             yield receiver
         finally:
-            receiver.over.set()
+            receiver.closing.set()
             server.shutdown()
             thread.join()
 

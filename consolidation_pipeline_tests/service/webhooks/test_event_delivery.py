@@ -1,4 +1,4 @@
-"""Events on their way out: at least once, in order, shared among deliverers, tried again at growing intervals."""
+"""Delivery of events: at least once, in order, retried at growing intervals, shared among processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from consolidation_pipeline.errors import InvalidWebhookError
 from consolidation_pipeline.service.intake.importer import ensure_project
-from consolidation_pipeline.service.webhooks import event_delivery as delivering
+from consolidation_pipeline.service.webhooks import event_delivery
 from consolidation_pipeline.service.webhooks.event_delivery import (
     DeliveryResult,
     deliver_events,
@@ -36,7 +36,7 @@ from consolidation_pipeline_tests.webhook_receiver import SECRET, Message, Recei
 
 @pytest.fixture
 def outbox(shared: Pipeline) -> Pipeline:
-    """A project `notes` and an empty outbox."""
+    """Pipeline with a project `notes` and an empty outbox."""
     shared.clear()
     shared.write("DELETE FROM {s}.consolidation_events")
     ensure_project(shared.engine, SLUG)
@@ -51,20 +51,20 @@ def receiver() -> Iterator[Receiver]:
 
 @pytest.fixture
 def webhook(outbox: Pipeline, receiver: Receiver) -> Settings:
-    """Settings that name the receiver."""
-    return pointed(outbox, receiver.url)
+    """Settings with the receiver's URL."""
+    return settings_for(outbox, receiver.url)
 
 
-def pointed(outbox: Pipeline, url: str, *, private: bool = True) -> Settings:
+def settings_for(outbox: Pipeline, url: str, *, private: bool = True) -> Settings:
     update = {"webhook_url": SecretStr(url), "webhook_secret": SecretStr(SECRET), "webhook_allow_private": private}
     return outbox.settings.model_copy(update=update)
 
 
-_moments = itertools.count()
+_offsets = itertools.count()
 
 
-def happen(outbox: Pipeline, *payloads: int, slug: str = SLUG, age: str = "1 s") -> None:
-    """Events with these numbers, one after the other, so long ago."""
+def add_events(outbox: Pipeline, *payloads: int, slug: str = SLUG, age: str = "1 s") -> None:
+    """Append events with these numbers, in order, with this age."""
     for number in payloads:
         with outbox.engine.begin() as connection:
             append_event(connection, outbox.project(slug).id, "test.happened", {"n": number})
@@ -72,26 +72,26 @@ def happen(outbox: Pipeline, *payloads: int, slug: str = SLUG, age: str = "1 s")
             "UPDATE {s}.consolidation_events SET created_at = now() - CAST(:age AS interval) + :at * interval '1 us' "
             "WHERE payload = jsonb_build_object('n', CAST(:n AS integer)) AND attempts = 0",
             age=age,
-            at=next(_moments),
+            at=next(_offsets),
             n=number,
         )
 
 
-def grow_old(outbox: Pipeline, age: str) -> None:
-    """Every event came so much earlier."""
+def age_events(outbox: Pipeline, age: str) -> None:
+    """Make all events older by an interval."""
     outbox.write("UPDATE {s}.consolidation_events SET created_at = created_at - CAST(:age AS interval)", age=age)
 
 
-def numbers(receiver: Receiver) -> list[int]:
+def received_numbers(receiver: Receiver) -> list[int]:
     return [message.body["data"]["n"] for message in receiver.messages]
 
 
-def row(outbox: Pipeline) -> Any:
+def single_event(outbox: Pipeline) -> Any:
     (found,) = outbox.rows("SELECT * FROM {s}.consolidation_events")
     return found
 
 
-def states(outbox: Pipeline) -> dict[str, int]:
+def count_states(outbox: Pipeline) -> dict[str, int]:
     with outbox.engine.connect() as connection:
         counts = count_events(connection)
     named = {name: getattr(counts, name) for name in ("delivered", "waiting", "given_up", "unsent")}
@@ -99,11 +99,11 @@ def states(outbox: Pipeline) -> dict[str, int]:
 
 
 def test_event_is_delivered_signed_with_its_payload(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1)
+    add_events(outbox, 1)
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     (message,) = receiver.messages
     body = standardwebhooks.Webhook(SECRET).verify(message.text, message.headers)
-    event = row(outbox)
+    event = single_event(outbox)
     assert (UUID(message.headers["webhook-id"]), body["type"]) == (event.id, "test.happened")
     assert datetime.fromisoformat(body["timestamp"]) == event.created_at
     assert body["data"] == {"project": SLUG, "n": 1}
@@ -120,93 +120,93 @@ def test_long_event_text_is_truncated(outbox: Pipeline, webhook: Settings, recei
 
 
 def test_failed_delivery_is_retried_under_same_id(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1)
+    add_events(outbox, 1)
     receiver.then(status_reply(500))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 1)
-    assert (row(outbox).attempts, row(outbox).last_error) == (1, "500 Internal Server Error")
+    assert (single_event(outbox).attempts, single_event(outbox).last_error) == (1, "500 Internal Server Error")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 1)  # not due yet
-    grow_old(outbox, "5 s")
+    age_events(outbox, "5 s")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
-    assert (row(outbox).attempts, row(outbox).last_error) == (2, None)
+    assert (single_event(outbox).attempts, single_event(outbox).last_error) == (2, None)
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
 
 
 def test_retry_intervals_grow_fourfold_for_a_week(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status_reply(503))
-    happen(outbox, 1, age="0 s")
+    add_events(outbox, 1, age="0 s")
     age, tried = 0, []
     for seconds in (0, 1, 6, 15, 21, 79, 81, 319, 321, 400_000, 604_000, 604_900):
-        grow_old(outbox, f"{seconds - age} s")
+        age_events(outbox, f"{seconds - age} s")
         age = seconds
         if deliver_events(outbox.engine, webhook, once=True).failed:
             tried.append(seconds)
     assert tried == [0, 6, 21, 81, 321, 400_000, 604_000]
-    assert states(outbox) == {"given_up": 1}
+    assert count_states(outbox) == {"given_up": 1}
 
 
 def test_missed_retries_are_made_one_per_round(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status_reply(500))
-    happen(outbox, 1, age="1 min")
+    add_events(outbox, 1, age="1 min")
     done = [deliver_events(outbox.engine, webhook, once=True).failed for _ in range(4)]
     assert done == [1, 1, 1, 0]
 
 
 def test_status_410_gives_up_only_that_event(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1, 2)
+    add_events(outbox, 1, 2)
     receiver.then(status_reply(410))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 0)
-    grow_old(outbox, "1 day")
+    age_events(outbox, "1 day")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 0, 0)
-    assert numbers(receiver) == [1, 2]
-    assert states(outbox) == {"delivered": 1, "given_up": 1}
+    assert received_numbers(receiver) == [1, 2]
+    assert count_states(outbox) == {"delivered": 1, "given_up": 1}
 
 
 def test_events_older_than_a_week_are_not_sent(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1, age="8 days")
-    happen(outbox, 2, age="6 days")
+    add_events(outbox, 1, age="8 days")
+    add_events(outbox, 2, age="6 days")
     deliver_events(outbox.engine, webhook, once=True)
-    assert numbers(receiver) == [2]
-    assert states(outbox) == {"delivered": 1, "unsent": 1}
+    assert received_numbers(receiver) == [2]
+    assert count_states(outbox) == {"delivered": 1, "unsent": 1}
 
 
 def test_events_of_project_wait_for_the_first(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     ensure_project(outbox.engine, "other")
-    happen(outbox, 1, 2, 3)
-    happen(outbox, 4, slug="other")
+    add_events(outbox, 1, 2, 3)
+    add_events(outbox, 4, slug="other")
     receiver.answer = lambda message, reply: reply(status_reply(500 if message.body["data"]["n"] == 1 else 200))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 1, 3)
-    grow_old(outbox, "5 s")
+    age_events(outbox, "5 s")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 1, 3)
-    grow_old(outbox, "20 s")
+    age_events(outbox, "20 s")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(2, 1, 1)
-    assert numbers(receiver) == [1, 4, 1, 1, 2, 3]
+    assert received_numbers(receiver) == [1, 4, 1, 1, 2, 3]
 
 
 def test_delivery_stops_after_three_failures(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status_reply(502))
     for number in range(5):
         ensure_project(outbox.engine, f"p{number}")
-        happen(outbox, number, slug=f"p{number}")
+        add_events(outbox, number, slug=f"p{number}")
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(0, 3, 5)
 
 
 def test_delivery_stops_after_max_seconds(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1, 2)
+    add_events(outbox, 1, 2)
     assert deliver_events(outbox.engine, webhook, once=True, max_seconds=0) == DeliveryResult(1, 0, 1)
-    assert numbers(receiver) == [1]
+    assert received_numbers(receiver) == [1]
 
 
 def test_two_deliverers_send_each_event_once(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     ensure_project(outbox.engine, "other")
-    happen(outbox, *range(5))
-    happen(outbox, *range(10, 15), slug="other")
+    add_events(outbox, *range(5))
+    add_events(outbox, *range(10, 15), slug="other")
     both = threading.Barrier(2)
     first = itertools.count()
 
     def answer(message: Message, reply: Reply) -> None:
         del message
         if next(first) < 2:
-            both.wait(10)  # neither of the first two is answered before the other has come
+            both.wait(10)  # the first two requests are answered only when both have arrived
         reply(status_reply(200))
 
     receiver.answer = answer
@@ -215,13 +215,13 @@ def test_two_deliverers_send_each_event_once(outbox: Pipeline, webhook: Settings
         done = list(pool.map(lambda engine: deliver_events(engine, webhook, once=True), [outbox.engine, other]))
     other.dispose()
     assert sum(one.delivered for one in done) == 10
-    assert sorted(numbers(receiver)) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
-    assert [n for n in numbers(receiver) if n < 10] == [0, 1, 2, 3, 4]
-    assert [n for n in numbers(receiver) if n >= 10] == [10, 11, 12, 13, 14]
+    assert sorted(received_numbers(receiver)) == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+    assert [n for n in received_numbers(receiver) if n < 10] == [0, 1, 2, 3, 4]
+    assert [n for n in received_numbers(receiver) if n >= 10] == [10, 11, 12, 13, 14]
 
 
 def test_killed_delivery_is_repeated_by_next_one(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1)
+    add_events(outbox, 1)
     environment = os.environ | {
         "CONSOLIDATION_DATABASE_URL": outbox.engine.url.set(drivername="postgresql").render_as_string(False),
         "CONSOLIDATION_WEBHOOK_URL": receiver.url,
@@ -232,7 +232,7 @@ def test_killed_delivery_is_repeated_by_next_one(outbox: Pipeline, webhook: Sett
     child = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL)
     receiver.answer = lambda _, __: child.kill()
     assert child.wait() == -signal.SIGKILL
-    assert (row(outbox).attempts, row(outbox).delivered_at) == (0, None)
+    assert (single_event(outbox).attempts, single_event(outbox).delivered_at) == (0, None)
     receiver.answer = lambda _, reply: reply(status_reply(200))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
     assert len(receiver.messages) == 2
@@ -240,10 +240,10 @@ def test_killed_delivery_is_repeated_by_next_one(outbox: Pipeline, webhook: Sett
 
 
 def test_refused_target_counts_no_attempt(outbox: Pipeline, receiver: Receiver) -> None:
-    happen(outbox, 1)
+    add_events(outbox, 1)
     with pytest.raises(InvalidWebhookError, match="not a public address"):
-        deliver_events(outbox.engine, pointed(outbox, receiver.url, private=False), once=True)
-    assert (row(outbox).attempts, receiver.messages) == (0, [])
+        deliver_events(outbox.engine, settings_for(outbox, receiver.url, private=False), once=True)
+    assert (single_event(outbox).attempts, receiver.messages) == (0, [])
 
 
 def test_delivery_without_webhook_is_refused(outbox: Pipeline) -> None:
@@ -260,44 +260,44 @@ def test_uncommitted_event_is_never_sent(outbox: Pipeline, webhook: Settings, re
     assert receiver.messages == []
 
 
-class _EnoughError(Exception):
+class StopDeliveryError(Exception):
     pass
 
 
 def test_new_event_wakes_waiting_deliverer(
     outbox: Pipeline, webhook: Settings, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivering, "_POLL_SECONDS", 60.0)
-    told: list[UUID] = []
+    monkeypatch.setattr(event_delivery, "_POLL_SECONDS", 60.0)
+    delivered: list[UUID] = []
 
     def write() -> None:
         with outbox.engine.begin() as connection:
-            append_event(connection, outbox.project().id, "test.happened", {"n": len(told)})
+            append_event(connection, outbox.project().id, "test.happened", {"n": len(delivered)})
 
-    def tell(attempt: delivering.DeliveryAttempt) -> None:
-        told.append(attempt.id)
-        if len(told) == 3:
-            raise _EnoughError
-        # Written after the deliverer looked: only the notification can bring it back within the minute.
+    def record_delivery(attempt: event_delivery.DeliveryAttempt) -> None:
+        delivered.append(attempt.id)
+        if len(delivered) == 3:
+            raise StopDeliveryError
+        # Written after the poll: only a notification can wake the deliverer within the minute.
         threading.Timer(0.1, write).start()
 
     write()
-    with pytest.raises(_EnoughError):
-        deliver_events(outbox.engine, webhook, once=False, on_attempt=tell)
-    assert numbers(receiver) == [0, 1, 2]
+    with pytest.raises(StopDeliveryError):
+        deliver_events(outbox.engine, webhook, once=False, on_attempt=record_delivery)
+    assert received_numbers(receiver) == [0, 1, 2]
     assert outbox.engine.pool.checkedout() == 0  # type: ignore[attr-defined]
 
 
 def test_event_before_wait_ends_it(outbox: Pipeline) -> None:
     with listen(outbox.engine) as wait:
-        happen(outbox, 1)
+        add_events(outbox, 1)
         wait(60)
         wait(0)
     assert outbox.value("SELECT count(*) FROM pg_listening_channels()") == 0
 
 
 def test_events_are_listed_newest_first_with_status(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1, 2)
+    add_events(outbox, 1, 2)
     receiver.then(status_reply(200), status_reply(500))
     deliver_events(outbox.engine, webhook, once=True)
     found = list_events(outbox.engine, SLUG, limit=1)
@@ -308,15 +308,15 @@ def test_events_are_listed_newest_first_with_status(outbox: Pipeline, webhook: S
 
 
 def test_event_of_deleted_project_is_delivered(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
-    happen(outbox, 1)
+    add_events(outbox, 1)
     outbox.clear()
     deliver_events(outbox.engine, webhook, once=True)
     assert receiver.messages[0].body["data"] == {"project": None, "n": 1}
 
 
 def test_events_older_than_a_month_are_removed(outbox: Pipeline) -> None:
-    happen(outbox, 1, 2, age="31 days")
+    add_events(outbox, 1, 2, age="31 days")
     outbox.write("UPDATE {s}.consolidation_events SET delivered_at = now() WHERE payload ->> 'n' = '1'")
-    happen(outbox, 3, age="29 days")
+    add_events(outbox, 3, age="29 days")
     assert remove_old_events(outbox.engine, now=datetime.now(UTC)) == 2
     assert [event["payload"] for event in list_events(outbox.engine, SLUG, limit=9)["events"]] == [{"n": 3}]

@@ -1,4 +1,4 @@
-"""The webhook: what may be configured, what is sent, how it is signed, and what a receiver can do to the sender."""
+"""Webhook configuration and client: signature, timeouts, redirects, private addresses and TLS."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def receiver(shared_receiver: Receiver) -> Receiver:
     return shared_receiver
 
 
-def webhook(url: str, *, private: bool = True, secret: str | None = SECRET) -> Webhook:
+def make_webhook(url: str, *, private: bool = True, secret: str | None = SECRET) -> Webhook:
     found = read_webhook(
         Settings(
             webhook_url=SecretStr(url),
@@ -73,19 +73,19 @@ def test_webhook_is_none_without_url() -> None:
 )
 def test_invalid_webhook_url_is_refused_unshown(url: str) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_URL must be") as refused:
-        webhook(url)
+        make_webhook(url)
     assert "hunter2" not in str(refused.value)
 
 
 @pytest.mark.parametrize("secret", [None, "whsec_", "correct horse hunter2", "whsec_a"])
 def test_webhook_requires_valid_secret(secret: str | None) -> None:
     with pytest.raises(InvalidWebhookError, match="CONSOLIDATION_WEBHOOK_SECRET must be whsec_") as refused:
-        webhook("https://example.com/", secret=secret)
+        make_webhook("https://example.com/", secret=secret)
     assert "hunter2" not in str(refused.value)
 
 
 def test_webhook_repr_hides_path_and_secret() -> None:
-    found = webhook("https://example.com/hunter2?token=hunter2")
+    found = make_webhook("https://example.com/hunter2?token=hunter2")
     shown = f"{found} {found!r} {Settings(webhook_url=SecretStr('https://example.com/hunter2'))!r}"
     assert "https://example.com" in shown
     assert "hunter2" not in shown
@@ -93,7 +93,7 @@ def test_webhook_repr_hides_path_and_secret() -> None:
 
 
 def test_sent_message_verifies_with_signature(receiver: Receiver) -> None:
-    assert send(webhook(receiver.url), ID, BODY) is None
+    assert send(make_webhook(receiver.url), ID, BODY) is None
     (message,) = receiver.messages
     assert message.line == "POST /hooks/t0ken?room=1 HTTP/1.1"
     assert message.headers["host"] == f"127.0.0.1:{receiver.port}"
@@ -114,7 +114,7 @@ def test_signature_matches_specification_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (status_reply(204), None),
         (status_reply(500), "500 Internal Server Error"),
@@ -126,15 +126,15 @@ def test_signature_matches_specification_example() -> None:
         (b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000 + b"\r\n\r\n", "headers are too long"),
     ],
 )
-def test_only_2xx_status_counts_as_delivered(receiver: Receiver, answer: bytes, told: str | None) -> None:
+def test_only_2xx_status_counts_as_delivered(receiver: Receiver, answer: bytes, expected: str | None) -> None:
     receiver.then(answer)
-    error = send(webhook(receiver.url), ID, BODY)
-    assert error == told or (error is not None and told is not None and told in error)
+    error = send(make_webhook(receiver.url), ID, BODY)
+    assert error == expected or (error is not None and expected is not None and expected in error)
 
 
 def test_webhook_redirect_is_not_followed(receiver: Receiver) -> None:
     receiver.then(status_reply(307, Location=receiver.url))
-    assert send(webhook(receiver.url), ID, BODY) == "307 Temporary Redirect (redirects are not followed)"
+    assert send(make_webhook(receiver.url), ID, BODY) == "307 Temporary Redirect (redirects are not followed)"
     assert len(receiver.messages) == 1
 
 
@@ -142,11 +142,11 @@ def test_slow_receiver_runs_into_timeout(receiver: Receiver, monkeypatch: pytest
     monkeypatch.setattr(webhook_client, "TRY_SECONDS", 0.3)
 
     def drip(_: Message, reply: Reply) -> None:
-        while not receiver.over.wait(0.05):
+        while not receiver.closing.wait(0.05):
             reply(b"H")
 
     receiver.answer = drip
-    assert send(webhook(receiver.url), ID, BODY) == "no answer in time"
+    assert send(make_webhook(receiver.url), ID, BODY) == "no answer in time"
 
 
 def test_slow_response_body_is_not_awaited(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,18 +154,18 @@ def test_slow_response_body_is_not_awaited(receiver: Receiver, monkeypatch: pyte
 
     def drip(_: Message, reply: Reply) -> None:
         reply(b"HTTP/1.1 200 OK\r\n\r\n")
-        while not receiver.over.wait(0.05):
+        while not receiver.closing.wait(0.05):
             reply(b"x")
 
     receiver.answer = drip
-    assert send(webhook(receiver.url), ID, BODY) is None
+    assert send(make_webhook(receiver.url), ID, BODY) is None
 
 
 def test_error_and_log_hide_webhook_path(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
     receiver.then(b"POST /hooks/t0ken HTTP/1.1\r\n\r\n", status_reply(200))
     with caplog.at_level(logging.INFO):
-        error = send(webhook(receiver.url), ID, BODY)
-        assert send(webhook(receiver.url), ID, BODY) is None
+        error = send(make_webhook(receiver.url), ID, BODY)
+        assert send(make_webhook(receiver.url), ID, BODY) is None
     assert "HTTP Request: POST" in caplog.text
     assert "t0ken" not in f"{error} {caplog.text}"
 
@@ -173,60 +173,60 @@ def test_error_and_log_hide_webhook_path(receiver: Receiver, caplog: pytest.LogC
 def test_webhook_ignores_proxy_environment(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
-    assert send(webhook(receiver.url), ID, BODY) is None
+    assert send(make_webhook(receiver.url), ID, BODY) is None
 
 
 def test_webhook_path_is_sent_unchanged(receiver: Receiver) -> None:
     target = '/a/../b//%7e|{c}?q="d"&e=[f]\''
-    assert send(webhook(f"http://127.0.0.1:{receiver.port}{target}"), ID, BODY) is None
+    assert send(make_webhook(f"http://127.0.0.1:{receiver.port}{target}"), ID, BODY) is None
     assert receiver.messages[0].line == f"POST {target} HTTP/1.1"
 
 
 def test_next_resolved_address_is_tried(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    names(monkeypatch, [["127.0.0.2", "127.0.0.1"], ["127.0.0.2", "127.0.0.3"]])
+    stub_name_lookup(monkeypatch, [["127.0.0.2", "127.0.0.1"], ["127.0.0.2", "127.0.0.3"]])
     url = f"http://receiver.example:{receiver.port}/"
-    assert send(webhook(url), ID, BODY) is None
-    assert "'127.0.0.3'" in str(send(webhook(url), ID, BODY))
+    assert send(make_webhook(url), ID, BODY) is None
+    assert "'127.0.0.3'" in str(send(make_webhook(url), ID, BODY))
 
 
 def test_large_response_body_is_ignored(receiver: Receiver) -> None:
     receiver.then(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n" + b"x" * 10_000_000)
-    assert send(webhook(receiver.url), ID, BODY) is None
+    assert send(make_webhook(receiver.url), ID, BODY) is None
 
 
 def test_unreachable_receiver_returns_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    names(monkeypatch, [])
+    stub_name_lookup(monkeypatch, [])
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
-        error = send(webhook(f"http://127.0.0.1:{closed.getsockname()[1]}/hunter2"), ID, BODY)
+        error = send(make_webhook(f"http://127.0.0.1:{closed.getsockname()[1]}/hunter2"), ID, BODY)
     assert error is not None
     assert error.startswith("no connection: ")
     assert "hunter2" not in error
-    assert send(webhook("http://receiver.example/"), ID, BODY) == "the host receiver.example is not found"
+    assert send(make_webhook("http://receiver.example/"), ID, BODY) == "the host receiver.example is not found"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0"])
 def test_private_address_is_refused_in_any_notation(receiver: Receiver, host: str) -> None:
     with pytest.raises(InvalidWebhookError, match=r"not a public address; CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE"):
-        send(webhook(f"http://{host}:{receiver.port}/hunter2", private=False), ID, BODY)
+        send(make_webhook(f"http://{host}:{receiver.port}/hunter2", private=False), ID, BODY)
     assert receiver.messages == []
 
 
 def test_any_private_resolved_address_is_refused(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    names(monkeypatch, [["8.8.8.8", "127.0.0.1"]])
+    stub_name_lookup(monkeypatch, [["8.8.8.8", "127.0.0.1"]])
     with pytest.raises(InvalidWebhookError, match=r"127\.0\.0\.1 is not a public address"):
-        send(webhook(f"http://receiver.example:{receiver.port}/", private=False), ID, BODY)
+        send(make_webhook(f"http://receiver.example:{receiver.port}/", private=False), ID, BODY)
     assert receiver.messages == []
 
 
 def test_checked_address_is_the_connected_one(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
-    names(monkeypatch, [["127.0.0.1"], ["192.0.2.1"]])
-    assert send(webhook(f"http://receiver.example:{receiver.port}/"), ID, BODY) is None
+    stub_name_lookup(monkeypatch, [["127.0.0.1"], ["192.0.2.1"]])
+    assert send(make_webhook(f"http://receiver.example:{receiver.port}/"), ID, BODY) is None
     assert receiver.messages[0].headers["host"] == f"receiver.example:{receiver.port}"
 
 
-def names(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> None:
-    """What the name server says of receiver.example, first to last; then it knows nothing of it."""
+def stub_name_lookup(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> None:
+    """Stub the lookups of receiver.example: one list of addresses each, then not found."""
     real = socket.getaddrinfo
 
     def look_up(host: Any, port: Any, *how: Any, **options: Any) -> Any:
@@ -240,21 +240,21 @@ def names(monkeypatch: pytest.MonkeyPatch, answers: list[list[str]]) -> None:
 
 
 def test_certificate_must_match_host_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    certificate = self_signed(tmp_path, "receiver.example")
+    certificate = write_certificate(tmp_path, "receiver.example")
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(certificate)
-    names(monkeypatch, [["127.0.0.1"], ["127.0.0.1"]])
+    stub_name_lookup(monkeypatch, [["127.0.0.1"], ["127.0.0.1"]])
     with run_receiver(tls) as receiver:
         url = f"https://receiver.example:{receiver.port}/"
-        assert "certificate verify failed" in str(send(webhook(url), ID, BODY))
+        assert "certificate verify failed" in str(send(make_webhook(url), ID, BODY))
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert send(webhook(url), ID, BODY) is None
-        assert "certificate verify failed" in str(send(webhook(receiver.url), ID, BODY))
+        assert send(make_webhook(url), ID, BODY) is None
+        assert "certificate verify failed" in str(send(make_webhook(receiver.url), ID, BODY))
         assert len(receiver.messages) == 1
 
 
-def self_signed(folder: Path, host: str) -> Path:
-    """A certificate of ``host`` and its key, in one file."""
+def write_certificate(folder: Path, host: str) -> Path:
+    """Write a self-signed certificate of ``host`` and its key to one file; return its path."""
     x509 = pytest.importorskip("cryptography.x509")
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
