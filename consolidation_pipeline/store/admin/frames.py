@@ -1,4 +1,4 @@
-"""Queries behind ``frames``: one statement per frame, streamed as batches of columns. Times are UTC without a zone."""
+"""Queries of ``frames``: one statement per frame, streamed as batches of columns. Times are UTC without a zone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 
 from consolidation_pipeline.store.database.vector_copy import load_labelled, to_uuids
 
-# Rows as Python objects at one time, besides the columns made of them.
+# Rows per batch: no more are in memory as Python objects.
 BATCH_ROWS = 5_000
 
 # Status of a memory, raw or consolidated.
@@ -54,6 +54,39 @@ _MEMORIES = """
     ORDER BY level, learned_at, id
 """
 
+
+def stream_memories(connection: Connection, project_id: UUID, *, vectors: bool) -> Iterator[Columns]:
+    """Yield raw and consolidated memories by level, then oldest first.
+
+    ``vector`` is a float32 array (d,), or None for a memory without one and without ``vectors``.
+    """
+    query = _MEMORIES.replace("NULL::bytea", "vector_send(embedding)") if vectors else _MEMORIES
+    for columns in _stream(connection, query, project=project_id):
+        columns["vector"] = [None if sent is None else _vector(sent) for sent in columns["vector"]]
+        yield columns
+
+
+def _vector(sent: bytes) -> npt.NDArray[np.float32]:
+    # Binary format of pgvector: two int16 (dimension, unused), then the numbers.
+    return np.frombuffer(sent, dtype=">f4", offset=4).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of the similarity graph as arrays (m,), the most similar first.
+
+    ``ids`` (n,): ids of the memories of all pairs, sorted; ``a`` and ``b`` are positions in it. ``model``: name of the
+    embedding model. ``verdict``: code of ``store.similarity.similarity_graph``.
+    """
+
+    ids: Sequence[str]
+    a: npt.NDArray[np.intp]
+    b: npt.NDArray[np.intp]
+    model: npt.NDArray[np.object_]
+    similarity: npt.NDArray[np.float32]
+    verdict: npt.NDArray[np.int16]
+
+
 # Each packet holds the pairs of one model whose first id ends in the same byte.
 _PAIRS = """
     SELECT embedding_model, string_agg(uuid_send(a) || uuid_send(b) || float4send(similarity) || int2send(verdict), '')
@@ -61,6 +94,18 @@ _PAIRS = """
     GROUP BY embedding_model, get_byte(uuid_send(a), 15)
 """
 _PAIR_KINDS = {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"}
+
+
+def load_pairs(connection: Connection, project_id: UUID, *, at_least: float) -> Pairs:
+    """Return the pairs of the similarity graph at or above ``at_least``, of all models."""
+    bound = {"project": project_id, "at_least": at_least}
+    model, (a, b, similarity, verdict) = load_labelled(connection, _PAIRS, bound, _PAIR_KINDS)
+    ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
+    a_at, b_at = ends[: len(a)], ends[len(a) :]
+    at = np.lexsort((b_at, a_at, -similarity))
+    texts = [str(id_) for id_ in to_uuids(ids)]
+    return Pairs(texts, a_at[at], b_at[at], model[at], similarity[at], verdict[at])
+
 
 _GROUPS = """
     SELECT tier, cluster_key AS key, count(*) AS size, count(*) FILTER (WHERE member_kind = 'merged') AS merged_members,
@@ -74,12 +119,24 @@ _GROUPS = """
     GROUP BY tier, cluster_key ORDER BY tier, size DESC, key
 """
 
+
+def stream_groups(connection: Connection, project_id: UUID) -> Iterator[Columns]:
+    """Yield the groups of the last run by tier, largest first. The first member is the representative."""
+    return _stream(connection, _GROUPS, project=project_id)
+
+
 _SUGGESTIONS = """
     SELECT id::text, group_id AS key, status, original_memory_ids::text[] AS memory_ids, similarity::float8,
         suggested_content AS content, rationale, reviewed_by, review_note, result_memory_id::text AS result_id,
         created_at AT TIME ZONE 'UTC' AS created_at, reviewed_at AT TIME ZONE 'UTC' AS reviewed_at
     FROM consolidation.consolidation_suggestions s WHERE project_id = :project ORDER BY s.created_at, s.id
 """
+
+
+def stream_suggestions(connection: Connection, project_id: UUID) -> Iterator[Columns]:
+    """Yield the suggested merges, oldest first."""
+    return _stream(connection, _SUGGESTIONS, project=project_id)
+
 
 # A change is undone if the chain of changes that revert it is of odd length: undoing an undoing redoes.
 _CHANGES = """
@@ -99,6 +156,17 @@ _CHANGES = """
     ORDER BY c.seq
 """
 
+
+def stream_changes(
+    connection: Connection, project_id: UUID, *, since: datetime | None, images: bool
+) -> Iterator[Columns]:
+    """Yield the ledger from ``since`` on, oldest change first.
+
+    With ``images``, a change has the states before and after it, without their vectors.
+    """
+    return _stream(connection, _CHANGES, project=project_id, since=since, images=images)
+
+
 _COSTS = """
     SELECT (created_at AT TIME ZONE 'UTC')::date::timestamp AS day, model, purpose,
         count(*) FILTER (WHERE status <> 'cached') AS calls,
@@ -115,74 +183,13 @@ _COSTS = """
 """
 
 
-def stream_memories(connection: Connection, project_id: UUID, *, vectors: bool) -> Iterator[Columns]:
-    """Yield raw and consolidated memories, lowest level first, each oldest first.
-
-    ``vector`` is a float32 array (d,), or None: without ``vectors``, and of a memory that has none.
-    """
-    query = _MEMORIES.replace("NULL::bytea", "vector_send(embedding)") if vectors else _MEMORIES
-    for columns in _stream(connection, query, project=project_id):
-        columns["vector"] = [None if sent is None else _vector(sent) for sent in columns["vector"]]
-        yield columns
-
-
-def _vector(sent: bytes) -> npt.NDArray[np.float32]:
-    # As pgvector sends it: two int16 (dimension, unused), then the numbers.
-    return np.frombuffer(sent, dtype=">f4", offset=4).astype(np.float32)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """Pairs of the similarity graph as arrays (m,), the most similar first.
-
-    ``ids``: (n,) the memories of all pairs as text, sorted; ``a`` and ``b`` are positions in it. ``model`` names the
-    embedding model, ``similarity`` is float32, ``verdict`` one of those of ``store.graph``.
-    """
-
-    ids: Sequence[str]
-    a: npt.NDArray[np.intp]
-    b: npt.NDArray[np.intp]
-    model: npt.NDArray[np.object_]
-    similarity: npt.NDArray[np.float32]
-    verdict: npt.NDArray[np.int16]
-
-
-def load_pairs(connection: Connection, project_id: UUID, *, at_least: float) -> Pairs:
-    """Return the pairs of the similarity graph at or above ``at_least``, of all models."""
-    bound = {"project": project_id, "at_least": at_least}
-    model, (a, b, similarity, verdict) = load_labelled(connection, _PAIRS, bound, _PAIR_KINDS)
-    ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
-    a_at, b_at = ends[: len(a)], ends[len(a) :]
-    at = np.lexsort((b_at, a_at, -similarity))
-    texts = [str(id_) for id_ in to_uuids(ids)]
-    return Pairs(texts, a_at[at], b_at[at], model[at], similarity[at], verdict[at])
-
-
-def stream_groups(connection: Connection, project_id: UUID) -> Iterator[Columns]:
-    """Yield the groups of the newest run, tier by tier, the largest first; members begin with the representative."""
-    return _stream(connection, _GROUPS, project=project_id)
-
-
-def stream_suggestions(connection: Connection, project_id: UUID) -> Iterator[Columns]:
-    """Yield the merges that a person was asked about, oldest first."""
-    return _stream(connection, _SUGGESTIONS, project=project_id)
-
-
-def stream_changes(
-    connection: Connection, project_id: UUID, *, since: datetime | None, images: bool
-) -> Iterator[Columns]:
-    """Yield the ledger from ``since`` on, oldest change first; ``images``: with the states before and after, without
-    their vectors."""
-    return _stream(connection, _CHANGES, project=project_id, since=since, images=images)
-
-
 def stream_costs(connection: Connection, project_id: UUID, *, since: date | None) -> Iterator[Columns]:
-    """Yield what was spent from the day ``since`` on (UTC), by day, model and purpose."""
+    """Yield the costs from the day ``since`` on (UTC), by day, model and purpose."""
     return _stream(connection, _COSTS, project=project_id, since=since)
 
 
 def _stream(connection: Connection, query: str, **bound: Any) -> Iterator[Columns]:
-    # The server keeps the cursor: never more than one batch of rows is here.
+    # With a server-side cursor, only one batch of rows is in memory.
     result = connection.execute(text(query), bound, execution_options={"stream_results": True})
     names = tuple(result.keys())
     for rows in result.partitions(BATCH_ROWS):
