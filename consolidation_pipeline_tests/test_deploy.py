@@ -147,7 +147,7 @@ def test_helm_values_match_dagster_version_and_limits() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_workers_share_runs_and_survive_a_kill() -> None:
+def test_two_workers_share_runs_and_survive_kill() -> None:
     pytest.importorskip("dagster_celery")
     done = subprocess.run([sys.executable, Path(DEPLOY, "two_workers.py"), "5", "500"], check=False)
     assert done.returncode == 0

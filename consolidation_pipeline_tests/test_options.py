@@ -43,7 +43,7 @@ def test_option_range_is_inclusive_and_enforced(key: str, low: float, high: floa
             parse_options({key: beyond})
 
 
-def test_option_defaults_are_the_documented_ones() -> None:
+def test_option_defaults_match_documented_ones() -> None:
     options = ConsolidationOptions()
     assert (options.t_merge, options.t_suggest, options.t_pattern, options.t_principle) == ("auto",) * 4
     assert (options.t_promote, options.center, options.cluster_method) == (0.85, True, "average")
@@ -67,7 +67,7 @@ def test_option_defaults_are_the_documented_ones() -> None:
         ("per_day", "budget_usd_per_day", 2.0),
     ],
 )
-def test_option_aliases_set_the_named_option(alias: str, name: str, value: object) -> None:
+def test_option_aliases_set_named_option(alias: str, name: str, value: object) -> None:
     assert non_default_options(parse_options({alias: value})) == {name: value}
 
 

@@ -103,7 +103,7 @@ def test_lock_ends_with_its_connection(engine: Engine) -> None:
         assert not is_lock_held(engine, "run:a")
 
 
-def test_delivered_messages_are_deleted_after_a_day(launcher: Any, engine: Engine) -> None:
+def test_delivered_messages_are_deleted_after_one_day(launcher: Any, engine: Engine) -> None:
     from consolidation_pipeline.workers import create_queue
 
     assert delete_delivered_messages(engine, older_than=timedelta(days=1)) == 0
@@ -160,7 +160,7 @@ def test_phase_waits_for_pool_slot_only_with_limit(instance: dg.DagsterInstance)
         ({"merge_style": "rewrite"}, set()),
     ],
 )  # fmt: skip
-def test_only_paid_phases_take_a_pool_slot(options: dict[str, Any], waiting_phases: set[str]) -> None:
+def test_only_paid_phases_take_pool_slot(options: dict[str, Any], waiting_phases: set[str]) -> None:
     run: Any = object.__new__(ProjectRun)
     run.options = parse_options(options)
     assert {phase for phase in PHASES if run.may_call_model(phase)} == waiting_phases

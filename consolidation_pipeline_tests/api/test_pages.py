@@ -189,7 +189,7 @@ def test_undo_page_lists_dependents_before_cascade(api: ApiContext, visitor: Pag
     assert "was rolled back before" in again.text
 
 
-def test_empty_pages_name_the_next_step(api: ApiContext, visitor: PageVisitor) -> None:
+def test_empty_pages_name_next_step(api: ApiContext, visitor: PageVisitor) -> None:
     ensure_project(api.pipeline.engine, "new")
     assert "consolidation import memories.jsonl --project new" in visitor.get("/projects/new").text
     assert "Not run yet" in visitor.get("/projects/new/history").text

@@ -49,7 +49,7 @@ def table_checksums(api: ApiContext) -> list[tuple[str, int, int]]:
     return [counted for counted in checksums(api.pipeline) if counted[0] != "api_keys"]
 
 
-def test_route_roles_match_the_promised_roles(routes: list[Route]) -> None:
+def test_route_roles_match_promised_roles(routes: list[Route]) -> None:
     assert {route.path for route in routes if route.role is None} == PUBLIC_PATHS
     for role, promised in PROMISED_ROUTES.items():
         needing = {str(route).replace(API, "") for route in routes if route.role == role}

@@ -61,7 +61,7 @@ def test_every_tool_has_hints_schema_and_description(connect_agent: ConnectAgent
             assert "description" in schema or argument in described, (name, argument)
 
 
-def test_mcp_page_lists_the_server_tools() -> None:
+def test_mcp_page_lists_server_tools() -> None:
     lines = Path(PROJECT_ROOT, "docs", "mcp.md").read_text().splitlines()
     rows = [line.split("|") for line in lines if line.startswith("| `")]
     listed = [(row[1].strip(" `"), row[2].strip()) for row in rows]
@@ -180,7 +180,7 @@ def test_unexpected_tool_error_hides_its_message(
     assert "secret of shop" in caplog.text
 
 
-def test_run_tool_joins_a_running_run(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
+def test_run_tool_joins_running_run(connect_agent: ConnectAgent, shop_admin: Principal) -> None:
     go_on, begun = Event(), []
 
     def run(slug: str, **_: object) -> LaunchOutcome:

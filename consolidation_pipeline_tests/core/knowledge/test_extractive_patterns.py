@@ -106,7 +106,7 @@ def test_repeated_sentences_merge_unless_facts_differ() -> None:
     assert set(extract_first(limits).content.split("\n")) == set(limits)
 
 
-def test_identical_or_single_units_have_a_pattern() -> None:
+def test_identical_or_single_units_have_pattern() -> None:
     for texts in (["Restart the worker."] * 4, ["Restart the worker."], ["x"], ["…"]):
         found = extract_first(texts)
         assert found.content == found.summary == texts[0]
@@ -132,7 +132,7 @@ def test_principle_puts_rules_first_and_is_short() -> None:
     assert found.pattern_type == "gotcha"
 
 
-def test_unit_weight_shifts_the_pattern() -> None:
+def test_unit_weight_shifts_pattern() -> None:
     texts = ["Redis keeps the session of a shop.", "Redis evicts a cache key early.", "Postgres evicts no cache key."]
     heavy = [
         Unit(id=str(at), text=text, memory_type="learning", weight=50.0 if at == 0 else 1.0)

@@ -47,7 +47,7 @@ def test_weighted_majority_wins_and_ties_have_order() -> None:
     )
 
 
-def test_every_memory_type_has_a_vote() -> None:
+def test_every_memory_type_has_one_vote() -> None:
     assert {vote_pattern_type([make_unit(name)]) for name in MEMORY_TYPES} <= set(PATTERN_TYPES)
     with pytest.raises(ValueError, match="no units"):
         vote_pattern_type([])

@@ -135,7 +135,7 @@ ID_SETS = st.frozensets(st.integers(1, 9), min_size=1, max_size=5)
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.lists(ID_SETS, max_size=4), st.lists(ID_SETS, max_size=6), st.lists(st.booleans(), min_size=6, max_size=6))
-def test_superseding_keeps_a_row_for_every_memory(
+def test_superseding_keeps_row_for_every_memory(
     present: list[frozenset[int]], members: list[frozenset[int]], kept: list[bool]
 ) -> None:
     rows = [existing_row(20 + at, *sorted(one), is_kept=kept[at]) for at, one in enumerate(members)]

@@ -131,7 +131,7 @@ def test_failed_delivery_is_retried_under_same_id(outbox: Pipeline, webhook: Set
     assert len({message.headers["webhook-id"] for message in receiver.messages}) == 1
 
 
-def test_retry_intervals_grow_fourfold_for_a_week(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_retry_intervals_grow_fourfold_for_one_week(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     receiver.answer = lambda _, reply: reply(status_reply(503))
     add_events(outbox, 1, age="0 s")
     age, tried = 0, []
@@ -161,7 +161,7 @@ def test_status_410_gives_up_only_that_event(outbox: Pipeline, webhook: Settings
     assert count_states(outbox) == {"delivered": 1, "given_up": 1}
 
 
-def test_events_older_than_a_week_are_not_sent(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_events_older_than_one_week_are_not_sent(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     add_events(outbox, 1, age="8 days")
     add_events(outbox, 2, age="6 days")
     deliver_events(outbox.engine, webhook, once=True)
@@ -169,7 +169,7 @@ def test_events_older_than_a_week_are_not_sent(outbox: Pipeline, webhook: Settin
     assert count_states(outbox) == {"delivered": 1, "unsent": 1}
 
 
-def test_events_of_project_wait_for_the_first(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
+def test_events_of_project_wait_for_first_one(outbox: Pipeline, webhook: Settings, receiver: Receiver) -> None:
     ensure_project(outbox.engine, "other")
     add_events(outbox, 1, 2, 3)
     add_events(outbox, 4, slug="other")
@@ -314,7 +314,7 @@ def test_event_of_deleted_project_is_delivered(outbox: Pipeline, webhook: Settin
     assert receiver.messages[0].body["data"] == {"project": None, "n": 1}
 
 
-def test_events_older_than_a_month_are_removed(outbox: Pipeline) -> None:
+def test_events_older_than_one_month_are_removed(outbox: Pipeline) -> None:
     add_events(outbox, 1, 2, age="31 days")
     outbox.write("UPDATE {s}.consolidation_events SET delivered_at = now() WHERE payload ->> 'n' = '1'")
     add_events(outbox, 3, age="29 days")

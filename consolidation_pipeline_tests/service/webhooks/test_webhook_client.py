@@ -194,7 +194,7 @@ def test_large_response_body_is_ignored(receiver: Receiver) -> None:
     assert send(make_webhook(receiver.url), ID, BODY) is None
 
 
-def test_unreachable_receiver_returns_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_receiver_returns_error(monkeypatch: pytest.MonkeyPatch) -> None:
     stub_name_lookup(monkeypatch, [])
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -219,7 +219,7 @@ def test_any_private_resolved_address_is_refused(receiver: Receiver, monkeypatch
     assert receiver.messages == []
 
 
-def test_checked_address_is_the_connected_one(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_connects_to_checked_address(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     stub_name_lookup(monkeypatch, [["127.0.0.1"], ["192.0.2.1"]])
     assert send(make_webhook(f"http://receiver.example:{receiver.port}/"), ID, BODY) is None
     assert receiver.messages[0].headers["host"] == f"receiver.example:{receiver.port}"

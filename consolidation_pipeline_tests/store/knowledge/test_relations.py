@@ -159,7 +159,7 @@ def test_related_pairs_name_current_units(connection: Connection, project: Proje
     }  # fmt: skip
 
 
-def test_relation_decision_records_a_group_for_each(connection: Connection, project: Project) -> None:
+def test_relation_decision_records_group_for_each(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(key) for key in "abcd"])
     relations = [new_relation(ids[0], other, status="candidate") for other in ids[1:]]
     insert_relations(connection, project, *relations)
