@@ -1,4 +1,4 @@
-"""A gateway to a local provider, its ledger in a real Postgres."""
+"""Fixtures: a gateway to a local provider and its ledger in Postgres."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from consolidation_pipeline_tests.openai_server import OpenAIServer, openai_serv
 
 @pytest.fixture(scope="session")
 def engine(server: str) -> Iterator[Engine]:
-    """Engine on a database for all these tests: each has a project of its own in it."""
+    """Engine on a database shared by these tests; each uses its own project."""
     yield from open_shared_engine(server)
 
 

@@ -1,4 +1,4 @@
-"""What the tests ask a model for, what it answers, and what the ledger says about it."""
+"""Prompt, reply schema and checks for tests of the gateway, and readers of the spend ledger."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from consolidation_pipeline.store.jobs.llm_calls import SpendLedger
 
 MODEL = "openai/gpt-4o-mini"
 KEY = "sk-a-very-secret-key-0123456789"
-# What the server bills: 100 tokens sent at 0.15 and 20 received at 0.60 dollars a million.
+# Price of a reply: 100 prompt tokens at 0.15 and 20 completion tokens at 0.60 dollars per million.
 COST = Decimal("0.000027")
 SOURCES = ("Retry after 30 s when the API answers 429.", "A 429 means: wait 30 s, then retry.")
 
@@ -41,18 +41,18 @@ GOOD = {
 
 
 def well(_: object) -> dict[str, Any]:
-    """The reply one hopes for."""
+    """Return a valid reply."""
     return GOOD
 
 
 def ask_for(number: int = 0, **changes: Any) -> Prompt:
-    """A prompt; different numbers are different prompts."""
+    """Return a prompt; each number gives another one."""
     values = {"name": "pattern", "version": 1, "system": "Find a pattern.", "task": f"Question {number}."}
     return Prompt(**{**values, "sources": SOURCES, "max_tokens": 500, **changes})
 
 
 def find_problems(prompt: Prompt, reply: Pattern) -> list[str]:
-    """The check that a phase would make."""
+    """Return the problems of a reply, as the check of a phase does."""
     sources = dict(enumerate(prompt.sources, start=1))
     return [
         *find_unknown_ids([item.unit for item in reply.evidence], list(sources)),
@@ -66,12 +66,12 @@ Connect = Callable[..., Gateway]
 
 
 def calls(ledger: SpendLedger) -> list[Any]:
-    """The rows of the ledger, oldest first."""
+    """Return the rows of the ledger, oldest first."""
     with ledger.engine.connect() as connection:
         query = f"SELECT * FROM {SCHEMA}.llm_calls WHERE project_id = :project ORDER BY created_at, id"
         return list(connection.execute(text(query), {"project": ledger.project_id}))
 
 
 def spent(ledger: SpendLedger) -> Decimal:
-    """Settled and reserved dollars of the project."""
+    """Return the settled and reserved dollars of the project."""
     return sum((row.reserved_usd if row.cost_usd is None else row.cost_usd for row in calls(ledger)), Decimal(0))

@@ -1,4 +1,4 @@
-"""No request without a reservation, no reservation beyond the budget: whatever fails, dies or runs at once."""
+"""Budgets of LLM calls: reservation before each request, also under failures, crashes and concurrency."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from consolidation_pipeline_tests.openai_server import (
 
 
 def reserved_for_one(connect: Connect, ledger: SpendLedger) -> Decimal:
-    """What one request reserves."""
+    """Return the dollars that one request reserves."""
     elsewhere = replace(ledger, project_id=uuid4())
     connect(ledger=elsewhere).ask(ask_for(), Pattern)
     reserved: Decimal = calls(elsewhere)[0].reserved_usd
@@ -116,7 +116,7 @@ def test_prompt_waits_for_reserved_budget(connect: Connect, ledger: SpendLedger)
 
 def test_concurrent_gateways_respect_budget(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     needed = reserved_for_one(connect, ledger)
-    provider.behaviour = reply_with_json(answer_well, usage=None)  # so that each call costs what it reserves
+    provider.behaviour = reply_with_json(answer_well, usage=None)  # each call costs its reservation
     frugal = with_budget(ledger, 5 * needed)
     found: list[list[Any]] = []
 
@@ -135,7 +135,7 @@ def test_concurrent_gateways_respect_budget(provider: OpenAIServer, connect: Con
 
 def test_concurrent_gateways_pay_once_per_prompt(provider: OpenAIServer, connect: Connect, ledger: SpendLedger) -> None:
     class Late(SpendLedger):
-        """Looks at the cache before the other gateway has its answer."""
+        """Ledger that reads the cache before the other gateway stores its answer."""
 
         def load(self, prompt_hashes: Sequence[str]) -> Any:
             found = super().load(prompt_hashes)
@@ -188,12 +188,12 @@ def _killing(children: Sequence[subprocess.Popen[bytes]]) -> Behaviour:
 
 
 class PowerCutError(Exception):
-    """Stands for the end of a process."""
+    """Simulated end of the process."""
 
 
 @dataclass(frozen=True)
 class Dying(SpendLedger):
-    """A ledger whose process dies before every so-manieth call is settled."""
+    """Ledger whose process dies before one of ``every`` calls is settled."""
 
     every: int = 3
 
@@ -244,7 +244,7 @@ def test_budget_holds_under_failures_and_crashes(
 
 def _check(ledger: SpendLedger, requests: int) -> None:
     rows = [row for row in calls(ledger) if row.status != "cached"]
-    assert requests == len(rows)  # no request without a reservation, none twice under one
+    assert requests == len(rows)  # exactly one reservation per request
     in_job: Counter[UUID] = Counter()
     for row in rows:
         in_job[row.job_id] += row.reserved_usd if row.cost_usd is None else row.cost_usd

@@ -1,4 +1,4 @@
-"""A rewritten text that loses something of its sources, or adds something, is refused and told why."""
+"""The prompt for merged texts, and the check for lost and added facts."""
 
 from __future__ import annotations
 

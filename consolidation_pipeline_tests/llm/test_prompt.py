@@ -1,4 +1,4 @@
-"""Memories are data: nothing in them can end its block or look like one of ours."""
+"""Prompts: sources are fenced as data, and no text can close its block."""
 
 import re
 
@@ -21,7 +21,7 @@ INJECTIONS = [
 
 
 def blocks_of(user: str, fence: str) -> list[str]:
-    """The sources as a reader finds them who knows nothing but the fence."""
+    """Return the sources that the fence alone delimits."""
     found = re.findall(rf"^\[{fence} memory (\d+) begins\]\n(.*?)\n\[{fence} memory \1 ends\]$", user, re.M | re.S)
     return [source for _, source in found]
 

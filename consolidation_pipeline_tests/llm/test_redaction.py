@@ -1,4 +1,4 @@
-"""Keys do not stand in what is stored or shown."""
+"""Redaction of API keys in stored and displayed texts."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a reply must not say."""
+"""Checks of replies: unknown ids, invented quotes and invented literals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""JSON is found wherever a model puts it, and what does not fit is explained."""
+"""Parsing of replies: JSON inside any text, and explained schema errors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The ladder that completions and embeddings share."""
+"""The retry policy of completions and embeddings."""
 
 import time
 from email.utils import formatdate
@@ -17,7 +17,7 @@ class ProviderError(Exception):
 
 
 def climb(*errors: Exception) -> tuple[int, list[float]]:
-    """Attempts made and waits until the errors are used up."""
+    """Retry until the errors are used up; return the number of attempts and the waits in seconds."""
     left, made = list(errors), 0
     waits: list[float] = []
 

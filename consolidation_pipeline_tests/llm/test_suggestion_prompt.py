@@ -1,4 +1,4 @@
-"""What a model is asked about a merge that a person decides on, and what becomes of its reply."""
+"""The prompt for suggested merges, and the trimming and checks of its reply."""
 
 from consolidation_pipeline.llm.prompts.suggestion import (
     OriginalMemory,
