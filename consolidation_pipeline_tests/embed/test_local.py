@@ -1,4 +1,4 @@
-"""The default embedder: offline, the same vector in any company, and plain words when a text cannot be embedded."""
+"""The local embedder: offline, independent of other texts, and clear errors for invalid texts."""
 
 import os
 import random
@@ -72,7 +72,7 @@ def test_local_embedder_bounds_memory_of_long_text() -> None:
     finally:
         tracemalloc.stop()
     assert (vectors[0] != vectors[1]).any()
-    assert peak < 32 * 2**20  # one padded batch of these would take more than a gigabyte
+    assert peak < 32 * 2**20  # a padded batch of these texts takes more than 1 GB
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\n\t "])

@@ -1,4 +1,4 @@
-"""Embedding models pay through the ledger that completions pay through: reserved before, settled after."""
+"""Paid embedding: each request is reserved in the spend ledger before and settled after."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MODEL = "openai/text-embedding-3-large"
 
 @pytest.fixture(scope="module")
 def engine(server: str) -> Iterator[Engine]:
-    """Engine on a database for all these tests: each has a project of its own in it."""
+    """Engine on a database shared by these tests; each uses its own project."""
     yield from open_shared_engine(server)
 
 
