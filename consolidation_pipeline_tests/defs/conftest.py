@@ -1,3 +1,3 @@
-"""What a run of Dagster leaves behind keeps the rules too."""
+"""Fixtures of Dagster tests: invariants are checked after every run."""
 
 from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold

@@ -1,4 +1,4 @@
-"""Archiving as Dagster does it: numbers, checks, and the job row."""
+"""The asset `archived_memories`: metadata, checks and the job row."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
-    """Two memories that nobody used for 100 days, one of them a decision, and a fresh one."""
+    """Project with two memories unused for 100 days, one of them a decision, and a new one."""
     pipeline = Pipeline(engine, settings, tmp_path)
     pipeline.configure_new("alpha", forgetting=True)
     old = {
@@ -40,7 +40,7 @@ def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
 
 
 def of_phase(result: dg.ExecuteInProcessResult) -> dict[str, object]:
-    """Numbers of the asset's materialization."""
+    """Return the metadata values of the asset's materialization."""
     (event,) = result.asset_materializations_for_node("archived_memories")
     return {name: value.value for name, value in event.metadata.items()}
 

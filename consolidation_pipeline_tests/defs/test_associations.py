@@ -1,4 +1,4 @@
-"""The asset `associations`: it runs alone, says what it found, and its checks hold."""
+"""The asset `associations`: metadata, checks and order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNTS = {"contradicts", "explains", "shares_theme", "parallel_context"}
 
 
 def materialize(instance: dg.DagsterInstance, slug: str, *assets: dg.AssetsDefinition) -> dg.ExecuteInProcessResult:
-    """Run these assets with their checks, as a job over them would."""
+    """Run these assets with their checks as one job."""
     checks = [associations_checks, decay_scores_checks]
     job = dg.define_asset_job("associate", selection=dg.AssetSelection.assets(*assets))
     definitions = dg.Definitions(

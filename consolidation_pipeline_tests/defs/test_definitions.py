@@ -1,4 +1,4 @@
-"""What the Dagster UI shows: every asset is per project, described, checked, and loads without network or database."""
+"""Dagster definitions: partitions, descriptions and checks of assets, and loading without network or database."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_assets_load_beside_another_project(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_installed_definitions_load_offline(tmp_path: Path) -> None:
-    # In the environment of another project, whose pyproject.toml stands above the package.
+    # The package is installed below the pyproject.toml of another project.
     (tmp_path / "pyproject.toml").write_text('[tool.dg]\ndirectory_type = "project"\n')
     shutil.copytree(PROJECT_ROOT / "consolidation_pipeline", tmp_path / "installed" / "consolidation_pipeline")
     code = """

@@ -1,4 +1,4 @@
-"""Jobs of many projects in one run."""
+"""Batches: jobs of several projects in one run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def pipeline(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
-    """Four projects with a memory each."""
+    """Four projects with one memory each."""
     pipeline = Pipeline(engine, settings, tmp_path)
     for slug in SLUGS:
         pipeline.add([note(slug, LESSONS[0])], slug)
@@ -51,7 +51,7 @@ def ask(engine: Engine) -> dict[str, UUID]:
 
 
 def run_batch(instance: dg.DagsterInstance, jobs: list[UUID]) -> tuple[str, dict[str, Any]]:
-    """Run a batch as a run worker does; its run's id and what it says of its jobs."""
+    """Run a batch as a run worker does; return its run id and its output metadata."""
     job = ReconstructableRepository.for_module("consolidation_pipeline.definitions", "defs").get_reconstructable_job(
         job_batch.name
     )
@@ -107,7 +107,7 @@ def test_job_waiting_in_batch_is_not_relaunched(pipeline: Pipeline, instance: dg
     assert fail_orphaned_runs(instance) == []
     instance.report_run_failed(run)
     assert fail_orphaned_runs(instance) == [child.run_id]
-    assert find_runs_or_batches(instance, jobs) == {}  # the process died: the next one takes them
+    assert find_runs_or_batches(instance, jobs) == {}  # the process died: the next run takes them
     assert {again.tags[JOB_TAG] for again in requested_jobs_sensor(sensing).run_requests} == {str(job) for job in jobs}
     run = instance.create_run_for_job(job_batch, run_config=config)
     instance.report_run_canceled(run)

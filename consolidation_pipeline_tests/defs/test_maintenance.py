@@ -1,4 +1,4 @@
-"""Undoing, restoring and audit retention as Dagster jobs."""
+"""Dagster jobs for rollback, restore and audit retention."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def instance() -> Iterator[dg.DagsterInstance]:
 
 @pytest.fixture
 def merged(engine: Engine, settings: Settings, tmp_path: Path) -> Pipeline:
-    """A project in which two memories were merged."""
+    """Project with one merge of two memories."""
     pipeline = Pipeline(engine, settings, tmp_path)
     pipeline.add([note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1])])
     pipeline.run()
@@ -49,7 +49,7 @@ def execute(
 
 
 def metadata(result: dg.ExecuteInProcessResult) -> dict[str, Any]:
-    """Metadata of the one output."""
+    """Return the metadata values of the only output."""
     (event,) = [event for event in result.all_node_events if event.is_successful_output]
     return {name: value.value for name, value in event.step_output_data.metadata.items()}
 

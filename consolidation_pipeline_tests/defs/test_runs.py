@@ -1,4 +1,4 @@
-"""Runs as Dagster makes them: assets and checks of one project, the job row beside them, sensors and schedules."""
+"""Dagster runs: assets and checks of one project, their job row, sensors and schedules."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ SAMPLE = str(PROJECT_ROOT / "examples" / "memories.jsonl")
 
 @pytest.fixture
 def instance() -> Iterator[dg.DagsterInstance]:
-    """Its events are kept in memory: writing them to files takes longer than the run."""
+    """In-memory Dagster instance: writing events to files takes longer than the run."""
     with dg.DagsterInstance.ephemeral() as instance:
         yield instance
 
 
 @pytest.fixture
 def stored_instance() -> Iterator[dg.DagsterInstance]:
-    """One in files, which alone schedules can be evaluated with."""
+    """Dagster instance in files: schedules need one."""
     with dg.instance_for_test() as instance:
         yield instance
 
 
 @pytest.fixture
 def sample(engine: Engine, settings: Settings, tmp_path: Path) -> Callable[[str, int], None]:
-    """Imports the first n rows of the sample into a project."""
+    """Function that imports the first n rows of the sample into a project."""
     del settings
 
     def import_rows(slug: str, count: int) -> None:
@@ -83,7 +83,7 @@ def materialize(
 
 
 def jobs_of(requests: Iterable[dg.RunRequest]) -> set[str]:
-    """The jobs that batches are launched for."""
+    """Return the ids of the jobs in requested batches."""
     return {job for request in requests for job in request.run_config["ops"]["run_pending_jobs"]["config"]["jobs"]}
 
 
@@ -321,7 +321,7 @@ def test_launched_or_cancelled_job_is_not_relaunched(
     tags = {JOB_TAG: str(asked.job_id)}
     instance.add_dynamic_partitions(PROJECTS, ["alpha"])
     run = instance.create_run_for_job(definitions().resolve_job_def("decay"), tags=tags)
-    assert requested_jobs_sensor(context).run_requests  # made and never launched: under its run key that one is
+    assert requested_jobs_sensor(context).run_requests  # created but not launched: the run key prevents a second launch
     instance.report_run_canceling(run)
     assert isinstance(requested_jobs_sensor(context), dg.SkipReason)
     instance.delete_run(run.run_id)
@@ -337,7 +337,7 @@ def test_nightly_schedule_takes_changed_projects(
 ) -> None:
     sample("alpha", 5)
     context = dg.build_schedule_context(instance=stored_instance, resources={"store": engine})
-    assert "nothing new" in nightly_consolidation(context).skip_message  # it came after the night
+    assert "nothing new" in nightly_consolidation(context).skip_message  # it was imported after the scheduled time
     with engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.task_memories SET created_at = created_at - interval '1 day'"))
     (job,) = jobs_of(nightly_consolidation(context))
@@ -424,7 +424,7 @@ def test_repeated_run_does_not_repeat_job(
 
 @pytest.fixture
 def home(empty_database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A Dagster home whose storage is a database of the test server."""
+    """Dagster home with a database of the test server as storage."""
     (tmp_path / "dagster.yaml").write_text((PROJECT_ROOT / "dagster.yaml").read_text())
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", empty_database_url)
