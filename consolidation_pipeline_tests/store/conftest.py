@@ -1,4 +1,4 @@
-"""One database for all store tests that leave nothing behind: each sees it empty and is rolled back."""
+"""Fixtures of store tests: a shared, empty database; each test is rolled back."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def shared_engine(server: str) -> Iterator[Engine]:
 
 @pytest.fixture
 def connection(shared_engine: Engine) -> Iterator[Connection]:
-    """A transaction that the test must not commit."""
+    """Connection in a transaction that the test must not commit."""
     with shared_engine.connect() as connection:
         yield connection
 
 
 @pytest.fixture
 def project(connection: Connection) -> Project:
-    """A project without memories."""
+    """Project without memories."""
     return plant_project(connection)

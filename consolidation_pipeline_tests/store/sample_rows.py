@@ -1,4 +1,4 @@
-"""Rows that store tests begin from, and what the ledgered tables hold, as text."""
+"""Sample rows for store tests, and the contents of ledgered tables as text."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from consolidation_pipeline.store.memories.memories import append_memories
 from consolidation_pipeline.store.projects import Project, create_project
 
 MODEL = "local:test"
-# What the next run computes anew; nothing else may differ after a rollback.
+# Caches that the next run recomputes; all other columns are equal after a rollback.
 CACHES = {"relevance_score", "relevance_at", "graph_version"}
 
 
 def plant_project(connection: Connection, slug: str = "garden") -> Project:
-    """A project without memories."""
+    """Create a project without memories."""
     return create_project(connection, slug)
 
 
 def new_memory(key: str, **fields: Any) -> NewMemory:
-    """A memory with as little in it as is legal."""
+    """Return a memory with the required fields only."""
     return NewMemory(
         **{"source": "test", "external_id": key, "memory_type": "learning", "execution_summary": key} | fields
     )
 
 
 def plant_memories(connection: Connection, project: Project, memories: Sequence[NewMemory]) -> list[UUID]:
-    """Store memories; their ids in the same order."""
+    """Store memories; return their ids in the same order."""
     append_memories(connection, project.id, project.slug, enumerate(memories, 1))
     query = f"SELECT external_id, id FROM {SCHEMA}.task_memories WHERE project_id = :project"
     ids = dict(connection.execute(text(query), {"project": project.id}).tuples().all())
@@ -48,13 +48,13 @@ def author(project: Project, job_id: UUID | None = None) -> Author:
 
 
 def unit_vector(seed: int, dimension: int = 3) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """A vector float32 (dimension,) of length 1."""
+    """Return a float32 vector (dimension,) of length 1."""
     vector = np.random.default_rng(seed).standard_normal(dimension)
     return (vector / np.linalg.norm(vector)).astype(np.float32)
 
 
 def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, **fields: Any) -> dict[str, Any]:
-    """All columns of a merged memory, its files and lineage included."""
+    """Return all columns of a merged memory, with files and lineage."""
     vector = unit_vector(seed)
     lineage = [{"parent_id": str(s), "parent_kind": "raw", "similarity": 0.9, "job_id": None} for s in sources]
     return {
@@ -80,14 +80,14 @@ def merged_values(content: str, sources: Sequence[UUID] = (), *, seed: int = 0, 
 def plant_merged(
     connection: Connection, project: Project, content: str, sources: Sequence[UUID], **fields: Any
 ) -> UUID:
-    """A merged memory whose sources are not hidden yet."""
+    """Insert a merged memory whose sources stay active; return its id."""
     change = Change(uuid4(), uuid4(), merged_values(content, sources, **fields))
     insert_rows(connection, author(project), consolidated_memories, [change], operation="merge")
     return change.entity_id
 
 
 def contents(connection: Connection) -> dict[str, list[tuple[str | None, ...]]]:
-    """Every ledgered table with files and lineage, each column as text, caches left out."""
+    """Return the rows of every ledgered table, files and lineage, as text without caches."""
     held = {}
     for name in [*LEDGERED, "memory_files", "memory_lineage"]:
         table = metadata.tables[f"{SCHEMA}.{name}"]
@@ -99,13 +99,13 @@ def contents(connection: Connection) -> dict[str, list[tuple[str | None, ...]]]:
 
 
 def newest_change(connection: Connection) -> int:
-    """``seq`` of the ledger's last row; 0 = none."""
+    """Return ``seq`` of the newest change, or 0 without any."""
     query = f"SELECT coalesce(max(seq), 0) FROM {SCHEMA}.consolidation_changes"
     return int(connection.execute(text(query)).scalar_one())
 
 
 def standing_since(connection: Connection, seq: int) -> list[int]:
-    """The changes after ``seq`` that are left when every one goes that was undone after it, with its undoing."""
+    """Return the changes after ``seq`` that were not undone, without pairs of change and rollback."""
     query = f"SELECT seq, id, reverts_change_id FROM {SCHEMA}.consolidation_changes WHERE seq > :seq ORDER BY seq"
     rows = connection.execute(text(query), {"seq": seq}).all()
     undone_by = {row.reverts_change_id: row for row in rows}
@@ -118,7 +118,7 @@ def standing_since(connection: Connection, seq: int) -> list[int]:
 
 @contextmanager
 def counted_statements(connection: Connection) -> Iterator[list[str]]:
-    """The statements that are sent inside the block, without the data of COPY."""
+    """Statements sent inside the block, without the data of COPY."""
     sent: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:

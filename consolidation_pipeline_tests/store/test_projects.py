@@ -1,4 +1,4 @@
-"""Projects: what may be a name, and what is left when one is deleted."""
+"""Projects: valid slugs, configuration, and deletion."""
 
 from __future__ import annotations
 

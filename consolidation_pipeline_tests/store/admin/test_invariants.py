@@ -1,4 +1,4 @@
-"""Each check finds what it is for, and nothing where all is well."""
+"""Each invariant check finds its violation, and nothing in a healthy project."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 FINDERS = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
 
-# Check -> statements that break what it watches over, and text that stands in what it finds.
+# (check, statement that violates the invariant, expected text in the finding)
 RAW, MERGED = f"{SCHEMA}.task_memories", f"{SCHEMA}.consolidated_memories"
 NEIGHBORS, CLUSTERS, LINEAGE = (f"{SCHEMA}.memory_{name}" for name in ("neighbors", "clusters", "lineage"))
 ENTRIES = f"{SCHEMA}.playbook_entries"
@@ -178,9 +178,9 @@ VIOLATIONS: list[tuple[str, str, str]] = [
 
 @pytest.fixture
 def ids(connection: Connection, project: Project) -> dict[str, UUID]:
-    """A healthy project: ``a`` and ``b`` stand behind ``m``, ``c`` is active, ``n`` holds nothing.
+    """Ids of a healthy project: ``a`` and ``b`` are merged into ``m``, ``c`` is active, ``n`` has no sources.
 
-    ``d`` is forgotten, just old enough; ``e`` stands behind ``o``, which is stale.
+    ``d`` is forgotten, just old enough; ``e`` is merged into ``o``, which is stale.
     """
     bodies = {
         "a": "Retry after 30 seconds.",
@@ -279,7 +279,7 @@ def test_superseded_memory_with_successor_is_not_lost(
 def test_manual_edit_of_archived_memory_is_no_violation(
     connection: Connection, project: Project, ids: dict[str, UUID], name: str, values: dict[str, object], statement: str
 ) -> None:
-    """Nor is it one when the ledger of then is gone."""
+    """The same holds if retention removed the ledger rows of that time."""
     find = FINDERS[name]
     with connection.begin_nested() as unedited:
         connection.execute(text(statement), {"d": ids["d"]})

@@ -1,4 +1,4 @@
-"""The embedded server: shared by processes that come and go, whatever way they go."""
+"""The embedded server: shared by processes, also when they crash."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import pytest
 from consolidation_pipeline.errors import StoreError
 from consolidation_pipeline.store.database.embedded_server import start_server
 
-# Opens the server, says where it is, and stays until its standard input ends.
+# Opens the server, prints its URL, and runs until its standard input ends.
 USE = """
 import sys
 from pathlib import Path
@@ -35,7 +35,7 @@ with ThreadPoolExecutor(4) as pool:
     print(set(pool.map(lambda _: server_url(Path(sys.argv[1]), "memories"), range(4))).pop(), flush=True)
 sys.stdin.read()
 """
-# As USE, but the library gives up waiting for the first start long before the server is ready.
+# As USE, but the library stops waiting for the first start before the server is ready.
 IMPATIENT = (
     """
 import warnings
@@ -81,7 +81,7 @@ def _url(process: subprocess.Popen[str]) -> str:
 
 @contextmanager
 def _user(data_dir: Path, program: str = USE) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process that uses the server until the block ends, then leaves cleanly."""
+    """Process that uses the server until the block ends, then exits cleanly."""
     process = _start(data_dir, program)
     try:
         yield process, _url(process)
@@ -91,13 +91,13 @@ def _user(data_dir: Path, program: str = USE) -> Iterator[tuple[subprocess.Popen
 
 
 def _postmaster(data_dir: Path) -> int | None:
-    """Number of the server's process, None when it was stopped."""
+    """Return the server's process id, or None if it was stopped."""
     note = data_dir / "postgres" / "postmaster.pid"
     return int(note.read_text().splitlines()[0]) if note.exists() else None
 
 
 def _is_alive(pid: int | None) -> bool:
-    # Where nobody is there to take note of an end, as in many containers, what has ended stays as a zombie.
+    # Without an init process, as in many containers, an ended process stays as a zombie.
     return bool(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
 
 
@@ -108,8 +108,9 @@ def _answers(url: str) -> bool:
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    """A folder outside pytest's own, which is closed to other users whenever a test session starts: under root the
-    server runs as another user.
+    """Folder outside pytest's own, which other users cannot read.
+
+    Under root, the server runs as another user.
     """
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
@@ -117,7 +118,7 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def data_dir() -> Iterator[Path]:
-    """One folder for all tests that leave it with its server stopped."""
+    """Folder shared by the tests that stop the server at their end."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
 
@@ -199,7 +200,7 @@ def test_four_processes_start_one_server(folder: Path) -> None:
         assert len(urls) == 1
         assert _answers(urls.pop())
     finally:
-        with ThreadPoolExecutor(4) as pool:  # all leave at the same moment, too
+        with ThreadPoolExecutor(4) as pool:  # all exit at the same time, too
             list(pool.map(lambda process: process.communicate(timeout=60), processes))
     assert [process.returncode for process in processes] == [0] * 4
     assert _postmaster(folder) is None
@@ -230,7 +231,7 @@ def test_file_as_data_folder_is_named(folder: Path) -> None:
 
 def test_failed_start_can_be_retried(folder: Path) -> None:
     (folder / "postgres").mkdir()
-    (folder / "postgres" / "PG_VERSION").write_text("18\n")  # no more of a database than this
+    (folder / "postgres" / "PG_VERSION").write_text("18\n")  # an incomplete database
     with _user(folder, AGAIN) as (_, url):
         assert _answers(url)
     assert _postmaster(folder) is None

@@ -1,4 +1,4 @@
-"""Migrations and connecting: the schema comes, goes and comes again, and what is wrong is said without the password."""
+"""Migrations up and down, and connection errors that hide the password."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ import sys
 from consolidation_pipeline.store.database.engine import connect_engine, upgrade, with_driver
 upgrade(connect_engine(with_driver(sys.argv[1], "psycopg")))
 """
-# Everything that lives in schema public without belonging to an extension.
+# Every object in schema public that belongs to no extension.
 STRAYS = """
     SELECT o.class::regclass::text, o.oid FROM (
         SELECT 'pg_class'::regclass AS class, oid FROM pg_class WHERE relnamespace = 'public'::regnamespace
@@ -114,7 +114,7 @@ PAIR = (
 
 
 def _plant_garden(connection: Connection) -> None:
-    """Two embedded memories that were compared, the memory they were merged to, and a calibration."""
+    """Insert two embedded and compared memories, their merged memory and a calibration."""
     project = plant_project(connection)
     raw = plant_memories(connection, project, [new_memory(key) for key in "ab"])
     save_embeddings(connection, "task_memories", to_ids(raw), np.stack([unit_vector(n) for n in range(2)]), MODEL)
@@ -148,7 +148,7 @@ def test_downgrade_clears_graph_only(engine: Engine) -> None:
         held = load_calibration(connection, project.id, MODEL)
     assert len(nodes) == 2
     assert held is not None
-    # The next run takes a new one, as these are not its options, and with it everything counts as not compared.
+    # The options differ, so the next run makes a new calibration, and all memories count as not compared.
     assert (held.version, held.options, held.report) == (1, {}, {})
 
 
@@ -171,7 +171,7 @@ def test_migration_supersedes_overlapping_suggestions(engine: Engine) -> None:
         assert list(connection.scalars(text(query))) == ["pending", "superseded"]
         held = connection.scalars(text(f"SELECT memory_id FROM {SCHEMA}.suggestion_originals")).all()
         assert set(held) == {a, b}
-        # One question, superseded and asked again, which the older key does not allow.
+        # A superseded suggestion that is made again: the older unique key does not allow it.
         superseded = f"UPDATE {SCHEMA}.consolidation_suggestions SET status = 'superseded' WHERE fingerprint = '0'"
         connection.execute(text(superseded))
         connection.execute(text(suggestion), {"ids": [a, b], "name": "0", "later": 9})
@@ -246,7 +246,7 @@ def test_external_database_with_schema_is_opened(settings: Settings) -> None:
 
 @pytest.fixture
 def powerless(empty: Engine) -> Iterator[Engine]:
-    """An engine whose user may connect and nothing else."""
+    """Engine of a user with no privilege but to connect."""
     role = f"powerless_{uuid.uuid4().hex[:8]}"
     with empty.begin() as connection:
         connection.execute(text(f"CREATE ROLE {role}"))

@@ -1,6 +1,6 @@
-"""The plans of what runs often: each reads an index, as Postgres itself chooses in tables that hold some history.
+"""Query plans of frequent statements: each uses an index in tables with many old rows.
 
-The two legs of search are in ``test_retrievers.py``.
+The plans of search are tested in ``test_retrievers.py``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from consolidation_pipeline_tests.store.sample_rows import MODEL, new_memory
 
 ID, NOW = UUID(int=7), datetime(2026, 1, 1, tzinfo=UTC)
 PROJECT = UUID(md5(b"1").hexdigest())
-# A memory of `PAST`.
+# A memory in `PAST`.
 RANKED = search_hits.RankedMemory(PROJECT, 0.9, None, None, None)
 Ask = Callable[[Connection, UUID], Any]
 HOT: Sequence[tuple[str, Ask, str]] = (
@@ -100,7 +100,7 @@ HOT: Sequence[tuple[str, Ask, str]] = (
 
 
 ROWS = 2_000
-# Old rows of 500 projects: of memories, jobs, events and suggestions few are still open.
+# Old rows of 500 projects; few of their memories, jobs, events and suggestions are still open.
 PAST = (
     "projects (id, slug) SELECT md5(n::text)::uuid, 'p' || n FROM generate_series(1, 500) n",
     "task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash, normalized_hash, "
@@ -141,19 +141,19 @@ TERMS = {
 
 @pytest.fixture(scope="module")
 def past(shared_engine: Engine) -> Iterator[Connection]:
-    """A transaction that is never committed, in which the tables hold history."""
+    """Connection in an uncommitted transaction with old rows in the tables."""
     with shared_engine.connect() as connection:
         for rows in PAST:
             connection.execute(text(f"INSERT INTO {SCHEMA}.{rows.format(**TERMS)}"))
             connection.execute(text(f"ANALYZE {SCHEMA}.{rows.partition(' ')[0]}"))
-        # Rows as narrow and few as these fit a few pages, which are soon read from end to end.
+        # These rows fit a few pages, for which Postgres prefers a sequential scan.
         connection.execute(text("SET LOCAL enable_seqscan = off"))
         yield connection
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Any]]:
-    """The statements that the driver is given."""
+    """Statements sent to the driver, with their parameters."""
     given: list[tuple[str, Any]] = []
     execute = psycopg.Cursor.execute
 

@@ -1,4 +1,4 @@
-"""Vectors and columns travel between NumPy and Postgres bit by bit, and what no similarity can use does not travel."""
+"""Binary COPY of vectors and columns between NumPy and Postgres, and rejected vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TRAILING_ZEROS = [UUID(int=0), UUID(int=1 << 64), UUID("ffffffff-ffff-4fff-bfff-
 
 @pytest.fixture
 def tables(connection: Connection) -> Connection:
-    """A connection with a table of vectors."""
+    """Connection with a temporary table of vectors."""
     connection.execute(text("CREATE TEMP TABLE v (n serial, id uuid, embedding vector) ON COMMIT DROP"))
     return connection
 

@@ -1,4 +1,4 @@
-"""Jobs: one at a time per project, whoever asks and whoever dies; events are heard when they are true."""
+"""Jobs: one live job per project, the project lock, progress, and events at commit."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ def project(engine: Engine) -> Project:
 
 @pytest.fixture
 def connection(engine: Engine, project: Project) -> Iterator[Connection]:
-    del project  # it must be committed before anything is read
+    del project  # it must be committed before the test reads
     with engine.connect() as connection:
         yield connection
 
 
 @pytest.fixture
 def other_process(database_url: str, project: Project) -> Iterator[subprocess.Popen[str]]:
-    """A process that holds the project."""
+    """Process that holds the lock of the project."""
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", HOLD, database_url, str(project.id)]
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
@@ -77,7 +77,7 @@ def _append(connection: Connection, project: Project, **values: Any) -> UUID:
 
 
 def _at_once(count: int, work: Callable[[], Any]) -> list[Any]:
-    """Results of ``work`` in as many threads, all started at the same moment; an error is a result."""
+    """Run ``work`` in ``count`` threads at once; return the results and conflict errors."""
     barrier = threading.Barrier(count)
 
     def start() -> Any:
@@ -226,7 +226,7 @@ def test_project_lock_excludes_other_process(
 ) -> None:
     assert _busy(engine, project)
     with pytest.raises(ProjectBusyError, match="garden"), project_lock(engine, project.id, "garden", wait_seconds=0.2):
-        pytest.fail("two hold the project")
+        pytest.fail("two holders have the lock of one project")
     other_process.communicate("")
     assert other_process.returncode == 0
     assert not _busy(engine, project)
@@ -243,12 +243,12 @@ def test_killed_process_releases_project_lock(
 
 def test_project_lock_covers_one_project(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
-        others = [plant_project(connection, f"other{n}") for n in range(20)]  # keys of either sign
+        others = [plant_project(connection, f"other{n}") for n in range(20)]  # lock keys of either sign
     for held in [project, *others]:
         with project_lock(engine, held.id, held.slug, wait_seconds=0):
             assert [_busy(engine, p) for p in [project, *others]] == [p is held for p in [project, *others]]
             with pytest.raises(ProjectBusyError), project_lock(engine, held.id, held.slug, wait_seconds=0):
-                pytest.fail("two hold the project")
+                pytest.fail("two holders have the lock of one project")
     assert not _busy(engine, project)
 
 

@@ -1,4 +1,4 @@
-"""The spend ledger: what is reserved counts, whoever reserves and whoever dies."""
+"""The spend ledger: reservations, budgets, attempts and cached replies, also under concurrency and crashes."""
 
 from __future__ import annotations
 

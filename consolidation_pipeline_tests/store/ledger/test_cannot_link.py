@@ -1,4 +1,4 @@
-"""Undone merges keep their sources apart, until they are redone; those undone with their job do not."""
+"""Cannot-link pairs of undone merges: removed by a redo, not stored for merges undone with their job."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
 
 
 class Merges:
-    """Merges of a few memories, made, extended and undone."""
+    """Merges of six memories that can be made, extended and undone."""
 
     def __init__(self, connection: Connection, project: Project) -> None:
         self.connection, self.project = connection, project
@@ -54,7 +54,7 @@ class Merges:
         return group
 
     def apart(self) -> list[tuple[int, int]]:
-        """The pairs that must not be merged, by number."""
+        """Return the cannot-link pairs as positions of memories."""
         pairs = list(combinations(range(len(self.raw)), 2))
         a, b = (to_ids([self.raw[pair[side]] for pair in pairs]) for side in (0, 1))
         forbidden = load_cannot_links(self.connection, self.project.id).forbids(a, b)

@@ -1,4 +1,4 @@
-"""Whatever was done through the ledger, undoing the end of it restores the earlier tables exactly; redoing does too."""
+"""Undo and redo of any random history restore the tables exactly."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ json_values = st.recursive(
 instants = st.none() | st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))
 shares = st.floats(0, 1).map(abs)
 
-# Table -> what an update may write; it writes any of these columns together.
+# Table -> columns that an update may write, in any combination.
 EDITS: dict[Table, dict[str, st.SearchStrategy[Any]]] = {
     task_memories: {
         "archived_at": instants,
@@ -79,18 +79,18 @@ EDITS: dict[Table, dict[str, st.SearchStrategy[Any]]] = {
 
 
 class Garden:
-    """A project with a few memories, and every random step one can take in it."""
+    """Project with four memories, and random operations on it."""
 
     def __init__(self, connection: Connection, data: st.DataObject) -> None:
         self.connection, self.data = connection, data
         self.project: Project = plant_project(connection)
         self.raw: list[UUID] = plant_memories(connection, self.project, [new_memory(key) for key in "abcd"])
         self.states = [(newest_change(connection), contents(connection))]
-        # The same choices must make the same ids, or hypothesis cannot repeat what it found.
+        # The same choices must give the same ids, or hypothesis cannot repeat a failure.
         self.fresh = map(UUID, map("00000000-0000-4000-8000-{:012}".format, count(1)))
 
     def step(self) -> None:
-        """One random operation."""
+        """Apply a random operation."""
         steps = [self.insert, self.update, self.update, self.merge, self.summarize, self.undo, self.score]
         self.data.draw(st.sampled_from(steps))()
         self.states.append((newest_change(self.connection), contents(self.connection)))
@@ -115,7 +115,7 @@ class Garden:
                 "group_id": "g",
                 "suggested_content": "s",
                 "fingerprint": str(next(self.fresh)),
-                # Of its own: no memory may be in two pending suggestions, which is checked when a transaction ends.
+                # Its own memories: no memory may be in two pending suggestions; the database checks this at commit.
                 "original_memory_ids": [next(self.fresh), next(self.fresh)],
                 "original_versions": [1, 1],
             },
@@ -159,7 +159,7 @@ class Garden:
         self.connection.execute(text(f"UPDATE {consolidated_memories} SET relevance_at = now()"))
 
     def revert(self, to: int) -> None:
-        """Undo what stands since the state with this number, at once or one by one, newest first."""
+        """Undo the changes since the state with this number, at once or one by one, newest first."""
         changes = standing_since(self.connection, self.states[to][0])
         at_once = self.data.draw(st.booleans())
         for part in [changes] if at_once else [[change] for change in reversed(changes)]:
@@ -182,7 +182,7 @@ class Garden:
 
 
 def _assert_ledger_tells_the_contents(connection: Connection) -> None:
-    """The newest image of a row that was inserted through the ledger holds its present version."""
+    """Assert that the newest image of each row in the ledger equals the stored row."""
     query = f"""
         SELECT DISTINCT ON (entity_id) entity_type, entity_id, version_after, new_state
         FROM {SCHEMA}.consolidation_changes ORDER BY entity_id, seq DESC

@@ -1,4 +1,4 @@
-"""Reading the ledger: what an id names, what stands on it, and what was undone, however often."""
+"""Reading the ledger: rollback targets, dependents, and undone changes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
 
 
 class History:
-    """A project whose jobs change memories, undo and redo."""
+    """Project whose memories are edited, derived, undone and redone."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -52,7 +52,7 @@ class History:
         self.versions = dict.fromkeys(self.raw, 1)
 
     def edit(self, *ids: UUID, job: UUID | None = None) -> UUID:
-        """Edit memories in one group; the group."""
+        """Edit memories in one group; return the group id."""
         group = uuid4()
         changes = [Change(id_, group, {"tags": [str(group)]}, self.versions[id_]) for id_ in ids]
         update_rows(self.connection, author(self.project, job), task_memories, changes, operation="edit")
@@ -61,7 +61,7 @@ class History:
         return group
 
     def derive(self, kind: str, parents: list[UUID], job: UUID | None = None) -> tuple[UUID, UUID]:
-        """A merged memory of raw ones, or a pattern of merged ones: its id and its group."""
+        """Derive a merged memory or a pattern; return its id and its group id."""
         lineage = [{"parent_id": str(p), "parent_kind": "raw", "similarity": None, "job_id": None} for p in parents]
         level: dict[str, Any] = {"kind": kind, "abstraction_level": 1 if kind == "merged" else 2, "lineage": lineage}
         change = Change(uuid4(), uuid4(), merged_values(kind, **level))
@@ -69,7 +69,7 @@ class History:
         return change.entity_id, change.group_id
 
     def roll_back(self, target: UUID, *, cascade: bool = False) -> UUID:
-        """Undo what an id names, as the rollback service does; the group of the undoing."""
+        """Roll back the target of an id, as the rollback service does; return the rollback's group id."""
         scope = find_rollback_target(self.connection, target)
         assert scope is not None
         if scope.undone_by:
@@ -85,7 +85,7 @@ class History:
         return group
 
     def numbers(self, seqs: Iterable[int]) -> list[int]:
-        """The same changes counted from 1."""
+        """Return the changes as numbers from 1."""
         every = sorted(row.seq for row in list_changes(self.connection, self.project.id, limit=1000))
         return [every.index(seq) + 1 for seq in seqs]
 
@@ -261,7 +261,7 @@ def test_derived_rows_depend_on_their_sources(history: History) -> None:
 
 
 def _inserted(history: History, table: Table, values: dict[str, Any]) -> tuple[UUID, UUID]:
-    """A new row in a group of its own: its id and its group."""
+    """Insert a row in its own group; return its id and its group id."""
     change = Change(uuid4(), uuid4(), values)
     insert_rows(history.connection, author(history.project), table, [change], operation="edit")
     return change.entity_id, change.group_id
@@ -280,7 +280,7 @@ def _suggestion(originals: list[UUID], result: UUID | None) -> dict[str, Any]:
     return {"group_id": "g", "suggested_content": "s", "fingerprint": "f", "result_memory_id": result} | versions
 
 
-# Ways in which a row names a merged memory; the other id is that of a raw one.
+# Tables whose rows reference a merged memory; the second id is that of a raw memory.
 NAMING: list[tuple[Table, Callable[[UUID, UUID], dict[str, Any]]]] = [
     (memory_relations, lambda merged, raw: _relation(merged, raw)),
     (memory_relations, lambda merged, raw: _relation(raw, merged)),

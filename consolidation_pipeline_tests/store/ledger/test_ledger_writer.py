@@ -1,4 +1,4 @@
-"""The ledger: every change leaves its before- and after-image, and undoing is an exact inverse or nothing at all."""
+"""Writing the ledger: before- and after-images of every change, and rollback as an exact inverse."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def raw(connection: Connection, project: Project) -> list[UUID]:
 
 
 def _update(connection: Connection, who: Author, table: Any, id_: UUID, version: int, **values: Any) -> int:
-    """Update one row; ``seq`` of its change."""
+    """Update one row; return ``seq`` of its change."""
     update_rows(connection, who, table, [Change(id_, uuid4(), values, version)], operation="edit")
     return newest_change(connection)
 
@@ -208,7 +208,7 @@ def test_stale_version_conflicts_and_writes_nothing(connection: Connection, proj
     assert caught.value.conflicts == (str(raw[1]),)
     assert contents(connection) == before
     assert newest_change(connection) == seq
-    # The transaction can go on.
+    # The transaction is still usable.
     assert update_rows(connection, author(project), task_memories, changes[:1], operation="edit") == 1
 
 
@@ -259,7 +259,7 @@ def test_rollback_of_changed_row_conflicts(connection: Connection, project: Proj
     second = _update(connection, author(project), task_memories, raw[0], 2, importance=0.9)
     between = _update(connection, author(project), task_memories, raw[0], 3, importance=0.8)
     before, last = contents(connection), newest_change(connection)
-    for chosen in (first, [*first, between]):  # a conflict at once, and one that shows only on the way
+    for chosen in (first, [*first, between]):  # a conflict in the first change, and one in a later change
         with pytest.raises(ConflictError) as caught:
             _undo(connection, project, *chosen)
         assert caught.value.conflicts == (str(raw[0]),)
@@ -287,7 +287,7 @@ def test_row_version_is_never_reused(connection: Connection, project: Project, r
     _undo(connection, project, first)
     _update(connection, who, task_memories, raw[0], 1, tags=["third"])
     assert _version(connection, task_memories, raw[0]) == 4
-    # Redoing the second change on top of the third would put the two together.
+    # A redo of the second change on top of the third would mix both.
     with pytest.raises(ConflictError, match="changed since"):
         _undo(connection, project, undoing)
 
@@ -312,7 +312,7 @@ def test_referenced_row_is_not_deleted(connection: Connection, project: Project,
 
 
 def test_successor_with_unique_key_is_undone(connection: Connection, project: Project) -> None:
-    """One active profile per user: the old one retires, a new one comes."""
+    """A user has one active profile: the old one is retired before the new one is inserted."""
     profile = {"kind": "procedural", "abstraction_level": 3, "user_id": "ann"}
     old = plant_merged(connection, project, "old", [], **profile)
     start = newest_change(connection)
@@ -343,7 +343,7 @@ def test_redo_conflicts_with_newer_unique_row(connection: Connection, project: P
 
 
 def test_prepared_statements_accept_any_columns(connection: Connection, project: Project, raw: list[UUID]) -> None:
-    """Statements that come often are prepared, and a prepared one must not care what the last change looked like."""
+    """Frequent statements are prepared; a prepared statement must accept any set of columns."""
     shapes: list[dict[str, Any]] = [{"pinned": True}, {"files": []}, {"tags": ["x"], "files": ["y"]}, {"metadata": {}}]
     version = 1
     for _ in range(4):
@@ -357,7 +357,7 @@ def test_prepared_statements_accept_any_columns(connection: Connection, project:
 def test_many_rows_are_changed_in_few_statements(connection: Connection, project: Project) -> None:
     ids = plant_memories(connection, project, [new_memory(str(n)) for n in range(4_000)])
     changes = [Change(id_, uuid4(), {"pinned": True, "tags": ["x"]}, 1) for id_ in ids]
-    # What the planner goes by before the first vacuum sees the rows: with a plan for an empty table this takes minutes.
+    # Statistics before the first vacuum: with a plan for an empty table the update takes minutes.
     stale = "UPDATE pg_class SET reltuples = 0, relpages = pg_relation_size(oid) / 8192 WHERE oid = '{}'::regclass"
     connection.execute(text(stale.format(task_memories)))
     with counted_statements(connection) as statements:

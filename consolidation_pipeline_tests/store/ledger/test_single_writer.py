@@ -1,7 +1,7 @@
-"""There is no second way to change knowledge: a trigger refuses, at commit, what the ledger does not tell exactly.
+"""Every change of knowledge goes through the ledger: a trigger rejects any other change at commit.
 
-It is armed for the whole walk over the store's public functions and for a pipeline run with its rollback. A function
-that is new to the walk is called too; where it takes an argument the walk does not know, the walk says so.
+The trigger is active while all public functions of the store are called, and during a pipeline run and its rollback.
+New functions are called too; the test fails if it has no value for one of their arguments.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from consolidation_pipeline_tests.store.sample_rows import (
     unit_vector,
 )
 
-# Columns that may change without the ledger, and those that follow from others.
+# Columns that may change without the ledger, and computed columns.
 BOOKKEEPING = {
     "task_memories": "embedding embedding_model embedding_dim graph_version relevance_score relevance_at reused_count "
     "last_accessed_at is_consolidated is_archived content_tsv summarized_into_id",
@@ -164,7 +164,7 @@ def armed(engine: Engine) -> Engine:
 
 
 class World:
-    """A project with a bit of everything, and what the store's functions are given: by parameter, or by function."""
+    """Project with rows in every table, and arguments for the store's functions."""
 
     def __init__(self, connection: Connection) -> None:
         self.project = plant_project(connection)
@@ -172,7 +172,7 @@ class World:
         vectors = np.stack([unit_vector(n) for n in range(8)])
         save_embeddings(connection, "task_memories", to_ids(self.raw), vectors, MODEL)
         spare = plant_memories(connection, self.project, [new_memory(key) for key in "yz"])
-        proposed = [self.suggestion(spare), self.suggestion([uuid4()])]  # the second names what is gone
+        proposed = [self.suggestion(spare), self.suggestion([uuid4()])]  # the second references a missing memory
         suggested = append_suggestions(connection, author(self.project), proposed, now=NOW)[0]
         planted = self.relation(self.raw[3], self.raw[4])
         append_relations(connection, author(self.project), [planted], now=NOW)
@@ -345,19 +345,19 @@ class World:
         }
 
     def call(self, connection: Connection) -> UUID | None:
-        """A reserved call to a model."""
+        """Return the id of a reserved call to a model."""
         return reserve_call(connection, self.project.id, self.job, call=CALL, budgets=BUDGETS, max_attempts=9)
 
     def relation(self, a: UUID, b: UUID) -> NewRelation:
-        """A relation between two memories, ready to be written."""
+        """Return a new relation between two memories."""
         return NewRelation(uuid4(), a, b, describe_rule(CONTRADICTS, 0.1), 0.1, "candidate")
 
     def suggestion(self, originals: list[UUID]) -> NewSuggestion:
-        """A suggestion to merge these memories, ready to be written."""
+        """Return a new suggestion to merge these memories."""
         return NewSuggestion("key", [(id_, 1) for id_ in originals], str(uuid4()), "Text.", None, [], 0.9, "alike")
 
     def pattern(self, sources: list[UUID]) -> DerivedMemory:
-        """A pattern of these memories, ready to be written."""
+        """Return a new pattern of these memories."""
         own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
         values = merged_values("pattern", files=["a.py"], kind="pattern", abstraction_level=2, confidence_score=0.7)
         return DerivedMemory(
@@ -373,7 +373,7 @@ class World:
         )
 
     def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
-        """A merge of these memories, ready to be written."""
+        """Return a new merged memory of these memories."""
         loaded = load_sources(connection, sources)
         own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
         return MergedMemory(
@@ -391,7 +391,7 @@ class World:
         )
 
     def arguments(self, function: Callable[..., Any], **open_: object) -> dict[str, Any]:
-        """A value for every parameter that needs one."""
+        """Return a value for every required parameter."""
         known = self.by_parameter | self.by_function.get(function.__name__, {}) | open_
         needed = {p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty}
         unknown = needed - known.keys()
@@ -401,7 +401,7 @@ class World:
 
 
 def _public_functions() -> list[Callable[..., Any]]:
-    """Every public function of the store that is given a connection or an engine, the deleting one last."""
+    """Return all public functions of the store with a connection or engine; ``delete_project`` comes last."""
     found = []
     for module in pkgutil.walk_packages(store.__path__, f"{store.__name__}."):
         if module.name.rpartition(".")[2] in {"migrations", "engine", "embedded_server"} or module.ispkg:

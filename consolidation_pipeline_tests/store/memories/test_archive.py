@@ -1,4 +1,4 @@
-"""What archiving loads and writes, and how raw memories are counted once it has."""
+"""Archive candidates, archiving and restoring, and counts of raw memories."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def mark(id_: UUID, version: int = 1) -> MemoryUpdate:
 
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
-    """Five memories, of which ``c`` and ``d`` are merged."""
+    """Ids of five memories; ``c`` and ``d`` are merged."""
     fields: dict[str, dict[str, Any]] = {
         "a": {"learned_at": ago(100), "last_accessed_at": ago(90), "reused_count": 2, "pinned": True},
         "b": {"learned_at": ago(-1), "importance": 0.9, "memory_type": "decision"},

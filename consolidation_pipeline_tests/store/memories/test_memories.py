@@ -33,7 +33,7 @@ def _append(connection: Connection, project: Project, *memories: NewMemory) -> A
 
 
 def _rows(connection: Connection) -> list[Any]:
-    """Every memory with its files, and where each row lies: a row that was written again lies elsewhere."""
+    """Return all memories with files, ``ctid`` and ``xmin``: these change if a row is written again."""
     files = f"ARRAY(SELECT path FROM {SCHEMA}.memory_files WHERE owner_id = m.id ORDER BY path)"
     query = f"SELECT m.*, {files} AS files, m.ctid::text, m.xmin::text FROM {task_memories} m ORDER BY external_id"
     return list(connection.execute(text(query)))

@@ -1,4 +1,4 @@
-"""What the database itself sees to: a memory waits in one suggestion at most, and one question is asked once."""
+"""Database constraints on suggestions: one pending suggestion per memory, one per fingerprint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plans of both legs of search, the vector indexes, and that neither filters nor half precision change a result."""
+"""Query plans of semantic and keyword search, and vector indexes with filters and half precision."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from consolidation_pipeline_tests.store.sample_rows import plant_merged, plant_p
 
 ROWS, DIMENSION, MODEL = 3_000, 16, "it's/a:model%20"
 RAW = SearchFilters(["raw"])
-# Every hundredth memory is a decision; vectors point anywhere.
+# Every hundredth memory is a decision; vectors are random.
 PLANT = f"""
     INSERT INTO {SCHEMA}.task_memories (project_id, source, external_id, memory_type, execution_summary, content_hash,
         normalized_hash, embedding, embedding_model, embedding_dim)
@@ -47,7 +47,7 @@ PLANT = f"""
 
 @pytest.fixture
 def planted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """A project that counts as large, and its memories."""
+    """Project with enough memories for a vector index."""
     monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", ROWS)
     with engine.begin() as connection:
         project = plant_project(connection)
@@ -62,7 +62,7 @@ def bound(project: Project, **more: Any) -> dict[str, Any]:
 
 
 def explain(connection: Connection, query: str, parameters: Mapping[str, Any]) -> str:
-    # Few rows as these are may be read without any index as fast; what is asked is whether one fits the query.
+    # With so few rows Postgres may skip indexes; the test asks if an index fits the query.
     connection.execute(text("SET LOCAL enable_seqscan = off"))
     connection.execute(text("SET LOCAL enable_sort = off"))
     return "\n".join(line for (line,) in fetch_rows(connection, f"EXPLAIN {query}", parameters))
@@ -164,7 +164,7 @@ def test_vector_index_finds_most_exact_neighbors(engine: Engine, planted: Projec
     with engine.begin() as connection:
         exact, approximate = (nearest(connection, planted, RAW, indexed=on) for on in (False, True))
         assert len(exact) == 20
-        # Such an index is built by chance and may miss some.
+        # The index is approximate and may miss some rows.
         assert len({near.id for near in exact} & {near.id for near in approximate}) >= 14
         cosines = {near.id: near.similarity for near in exact}
         for id_, similarity, _ in approximate:

@@ -1,4 +1,4 @@
-"""Snapshots come back as they were stored, and vectors for grouping stand in the plain ones' place."""
+"""Stored calibrations, decisions on suggestions, and grouping vectors."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIERS = {"t_merge": 0.9, "t_suggest": 0.8, "t_pattern": 0.6, "t_principle": 0.5}
 
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
-    """Four embedded memories, by id."""
+    """Ids of four embedded memories, ascending."""
     ids = sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
     save_embeddings(connection, "task_memories", to_ids(ids), np.stack([unit_vector(n) for n in range(4)]), MODEL)
     return ids

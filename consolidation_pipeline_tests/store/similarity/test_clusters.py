@@ -1,4 +1,4 @@
-"""The groups as they are stored: others take the place of the last ones, and what is as it was is left alone."""
+"""Stored groups: replacement, and unchanged groups that are not written again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from consolidation_pipeline_tests.store.sample_rows import new_memory, plant_mem
 
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
-    """Four memories, by id."""
+    """Ids of four memories, ascending."""
     return sorted(plant_memories(connection, project, [new_memory(key) for key in "abcd"]))
 
 
@@ -64,7 +64,7 @@ def test_replace_clusters_replaces_all_groups(connection: Connection, project: P
 
 
 def _formed(raw: list[UUID], tier: str = "merge", **fields: Any) -> TierGroups:
-    """Two groups of two: the first two memories, and the others."""
+    """Return two groups of two: the first two memories and the last two."""
     given: dict[str, Any] = {
         "keys": ["one", "two"],
         "details": [{"cohesion_mean": 0.912345}, {"vetoes": [{"a": "it's"}]}],
@@ -103,7 +103,7 @@ def test_only_changed_groups_are_written(
     written = f"SELECT DISTINCT cluster_key FROM {SCHEMA}.memory_clusters WHERE job_id = '{job}'"
     assert set(connection.scalars(text(written))) == changed & set(later.keys)
     held = [m for tier in ("merge", "pattern") for g in load_clusters(connection, project.id, tier).values() for m in g]
-    # The driver reads a real as the shortest decimal.
+    # The driver returns a real as its shortest decimal.
     told = [
         [replace(m, similarity=None) for m in sorted(rows, key=lambda m: m.member_id)]
         for rows in (held, later.members())

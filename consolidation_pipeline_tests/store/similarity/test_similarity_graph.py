@@ -1,4 +1,4 @@
-"""The similarity graph: complete for whoever is marked as compared, and untouched when nothing changed."""
+"""The stored similarity graph: nodes, pairs, pruning and the marks of compared memories."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 @pytest.fixture
 def raw(connection: Connection, project: Project) -> list[UUID]:
-    """Four embedded memories, by id."""
+    """Ids of four embedded memories, ascending."""
     ids = sorted(plant_memories(connection, project, [new_memory(key, reused_count=2) for key in "abcd"]))
     save_embeddings(connection, "task_memories", to_ids(ids), np.stack([unit_vector(n) for n in range(4)]), MODEL)
     return ids
 
 
 def _all_pairs(ids: list[UUID]) -> Neighbors:
-    """All pairs of ``ids``, from topic to merge."""
+    """Return all pairs of ``ids`` with verdicts from topic to merge."""
     pairs = [(a, b) for n, a in enumerate(sorted(ids)) for b in sorted(ids)[n + 1 :]]
     a, b = (to_ids(side) for side in zip(*pairs, strict=True))
     verdict = np.linspace(TOPIC, MERGE, len(pairs)).astype(np.int16)
