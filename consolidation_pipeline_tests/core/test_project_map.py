@@ -12,7 +12,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 
 def rows(n: int, d: int, seed: int = 0) -> np.ndarray:
-    """Rows whose first two principal directions stand out."""
+    """Return unit rows (n, d) with two dominant principal directions."""
     spread = np.ones(d)
     spread[:2] = 6.0, 3.0
     return normalize(np.random.default_rng(seed).standard_normal((n, d)) * spread + 2.0)

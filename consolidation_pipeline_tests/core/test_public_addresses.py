@@ -1,4 +1,4 @@
-"""Addresses that a webhook may be sent to: those of the public internet and no others, however they are written."""
+"""Public and private IP addresses, in every notation that a webhook URL may use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a calibration's curve."""
+"""The chart of a calibration's error curve."""
 
 from __future__ import annotations
 

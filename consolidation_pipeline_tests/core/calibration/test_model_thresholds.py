@@ -1,4 +1,4 @@
-"""Profiles: every model has floors in order, and short texts need more."""
+"""Threshold profiles of embedding models, and the higher similarity that short texts need."""
 
 from __future__ import annotations
 

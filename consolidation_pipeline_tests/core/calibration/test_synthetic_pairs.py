@@ -1,4 +1,4 @@
-"""Planted pairs: paraphrases keep the facts, near-misses change one, and all of it follows from the seed."""
+"""Synthetic pairs: paraphrases keep all facts, near-misses change one, and the seed decides."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PLACES = "staging production Frankfurt laptops browsers containers".split()
 
 
 def lesson(at: int) -> str:
-    """One of many lessons with facts in them, all different."""
+    """Return a lesson with facts; each ``at`` gives another one."""
     topic, other, place = TOPICS[at % 7], TOPICS[(at + 3) % 7], PLACES[at % 6]
     return (
         f"The {topic} is slow on {place} because the {topic} waits {at + 5} seconds for the {other}. "
@@ -29,7 +29,7 @@ def lesson(at: int) -> str:
 
 
 TEXTS = [lesson(at) for at in range(60)]
-# No blends: all these lessons end alike.
+# No blends: all these lessons have the same ending.
 NEAR_MISSES = {"number", "name", "negation", "opposite", "subject"}
 PARAPHRASES = {"reordered", "shortened", "respelled", "reworded", "extended", "retold"}
 

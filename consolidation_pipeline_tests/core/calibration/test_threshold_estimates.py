@@ -1,4 +1,4 @@
-"""Calibration: spreads, intervals and thresholds read from pairs whose truth is known."""
+"""Calibration: cosine spreads, confidence intervals, and thresholds estimated from labelled pairs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_full_sample_spread_matches_all_pairs() -> None:
 def test_cosine_spread_ignores_row_order(order: list[int]) -> None:
     x = rows(30)
     again = np.empty_like(x)
-    again[order] = x  # row at moved to order[at]
+    again[order] = x  # row ``at`` moves to order[at]
     assert measure_spread(again, np.array(order)) == measure_spread(x, np.arange(30))
 
 

@@ -1,4 +1,4 @@
-"""Pairs of texts that must never become one without a person, and pairs that may."""
+"""Pairs of texts that conflict, and pairs that do not."""
 
 MUST_CONFLICT = [
     # numbers and units
@@ -107,7 +107,7 @@ MUST_CONFLICT = [
     ("Oracle says ORA-00942", "Oracle says ORA-01017", "identifier"),
     ("The log says 'disk quota exceeded'", "The log says 'connection reset by peer'", "quoted"),
     ('Search for "slow query" in the log', 'Search for "lock wait" in the log', "quoted"),
-    # one template, two tasks
+    # one template, two different tasks
     (
         "The implementation of the `running_total` function fails the given tests because it stops one element too "
         "early. The loop should run to the end of the list, and the function should return the whole result.",
@@ -133,7 +133,7 @@ MUST_CONFLICT = [
         "ERROR: could not apply migration 0057: relation already exists. Drop the leftover table, then run it again.",
         "number",
     ),
-    # polarity, in the ways that agents word it
+    # polarity in typical wording of agents
     ("A handler should commit", "Never call commit inside a handler", "polarity"),
     ("A handler should commit the session", "A handler should not commit the session", "polarity"),
     ("Retry if the request fails", "Don't retry if the request fails", "polarity"),
@@ -189,7 +189,7 @@ MUST_NOT_CONFLICT = [
     ("Due 5 March 2024", "Due 2024-03-05"),
     ("Due March 5, 2024", "Due 05.03.2024"),
     ("Due March 5th", "Due 5 March 2024"),
-    # the same name in other dress
+    # the same name in another notation
     ("The bug is in a.py", "The bug is in src/a.py"),
     ("Call `parse_row` first", "Call parse_row() first"),
     ("Use `sorted` here", "Use sorted here, not `sort`"),

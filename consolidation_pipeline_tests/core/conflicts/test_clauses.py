@@ -1,4 +1,4 @@
-"""What the clauses of a text say, deny and are: reported, wished, asked or supposed."""
+"""Clauses of a text: boundaries, denied words and mood."""
 
 import pytest
 from hypothesis import given, settings
@@ -29,7 +29,7 @@ def written(text: str) -> list[str]:
         ("Log it. Log it. Stop", ["Log it", "Stop"]),
     ],
 )
-def test_clauses_end_where_another_statement_begins(text: str, clauses: list[str]) -> None:
+def test_clauses_end_where_next_statement_begins(text: str, clauses: list[str]) -> None:
     assert written(text) == clauses
 
 
@@ -49,7 +49,7 @@ def test_clauses_end_where_another_statement_begins(text: str, clauses: list[str
         ("handles non-empty lists", ["empti"]),
     ],
 )
-def test_a_negation_denies_the_word_it_is_about(text: str, denied: list[str]) -> None:
+def test_negation_denies_its_word(text: str, denied: list[str]) -> None:
     assert [word for clause in read_clauses(text) for word, _ in clause.denied] == denied
 
 
@@ -71,11 +71,11 @@ def test_a_negation_denies_the_word_it_is_about(text: str, denied: list[str]) ->
         ("If the cache was cold", Mood.SUPPOSED),
     ],
 )
-def test_clauses_report_wish_ask_or_suppose(text: str, mood: Mood) -> None:
+def test_clause_moods_are_recognized(text: str, mood: Mood) -> None:
     assert [clause.mood for clause in read_clauses(text)] == [mood]
 
 
-def test_both_ends_of_a_scale_are_one_word_unless_both_are_named() -> None:
+def test_antonyms_share_one_word_with_a_pole() -> None:
     (enabled,) = read_clauses("Enable the cache")
     (disabled,) = read_clauses("Turn the cache off")
     (both,) = read_clauses("Map minimum to maximum")
@@ -84,18 +84,18 @@ def test_both_ends_of_a_scale_are_one_word_unless_both_are_named() -> None:
     assert both.low == both.high == frozenset()
 
 
-def test_what_stands_before_before_is_kept_apart() -> None:
+def test_clause_splits_words_at_before() -> None:
     (clause,) = read_clauses("Run tests before the deploy")
     assert clause.left == {"run", "test"}
 
 
-def test_only_the_first_clauses_of_a_very_long_text_are_read() -> None:
+def test_very_long_text_reads_first_clauses_only() -> None:
     assert len(read_clauses(". ".join(f"word{number}" for number in range(1000)))) == 400
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.one_of(st.text(max_size=200), st.sampled_from([text for pair in PAIRS for text in pair])))
-def test_clauses_lie_in_the_text_and_speak_of_what_they_deny(text: str) -> None:
+def test_clauses_stay_inside_text(text: str) -> None:
     for clause in read_clauses(text):
         assert 0 <= clause.start < clause.end <= len(text)
         assert {word for pair in clause.denied for word in pair} | clause.low | clause.high <= clause.words

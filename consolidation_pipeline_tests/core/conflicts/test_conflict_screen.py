@@ -21,7 +21,7 @@ WORDS = """
     `lock` "test" snake_case 5 March 2024 2024-03-05 properly incorrect
     """.split()
 sentences = st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join)
-# Pairs that share most of their words are the ones in which something can be disputed.
+# Only pairs that share most of their words can conflict.
 edited = st.tuples(sentences, st.sampled_from(WORDS), st.integers(0, 14)).map(
     lambda drawn: " ".join([*drawn[0].split()[: drawn[2]], drawn[1], *drawn[0].split()[drawn[2] :]])
 )
@@ -63,13 +63,13 @@ def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(read) == ["b 1", "b 2", "b 3", "c", "d"]
 
 
-def test_no_pairs_give_no_answers() -> None:
+def test_screen_of_no_pairs_is_empty() -> None:
     found = find_conflicting([], [], [])
     assert found.shape == (0,)
     assert found.dtype == np.bool_
 
 
-def test_only_texts_in_pairs_are_read() -> None:
+def test_screen_reads_only_texts_in_pairs() -> None:
     unread = ["a", 5, "b"]
     assert find_conflicting(unread, [0], [2]).tolist() == [False]  # type: ignore[arg-type]
 

@@ -1,4 +1,4 @@
-"""What is a literal, and its normal form."""
+"""Literals of a text and their normalized values."""
 
 import pytest
 from hypothesis import given, settings
@@ -40,17 +40,17 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
         ("50 µs", {("number", "0.00005 s")}),
     ],
 )
-def test_literals_are_found_once_and_normalised(text: str, found: set[tuple[str, str]]) -> None:
+def test_literals_are_found_and_normalized(text: str, found: set[tuple[str, str]]) -> None:
     assert {(literal.kind, literal.value) for literal in literals(text)} == found
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(st.text(max_size=200))
-def test_any_text_is_read_and_offsets_point_at_it(text: str) -> None:
+def test_literal_offsets_point_into_any_text(text: str) -> None:
     assert all(text[literal.start :].startswith(literal.text) for literal in literals(text))
 
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.sampled_from(PAIRS), st.sampled_from(PAIRS))
-def test_literals_of_lines_are_those_of_the_text(first: tuple[str, str], second: tuple[str, str]) -> None:
+def test_literals_of_lines_form_literals_of_text(first: tuple[str, str], second: tuple[str, str]) -> None:
     assert literals(f"{first[0]}\n{second[1]}") == literals(first[0]) | literals(second[1])

@@ -1,4 +1,4 @@
-"""Which pairs of texts must never become one without a person, and when a literal stands in a text."""
+"""Conflicts between texts, and the search for a literal in a text."""
 
 import pytest
 
@@ -18,17 +18,17 @@ def test_paraphrases_and_subsets_do_not_conflict(a: str, b: str) -> None:
 
 
 @pytest.mark.parametrize(("a", "b"), PAIRS)
-def test_conflicts_are_the_same_from_both_sides(a: str, b: str) -> None:
+def test_conflicts_are_symmetric(a: str, b: str) -> None:
     mirrored = {Conflict(conflict.kind, conflict.b, conflict.a) for conflict in conflicts(b, a)}
     assert set(conflicts(a, b)) == mirrored
 
 
 @pytest.mark.parametrize("text", sorted({text for pair in PAIRS for text in pair}))
-def test_no_text_conflicts_with_itself(text: str) -> None:
+def test_text_does_not_conflict_with_itself(text: str) -> None:
     assert conflicts(text, text) == ()
 
 
-def test_conflicts_read_as_a_reason() -> None:
+def test_conflict_text_names_kind_and_values() -> None:
     assert [str(conflict) for conflict in conflicts("timeout 30 s", "timeout 60 seconds")] == ["number: 30 s / 60 s"]
     assert [str(conflict) for conflict in conflicts("It works with v2.", "It doesn't work with v2.")] == [
         "polarity: It works with v2 / It doesn't work with v2"
@@ -36,14 +36,14 @@ def test_conflicts_read_as_a_reason() -> None:
 
 
 @pytest.mark.parametrize(("a", "b", "kind"), MUST_CONFLICT)
-def test_every_conflict_names_its_places_in_both_texts(a: str, b: str, kind: str) -> None:
+def test_conflict_names_positions_in_both_texts(a: str, b: str, kind: str) -> None:
     for conflict in conflicts(a, b):
         for text, side in ((a, conflict.a), (b, conflict.b)):
             assert side
             assert all(text[item.start :].startswith(item.text) and item.text for item in side), kind
 
 
-def test_a_conflict_says_what_stands_where() -> None:
+def test_conflict_names_value_text_and_offset() -> None:
     (number, polarity) = conflicts("First wait 30 seconds. Then enable the cache.", "Wait 60s. Disable the cache.")
     assert (number.kind, polarity.kind) == ("number", "polarity")
     assert [(item.value, item.text, item.start) for item in number.a] == [("30 s", "30 seconds", 11)]
@@ -53,7 +53,7 @@ def test_a_conflict_says_what_stands_where() -> None:
     assert [(item.value, item.text, item.start) for item in polarity.b] == [(other, other, 10)]
 
 
-def test_long_conflicts_are_shown_shortened() -> None:
+def test_long_conflict_text_is_shortened() -> None:
     words = " ".join(["gamma"] * 40)
     shown = str(conflicts(f"Commit the {words}", f"Do not commit the {words}")[0])
     assert len(shown) < 150
@@ -62,12 +62,12 @@ def test_long_conflicts_are_shown_shortened() -> None:
     assert str(conflicts(ports, "Open ports 1, 2")[0]) == "number: 8000, 8001, 8002, 8003, … / 1, 2"
 
 
-def test_a_literal_that_is_repeated_is_shown_where_it_first_stands() -> None:
+def test_repeated_literal_reports_first_position() -> None:
     (conflict,) = conflicts("Port 80, really 80", "Port 81")
     assert (conflict.a[0].start, conflict.b[0].start) == (5, 5)
 
 
-def test_literals_are_equal_by_kind_and_value() -> None:
+def test_literals_compare_by_kind_and_value() -> None:
     (spaced,) = literals("30 s")
     (spelled,) = literals("after 30 seconds")
     assert (spaced.text, spaced.start) == ("30 s", 0)
@@ -75,7 +75,7 @@ def test_literals_are_equal_by_kind_and_value() -> None:
     assert frozenset((spaced, spelled)) == {Literal("number", "30 s")}
 
 
-def test_a_literal_stands_in_a_text_that_marks_it_up_differently() -> None:
+def test_stands_in_ignores_markup_and_case() -> None:
     assert stands_in(Literal("path", "a.py"), "see src/A.py.")
     assert stands_in(Literal("identifier", "sorted"), "use sorted here")
     assert not stands_in(Literal("path", "/users"), "call /users/all")
@@ -87,7 +87,7 @@ def test_a_literal_stands_in_a_text_that_marks_it_up_differently() -> None:
     "unit",
     ["a-", "a.", "a+", "a@", "0x", "A. ", "...", '" a', "not ", "1. ", "x=1\n", "a://", "'a ", "unless ", "before "],
 )
-def test_long_rows_are_read_in_linear_time(unit: str) -> None:
-    # Quadratic readers would run into the suite's time limit here.
+def test_long_texts_are_compared_in_linear_time(unit: str) -> None:
+    # A quadratic implementation exceeds the suite's time limit here.
     text = unit * (100_000 // len(unit))
     assert conflicts(text, text) == ()

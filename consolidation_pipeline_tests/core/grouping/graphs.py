@@ -1,4 +1,4 @@
-"""Graphs of similar pairs and clustered vectors to group."""
+"""Strategies and samples: graphs of similar pairs, and clustered vectors."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def clustered(n: int, d: int, seed: int, noise: float = 0.35) -> np.ndarray:
 
 
 def on_a_ring(n: int, seed: int | None) -> np.ndarray:
-    """Unit vectors (n, 2) around the circle: evenly, or somewhat unevenly as drawn by the seed."""
+    """Return unit vectors (n, 2) around the circle, evenly spaced or with jitter drawn from the seed."""
     jitter = np.zeros(n) if seed is None else 0.4 * np.random.default_rng(seed).standard_normal(n)
     angles = 2.0 * np.pi * (np.arange(n) + jitter) / n
     return normalize(np.column_stack([np.cos(angles), np.sin(angles)]))

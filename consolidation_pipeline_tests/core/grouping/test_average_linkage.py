@@ -1,4 +1,4 @@
-"""Average linkage on the graph of pairs against that on the matrix of all distances."""
+"""Average linkage on the pair graph compared with the full distance matrix."""
 
 import tracemalloc
 
@@ -33,7 +33,7 @@ def cut(tree: np.ndarray, threshold: float) -> Labels:
 
 @settings(deadline=None, max_examples=examples(200))
 @given(st.integers(2, 60), st.integers(2, 12), st.integers(0, 9999), st.sampled_from([-0.2, 0.3, 0.5, 0.75, 0.9]))
-def test_groups_are_those_of_the_whole_matrix(n, d, seed, threshold):
+def test_average_linkage_matches_full_matrix(n, d, seed, threshold):
     x = clustered(n, d, seed)
     tree = tree_of_all(x)
     heights = np.sort(np.append(tree[:, 2], 1.0 - threshold + SLACK))
@@ -43,7 +43,7 @@ def test_groups_are_those_of_the_whole_matrix(n, d, seed, threshold):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("d", [3, 6])
-def test_one_component_of_three_thousand_is_that_of_the_whole_matrix(d):
+def test_average_linkage_of_large_component_is_exact(d):
     x = normalize(np.random.default_rng(5).standard_normal((3000, d)))
     threshold = {3: 0.99, 6: 0.85}[d]
     pairs = similarity_join(x, threshold)
@@ -51,12 +51,12 @@ def test_one_component_of_three_thousand_is_that_of_the_whole_matrix(d):
     assert grouped(x, threshold).tolist() == cut(tree_of_all(x), threshold).tolist()
 
 
-def test_a_component_of_twenty_thousand_takes_no_square_of_memory():
+def test_average_linkage_memory_is_not_quadratic():
     n, threshold = 20_000, 0.99999
     x = on_a_ring(n, seed=1)
     pairs = similarity_join(x, threshold)
     assert len(list_members(connected_components(n, pairs, threshold))) == 1
-    grouped(on_a_ring(3_000, seed=2), 0.99)  # compiled code is loaded, and not counted
+    grouped(on_a_ring(3_000, seed=2), 0.99)  # load the compiled code before memory is measured
     tracemalloc.start()
     labels = cluster_rows(x, pairs, method="average", threshold=threshold, min_size=2)
     peak = tracemalloc.get_traced_memory()[1]
@@ -69,29 +69,29 @@ def test_a_component_of_twenty_thousand_takes_no_square_of_memory():
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5])
-def test_equal_rows_are_one_group_and_zero_rows_none(n):
+def test_equal_rows_form_one_group_zero_rows_none(n):
     equal, zero = np.repeat(np.eye(1, 4, dtype=np.float32), n, axis=0), np.zeros((n, 4), dtype=np.float32)
     assert grouped(equal, 0.9).tolist() == ([0] * n if n > 1 else [-1] * n)
     assert grouped(zero, 0.9).tolist() == [-1] * n
 
 
-def test_zero_rows_count_as_similarity_zero_where_the_threshold_allows():
+def test_zero_rows_group_at_threshold_zero():
     x = np.zeros((3, 2), dtype=np.float32)
     assert grouped(x, 0.0).tolist() == [0, 0, 0]
 
 
-def test_repeats_and_near_repeats_are_one_group_each():
+def test_near_repeats_form_one_group_each():
     x = normalize(np.repeat(np.eye(3), [40, 1, 30], axis=0))
     x[:5] += np.float32(1e-7)
     assert grouped(normalize(x), 0.8, min_size=3).tolist() == [0] * 40 + [-1] + [1] * 30
 
 
-def test_large_groups_of_repeats_use_compiled_code():
+def test_compiled_linkage_groups_many_repeats():
     x = normalize(np.repeat(np.eye(2), [600, 30], axis=0))
     assert grouped(x, 0.8).tolist() == [0] * 600 + [1] * 30
 
 
-def test_pairs_listed_twice_and_either_way_count_once():
+def test_average_linkage_ignores_duplicate_pairs():
     x = clustered(30, 6, 1)
     pairs = similarity_join(x, 0.7)
     i, j = np.r_[pairs.i, pairs.j], np.r_[pairs.j, pairs.i]
@@ -100,13 +100,13 @@ def test_pairs_listed_twice_and_either_way_count_once():
     assert labels.tolist() == grouped(x, 0.7).tolist()
 
 
-def test_rows_slightly_off_unit_length_are_compared_by_direction():
+def test_average_linkage_compares_rows_by_direction():
     x = clustered(40, 6, 2)
     rounded = x.astype(np.float16)
     assert grouped(rounded, 0.7).tolist() == cut(tree_of_all(rounded.astype(np.float32)), 0.7).tolist()
 
 
-def test_rows_without_pairs_are_alone():
+def test_rows_without_pairs_stay_ungrouped():
     assert cluster_rows(np.eye(3), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1, -1, -1]
     assert (
         cluster_rows(np.empty((3, 0)), pairs_from({}), method="average", threshold=0.5, min_size=2).tolist() == [-1] * 3

@@ -1,4 +1,4 @@
-"""What an undone merge keeps apart: its parts, each from the others, and nothing else."""
+"""Cannot-link pairs: memories in different parts of an undone merge."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 NAMES = [bytes([7] * 15 + [n]) for n in range(8)]
 
-# Merges, each with the part of every memory in it.
+# Merges as maps from memory to part.
 MERGES = st.lists(st.dictionaries(st.sampled_from(NAMES), st.integers(0, 3), min_size=1), max_size=4)
 PAIRS = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)
 
@@ -24,7 +24,7 @@ def kept_apart(merges: list[dict[bytes, int]]) -> CannotLink:
 
 @settings(deadline=None, max_examples=examples(200))
 @given(merges=MERGES, pairs=PAIRS)
-def test_two_memories_are_kept_apart_when_one_merge_has_them_in_different_parts(
+def test_cannot_link_separates_parts_of_undone_merge(
     merges: list[dict[bytes, int]], pairs: list[tuple[bytes, bytes]]
 ) -> None:
     a, b = (np.array([pair[side] for pair in pairs], "S16") for side in (0, 1))
@@ -34,7 +34,7 @@ def test_two_memories_are_kept_apart_when_one_merge_has_them_in_different_parts(
     assert apart.forbids(b, a).tolist() == expected
 
 
-def test_where_nothing_was_undone_nothing_is_forbidden() -> None:
+def test_no_undone_merge_forbids_nothing() -> None:
     apart = kept_apart([])
     ids = np.array(NAMES[:2], "S16")
     assert len(apart) == 0

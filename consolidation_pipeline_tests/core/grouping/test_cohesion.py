@@ -1,4 +1,4 @@
-"""Cohesion of one group and of all groups, against all pairs."""
+"""Cohesion of groups compared with all their pairs."""
 
 import tracemalloc
 
@@ -15,7 +15,7 @@ from consolidation_pipeline_tests.core.grouping.graphs import clustered
 
 @settings(deadline=None)
 @given(st.integers(2, 40), st.integers(0, 99))
-def test_cohesion_is_mean_and_minimum_over_all_pairs(n, seed):
+def test_cohesion_is_mean_and_minimum_of_pairs(n, seed):
     x = clustered(n + 5, 7, seed)
     members = np.random.default_rng(seed).permutation(n + 5)[:n]
     wide = x[members].astype(np.float64)
@@ -25,18 +25,18 @@ def test_cohesion_is_mean_and_minimum_over_all_pairs(n, seed):
     assert minimum == pytest.approx(cosines.min(), abs=1e-6)
 
 
-def test_cohesion_of_a_large_group_looks_at_every_pair():
+def test_cohesion_of_large_group_covers_every_pair():
     x = np.repeat(np.eye(2, dtype=np.float32), [599, 1], axis=0)
     assert compute_cohesion(x, np.arange(600)) == pytest.approx((598 / 600, 0.0))
     assert compute_cohesion(x, np.arange(599)) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize("members", [[], [2]])
-def test_cohesion_is_undefined_without_a_pair(members):
+def test_cohesion_needs_a_pair(members):
     assert compute_cohesion(np.eye(3, dtype=np.float32), members) == (None, None)
 
 
-def test_mean_similarity_counts_the_others_only():
+def test_mean_similarity_excludes_the_row_itself():
     x = normalize([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     half = np.sqrt(0.5)
     found = summarize_groups(x, np.zeros(3, dtype=np.int64)).mean_similarity
@@ -46,7 +46,7 @@ def test_mean_similarity_counts_the_others_only():
 
 @settings(deadline=None)
 @given(st.integers(0, 80), st.integers(1, 9), st.integers(0, 999))
-def test_the_summary_of_all_groups_says_of_each_what_its_pairs_say(n, groups, seed):
+def test_group_summaries_match_their_pairs(n, groups, seed):
     x = clustered(n, 5, seed)
     labels = np.random.default_rng(seed).integers(-1, groups, n)
     found = summarize_groups(x, labels)
@@ -67,7 +67,7 @@ def test_the_summary_of_all_groups_says_of_each_what_its_pairs_say(n, groups, se
     assert len(found.mean) == len(found.minimum) == labels.max(initial=-1) + 1
 
 
-def test_a_large_group_takes_no_square_of_memory():
+def test_group_summary_memory_is_not_quadratic():
     n = 12_000
     x = normalize(np.random.default_rng(0).standard_normal((n, 8)) + 2.0)
     x[7_777] = -x[0]
@@ -79,6 +79,6 @@ def test_a_large_group_takes_no_square_of_memory():
     assert found.minimum[0] == pytest.approx(float((x[[0, 7_777]] @ x.T).min()), abs=1e-6)
 
 
-def test_every_row_needs_a_label():
+def test_summarize_groups_needs_label_per_row():
     with pytest.raises(ValueError, match=r"labels have shape \(2,\); x has 3 rows"):
         summarize_groups(np.eye(3), np.zeros(2, dtype=np.int64))

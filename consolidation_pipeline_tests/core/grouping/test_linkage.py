@@ -1,4 +1,4 @@
-"""Complete linkage against its definition, and connected components beside it."""
+"""Complete linkage compared with its definition, and connected components."""
 
 import itertools
 
@@ -41,7 +41,7 @@ def complete_linkage_by_definition(n: int, graph: Graph, threshold: float, initi
 
 @settings(deadline=None, max_examples=examples(200))
 @given(graphs(), st.sampled_from([0.7, 0.85, 0.9]))
-def test_complete_linkage_follows_its_definition(drawn, threshold):
+def test_complete_linkage_follows_definition(drawn, threshold):
     n, graph = drawn
     labels = complete_linkage(n, pairs_from(graph), threshold)
     assert partition(labels) == complete_linkage_by_definition(n, graph, threshold, [-1] * n)
@@ -49,7 +49,7 @@ def test_complete_linkage_follows_its_definition(drawn, threshold):
 
 @settings(deadline=None, max_examples=examples(200))
 @given(graphs(), st.sampled_from([0.7, 0.85, 0.9]))
-def test_every_pair_of_a_group_reaches_the_threshold(drawn, threshold):
+def test_complete_linkage_pairs_reach_threshold(drawn, threshold):
     n, graph = drawn
     for members in list_members(complete_linkage(n, pairs_from(graph), threshold)):
         assert all(graph[pair] >= threshold for pair in itertools.combinations(members.tolist(), 2))
@@ -57,7 +57,7 @@ def test_every_pair_of_a_group_reaches_the_threshold(drawn, threshold):
 
 @settings(deadline=None, max_examples=examples(200))
 @given(graphs(), st.sampled_from([0.7, 0.85]))
-def test_no_two_resulting_groups_could_still_merge(drawn, threshold):
+def test_complete_linkage_leaves_no_mergeable_groups(drawn, threshold):
     n, graph = drawn
     labels = complete_linkage(n, pairs_from(graph), threshold)
     groups = partition(labels) | {frozenset([at]) for at in range(n) if labels[at] == -1}
@@ -66,7 +66,7 @@ def test_no_two_resulting_groups_could_still_merge(drawn, threshold):
 
 @settings(deadline=None)
 @given(graphs(), st.randoms())
-def test_the_order_and_direction_of_pairs_and_repeats_do_not_matter(drawn, random):
+def test_linkage_ignores_pair_order_and_repeats(drawn, random):
     n, graph = drawn
     listed = [(*random.sample(pair, 2), similarity) for pair, similarity in graph.items()]
     listed = random.sample(listed, len(listed)) + listed[:2]
@@ -78,7 +78,7 @@ def test_the_order_and_direction_of_pairs_and_repeats_do_not_matter(drawn, rando
 
 @settings(deadline=None, max_examples=examples(200))
 @given(graphs_with_initial())
-def test_initial_groups_stay_together_and_follow_the_definition(drawn):
+def test_initial_groups_stay_together(drawn):
     n, graph, initial = drawn
     labels = complete_linkage(n, pairs_from(graph), 0.8, initial=initial)
     assert partition(labels) == complete_linkage_by_definition(n, graph, 0.8, initial)
@@ -88,58 +88,58 @@ def test_initial_groups_stay_together_and_follow_the_definition(drawn):
 
 @settings(deadline=None, max_examples=examples(200))
 @given(graphs_with_initial())
-def test_whoever_joins_an_initial_group_is_paired_with_all_of_it(drawn):
+def test_new_member_is_paired_with_whole_group(drawn):
     n, graph, initial = drawn
     for members in list_members(complete_linkage(n, pairs_from(graph), 0.8, initial=initial)):
         for a, b in itertools.combinations(members.tolist(), 2):
             assert initial[a] == initial[b] != -1 or graph[a, b] >= 0.8
 
 
-def test_similarity_does_not_chain():
+def test_complete_linkage_does_not_chain():
     chain = pairs_from({(0, 1): 0.96, (1, 2): 0.95})
     assert complete_linkage(3, chain, 0.9).tolist() == [0, 0, -1]
     assert connected_components(3, chain, 0.9).tolist() == [0, 0, 0]
 
 
-def test_a_newcomer_extends_an_existing_group_only_if_close_to_all_of_it():
+def test_row_joins_group_only_if_close_to_all():
     near_one = pairs_from({(0, 2): 0.99})
     near_both = pairs_from({(0, 2): 0.99, (1, 2): 0.91})
     assert complete_linkage(3, near_one, 0.9, initial=[4, 4, -1]).tolist() == [0, 0, -1]
     assert complete_linkage(3, near_both, 0.9, initial=[4, 4, -1]).tolist() == [0, 0, 0]
 
 
-def test_groups_are_numbered_by_their_first_member():
+def test_groups_are_numbered_by_first_member():
     labels = complete_linkage(6, pairs_from({(1, 5): 0.91, (2, 3): 0.99}), 0.9)
     assert labels.tolist() == [-1, 0, 1, 1, -1, 0]
     assert labels.dtype == np.int64
 
 
-def test_the_threshold_is_inclusive_with_slack():
+def test_linkage_threshold_is_inclusive_with_slack():
     pairs = pairs_from({(0, 1): 0.9 - 5e-7, (2, 3): 0.9 - 2e-6})
     assert complete_linkage(4, pairs, 0.9).tolist() == [0, 0, -1, -1]
     assert connected_components(4, pairs, 0.9).tolist() == [0, 0, -1, -1]
 
 
-def test_a_clique_of_exact_repeats_is_one_group():
+def test_exact_repeats_form_one_group():
     i, j = np.triu_indices(1500, 1)
     labels = complete_linkage(1500, SimilarPairs(i, j, np.ones(len(i), np.float32)), 0.95)
     assert not labels.any()
 
 
 @pytest.mark.parametrize("join", [complete_linkage, connected_components])
-def test_without_pairs_everyone_is_alone(join):
+def test_linkage_without_pairs_forms_no_groups(join):
     assert join(3, pairs_from({}), 0.9).tolist() == [-1, -1, -1]
     assert join(0, pairs_from({}), 0.9).tolist() == []
 
 
 @pytest.mark.parametrize("join", [complete_linkage, connected_components])
 @pytest.mark.parametrize("graph", [{(0, 3): 1.0}, {(-1, 2): 1.0}])
-def test_pairs_of_rows_that_do_not_exist_are_refused(join, graph):
+def test_linkage_rejects_pairs_of_missing_rows(join, graph):
     with pytest.raises(ValueError, match="pairs name rows"):
         join(3, pairs_from(graph), 0.9)
 
 
 @pytest.mark.parametrize("initial", [[0, 0], [[0, 0, 0]], [0.0, 0.5, 1.0]])
-def test_initial_labels_that_do_not_fit_are_refused(initial):
+def test_linkage_rejects_invalid_initial_labels(initial):
     with pytest.raises(ValueError, match="initial has shape"):
         complete_linkage(3, pairs_from({}), 0.9, initial=initial)

@@ -1,4 +1,4 @@
-"""Nearest-neighbour chains: the same in plain Python and compiled, and at an end whatever the graph."""
+"""Nearest-neighbor chains: equal results compiled and in Python, and termination on any graph."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 @pytest.mark.parametrize("method", ["average", "complete"])
 @pytest.mark.parametrize("tied", [False, True])
-def test_compiled_and_plain_python_give_the_same_groups(monkeypatch, method, tied):
+def test_compiled_and_python_linkage_agree(monkeypatch, method, tied):
     x = normalize(np.random.default_rng(3).choice([0.0, 1.0], (400, 6))) if tied else clustered(400, 8, 3)
     found = []
     for is_compiled in (True, False):
@@ -39,7 +39,7 @@ def test_each_edge_counts_by_what_it_saves(monkeypatch, rows, saved):
 
 @settings(deadline=None, max_examples=examples(100))
 @given(st.integers(2, 40), st.integers(0, 999), st.floats(0.1, 0.9))
-def test_a_graph_without_some_of_its_pairs_still_gives_groups_that_it_connects(n, seed, share):
+def test_sparse_graph_forms_connected_groups_only(n, seed, share):
     x = clustered(n, 3, seed)
     pairs = similarity_join(x, 0.6)
     pairs = pairs.select(np.random.default_rng(seed).random(len(pairs)) < share)
@@ -48,8 +48,8 @@ def test_a_graph_without_some_of_its_pairs_still_gives_groups_that_it_connects(n
     assert all(any(members <= piece for piece in connected) for members in partition(labels))
 
 
-def test_ties_are_settled_alike_in_whatever_order_coordinates_are_summed():
-    # Around a ring every row is as close to the one before as to the one after, up to the rounding of a rotation.
+def test_ties_ignore_summation_order():
+    # On a ring every row is equally close to both neighbors, up to the rounding of a rotation.
     rng = np.random.default_rng(0)
     ring = on_a_ring(60, seed=None).astype(np.float64) @ np.linalg.qr(rng.standard_normal((64, 2)))[0].T
     i, j = np.triu_indices(60, 1)
@@ -60,7 +60,7 @@ def test_ties_are_settled_alike_in_whatever_order_coordinates_are_summed():
     assert len(found) == 1
 
 
-def test_a_long_chain_of_ever_closer_neighbours_is_followed_to_its_end():
+def test_long_neighbor_chain_is_followed_to_end():
     n = 300
     similarity = np.linspace(0.8, 0.9, n - 1).astype(np.float32)
     chain = SimilarPairs(np.arange(n - 1), np.arange(1, n), similarity)

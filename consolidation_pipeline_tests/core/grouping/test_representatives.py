@@ -1,4 +1,4 @@
-"""The member that stands for each group."""
+"""Representatives of groups, and similarities to them."""
 
 from uuid import UUID
 
@@ -32,7 +32,7 @@ def choose_one(reused, similar, ids):
         ([0], [np.nan], ["a"], 0),
     ],
 )
-def test_the_representative_is_most_reused_then_most_similar_then_first(reused, similar, ids, expected):
+def test_representative_prefers_reuse_then_similarity(reused, similar, ids, expected):
     assert choose_one(reused, similar, ids) == expected
 
 
@@ -42,7 +42,7 @@ def test_the_representative_is_most_reused_then_most_similar_then_first(reused, 
         st.tuples(st.integers(0, 2), st.sampled_from([0.8, 0.9]), st.uuids()), min_size=1, unique_by=lambda m: m[2]
     )
 )
-def test_the_representative_does_not_depend_on_the_order_of_members(members):
+def test_representative_ignores_member_order(members):
     def chosen(rows: list[tuple[int, float, UUID]]) -> UUID:
         reused, similar, ids = zip(*rows, strict=True)
         return ids[choose_one(reused, similar, ids)]
@@ -52,7 +52,7 @@ def test_the_representative_does_not_depend_on_the_order_of_members(members):
 
 @settings(deadline=None)
 @given(st.integers(0, 60), st.integers(1, 6), st.integers(0, 999))
-def test_all_groups_at_once_choose_as_each_by_itself(n, groups, seed):
+def test_representatives_match_single_choice(n, groups, seed):
     rng = np.random.default_rng(seed)
     labels = np.unique(np.r_[-1, rng.integers(-1, groups, n)], return_inverse=True)[1][1:] - 1
     reused, similar = rng.integers(0, 3, n), rng.choice([0.8, 0.9, np.nan], n)
@@ -65,7 +65,7 @@ def test_all_groups_at_once_choose_as_each_by_itself(n, groups, seed):
     assert found.tolist() == expected
 
 
-def test_similarity_of_every_row_to_who_stands_for_its_group():
+def test_similarity_to_representative_of_each_row():
     x = clustered(30, 6, 0)
     labels = np.arange(30) % 4 - 1
     found = compute_similarities(x, labels, np.array([1, 6, 11]))
@@ -76,12 +76,12 @@ def test_similarity_of_every_row_to_who_stands_for_its_group():
         assert found[members] == pytest.approx(x[members] @ x[representative], abs=1e-6)
 
 
-def test_a_similarity_is_at_most_one_and_at_least_minus_one():
+def test_representative_similarity_stays_in_range():
     x = normalize([[1.0, 0.0], [1.0, 1.0], [-1.0, 0.0]])
     similarity = compute_similarities(x, np.zeros(3, dtype=np.int64), np.array([0]))
     assert similarity == pytest.approx([1.0, np.sqrt(0.5), -1.0])
 
 
-def test_representatives_need_one_of_each_per_row():
+def test_representatives_need_equal_length_columns():
     with pytest.raises(ValueError, match=r"have lengths \(2, 1, 2, 2\)"):
         choose_representatives(np.zeros(2, dtype=np.int64), [1], [0.5, 0.6], np.array(["a", "b"]))

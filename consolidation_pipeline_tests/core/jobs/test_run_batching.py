@@ -1,4 +1,4 @@
-"""Which jobs share a run."""
+"""Batches of jobs that share a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the next call would break a budget."""
+"""Budget checks before a paid call."""
 
 from decimal import Decimal
 

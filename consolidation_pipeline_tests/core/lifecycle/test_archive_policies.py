@@ -106,7 +106,7 @@ def test_relevance_at_threshold_keeps_memory():
 @settings(deadline=None)
 @given(importances, days, st.sampled_from(MEMORY_TYPES), scores, st.booleans())
 def test_forgettable_follows_all_protections(importance, age, kind, score, pinned):
-    """INV-001 to INV-004: no decision, no discovery, nothing young, nothing important, nothing relevant."""
+    """INV-001 to INV-004: decisions, discoveries, and young, important or relevant memories are never forgotten."""
     expected = not (importance >= 0.7 or age < 90 or kind in ("decision", "discovery") or pinned) and score < 0.01
     assert is_forgettable(importance, age, kind, score, pinned) is expected
 
@@ -151,7 +151,7 @@ def test_archive_policies_broadcast_scalars():
     assert is_forgettable(0.1, 100.0, np.array(["decision", "change"]), 0.001, False).tolist() == [False, True]
 
 
-# --- the brake -----------------------------------------------------------------------------------------------------
+# --- share limit -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_merge_units_combines_fields_of_sources():
         (200.0, 1, False, 0.2, 300.0, "learning", 0.5),
         (150.0, 1, False, 0.8, 150.0, "change", 0.5),
         (95.0, 2, True, 0.1, 95.0, "learning", 0.5),
-        (120.0, 1, False, 0.4, 100.0, "warning", 0.5),  # accessed, its store says, before it was learned
+        (120.0, 1, False, 0.4, 100.0, "warning", 0.5),  # its last access is earlier than its creation
     ]
     merged = merge_units(as_units(rows), np.array([0, 0, 1, 0]))
     assert merged.idle_days.tolist() == [100.0, 95.0]

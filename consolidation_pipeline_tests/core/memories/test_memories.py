@@ -1,4 +1,4 @@
-"""What a memory is: legal types, text for embedding, normal form and identity."""
+"""Memories: valid types, text for embedding, normalized text and ids."""
 
 from uuid import UUID
 

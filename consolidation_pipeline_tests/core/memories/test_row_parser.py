@@ -1,4 +1,4 @@
-"""The door through which memories come in: how imported rows are read, and which are refused."""
+"""The parser of imported rows: accepted fields and formats, and rejected values."""
 
 import json
 import math
@@ -249,7 +249,7 @@ def test_parser_rejects_deep_nesting() -> None:
         deep = [deep]
     with pytest.raises(InvalidMemoryError, match="nested less deeply"):
         parsed(other=deep)
-    while deep:  # taken apart by hand, or its destruction would recurse as deeply
+    while deep:  # freed level by level: freeing it at once would recurse too deeply
         deep = deep.pop()  # type: ignore[assignment]
 
 

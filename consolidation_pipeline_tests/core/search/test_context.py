@@ -1,4 +1,4 @@
-"""What is told before a task: each fact once, the most abstract first, never more tokens than allowed."""
+"""Context for a task: each fact once, most abstract level first, within the token budget."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PLENTY = 100_000
 
 
 def piece(number: int, kind: str, text: str, sources: str = "", score: float = 0.5) -> ContextPiece:
-    """A piece made from ``sources``, one letter for each raw memory; without any it is a raw memory itself."""
+    """Return a piece derived from ``sources`` (one letter per raw memory), or a raw memory if there are none."""
     raw_ids = frozenset(UUID(int=ord(letter)) for letter in sources) or frozenset((UUID(int=number),))
     return ContextPiece(UUID(int=number), kind, text, score, raw_ids, "general" if kind == "playbook" else None)
 

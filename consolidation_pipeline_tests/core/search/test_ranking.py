@@ -1,4 +1,4 @@
-"""Ranking: the formulas, and what may not change the result."""
+"""Rank fusion and BM25: formulas, ties and independence of order."""
 
 from __future__ import annotations
 

@@ -49,20 +49,20 @@ def test_kernel_that_was_tried_out_is_loaded():
     st.sampled_from([-1.0, -0.2, 0.0, 0.3, 0.85, 0.99, 1.0]),
     st.data(),
 )
-def test_the_compiled_join_equals_brute_force(kind, n, d, seed, threshold, data):
+def test_compiled_join_matches_brute_force(kind, n, d, seed, threshold, data):
     known = data.draw(st.integers(0, n))
     assert_exact(rows_of(kind, n, d, seed), threshold, known, forms=["compiled"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("known", [0, 1500, 2299])
-def test_the_compiled_join_equals_brute_force_across_strips(kind, known):
+def test_compiled_join_matches_brute_force_over_strips(kind, known):
     assert_exact(rows_of(kind, 2300, 150, 7), 0.8, known, forms=["compiled"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d", [1, 2, 31, 64, 129, 700])
-def test_every_form_gives_the_same_bits(kind, d):
+def test_all_join_forms_give_same_bits(kind, d):
     x = rows_of(kind, 1300, d, 5)
     plain = joined(x, 0.6, 100, ["plain"])
     for form in ("pruned", "compiled"):
@@ -72,7 +72,7 @@ def test_every_form_gives_the_same_bits(kind, d):
         assert np.array_equal(pairs.similarity, plain.similarity)
 
 
-def test_thresholds_at_similarities_that_occur_keep_their_pairs():
+def test_join_keeps_pairs_at_exact_threshold():
     x = rows_of("clustered", 300, 200, 3)
     pairs = joined(x, 0.5, 0, ["plain"])
     for at in range(0, len(pairs), max(1, len(pairs) // 20)):
@@ -82,7 +82,7 @@ def test_thresholds_at_similarities_that_occur_keep_their_pairs():
 
 
 @pytest.mark.parametrize("threads", [1, 3])
-def test_the_number_of_threads_changes_nothing(threads):
+def test_compiled_join_ignores_thread_count(threads):
     x = rows_of("clustered", 2500, 48, 6)
     expected = as_set(joined(x, 0.5, 0, ["compiled"]))
     with threadpool_limits(threads, user_api="blas"):
@@ -90,7 +90,7 @@ def test_the_number_of_threads_changes_nothing(threads):
 
 
 @pytest.mark.slow
-def test_blocks_are_bounded_and_in_order_when_all_rows_are_alike():
+def test_compiled_join_bounds_and_orders_blocks():
     x = np.repeat(rows_of("random", 1, 16, 0), 6000, axis=0)
     total, last = 0, -1
     for i, _, similarity in find_pairs(join_of(x, 0.99), forms=["compiled"]):
@@ -101,7 +101,7 @@ def test_blocks_are_bounded_and_in_order_when_all_rows_are_alike():
     assert total == 6000 * 5999 // 2
 
 
-def test_a_crowd_that_the_sample_misses_is_cut_into_lower_strips():
+def test_dense_rows_missed_by_sample_are_split():
     x = rows_of("random", 30_000, 16, 0)
     x[12_000:15_500] = x[0]
     total = sum(len(i) for i, _, _ in find_pairs(join_of(x, 0.999), forms=["compiled"]))
@@ -116,7 +116,7 @@ def features(without: str) -> str:
 
 
 @pytest.mark.parametrize(("without", "lanes"), [("avx512", "8 "), ("vnni", "8 the processor has neither")])
-def test_narrower_processors_get_a_narrower_kernel_or_none_with_a_reason(without, lanes):
+def test_narrow_processors_get_narrow_or_no_kernel(without, lanes):
     if "+avxvnni" not in features("none"):
         pytest.skip("the processor has no AVX-VNNI")
     environment = os.environ | {"NUMBA_CPU_NAME": "alderlake", "NUMBA_CPU_FEATURES": features(without)}
@@ -125,7 +125,7 @@ def test_narrower_processors_get_a_narrower_kernel_or_none_with_a_reason(without
     assert output.stdout.strip().endswith("None") == (without == "avx512")
 
 
-def test_a_compiler_that_is_switched_off_is_a_reason_and_no_error():
+def test_disabled_compiler_is_reported_as_reason():
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     output = subprocess.run([sys.executable, "-c", REPORT], env=environment, capture_output=True, text=True, check=True)
     assert "the kernel cannot be compiled" in output.stdout

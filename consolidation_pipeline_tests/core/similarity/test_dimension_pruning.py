@@ -27,7 +27,7 @@ def join_of(x: np.ndarray, threshold: float, known: int = 0) -> Join:
     st.sampled_from([-1.0, -0.2, 0.0, 0.3, 0.85, 0.99, 1.0]),
     st.data(),
 )
-def test_the_pruned_join_equals_brute_force(kind, n, d, seed, threshold, data):
+def test_pruned_join_matches_brute_force(kind, n, d, seed, threshold, data):
     known = data.draw(st.integers(0, n))
     assert_exact(rows_of(kind, n, d, seed), threshold, known, forms=["pruned"])
 
@@ -35,7 +35,7 @@ def test_the_pruned_join_equals_brute_force(kind, n, d, seed, threshold, data):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("known", [0, 1500, 2299])
-def test_the_pruned_join_equals_brute_force_across_blocks(kind, known):
+def test_pruned_join_matches_brute_force_over_blocks(kind, known):
     assert_exact(rows_of(kind, 2300, 150, 7), 0.8, known, forms=["pruned"])
 
 
@@ -51,7 +51,7 @@ def test_short_products_bound_cosines_from_above(kind, n, d, k, seed):
 
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 200), st.floats(-1.5, 1.5), st.integers(0, 99))
-def test_bytes_reach_the_least_sum_wherever_short_products_reach_the_cut(kind, n, d, cut, seed):
+def test_quantized_products_reach_every_cut_pair(kind, n, d, cut, seed):
     x = rows_of(kind, n, d, seed)
     basis = spread(leading_directions(x, 31))
     short = shorten(x, np.linalg.norm(x.astype(np.float64), axis=1), basis).vectors
@@ -62,14 +62,14 @@ def test_bytes_reach_the_least_sum_wherever_short_products_reach_the_cut(kind, n
     assert reached[products >= cut].all()
 
 
-def test_directions_are_orthonormal_whatever_the_rows():
+def test_leading_directions_are_orthonormal():
     for x in (np.zeros((5, 9), np.float32), rows_of("random", 1, 9, 0).repeat(5, axis=0), rows_of("random", 5, 9, 0)):
         basis = leading_directions(x, 7).astype(np.float64)
         assert np.allclose(basis.T @ basis, np.eye(7), atol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 500, 1024, 1025, 70_000])
-def test_a_sample_is_ascending_without_repeats_and_not_in_step(n):
+def test_row_sample_is_ascending_and_unique(n):
     rows = sample_of(n)
     assert (np.diff(rows) > 0).all()
     assert 0 <= rows.min() <= rows.max() < n
@@ -119,12 +119,12 @@ def test_larger_joins_save_more_by_the_kernel(monkeypatch, n, pays):
     assert (saved[0] > STARTING + LOADING + COMPILING) == pays
 
 
-def test_few_rows_are_compared_without_a_plan_and_dense_results_without_pruning():
+def test_small_or_dense_joins_are_not_pruned():
     assert choose(join_of(rows_of("random", 500, 64, 0), 0.9), 2).form == "plain"
     assert choose(join_of(rows_of("random", 4000, 600, 0), -0.5), 2, forms=["plain", "pruned"]).form == "plain"
 
 
-def test_a_decaying_spectrum_is_pruned_and_a_flat_one_is_not():
+def test_pruning_needs_decaying_spectrum():
     noise = np.random.default_rng(0).standard_normal((6000, 512))
     decaying, flat = np.arange(1, 513) ** -1.0, np.ones(512)
     for scale, threshold, form in ((decaying, 0.9, "pruned"), (flat, 0.4, "plain")):
@@ -132,7 +132,7 @@ def test_a_decaying_spectrum_is_pruned_and_a_flat_one_is_not():
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "compiled"])
-def test_blocks_are_bounded_and_in_order_when_all_rows_are_alike(form):
+def test_join_bounds_and_orders_blocks(form):
     x = np.repeat(rows_of("random", 1, 16, 0), 6000, axis=0)
     total, last = 0, -1
     for i, _, similarity in find_pairs(join_of(x, 0.99), forms=[form]):

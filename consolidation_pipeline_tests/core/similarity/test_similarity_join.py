@@ -28,7 +28,7 @@ def rows_of(kind: str, n: int, d: int, seed: int) -> np.ndarray:
         noise = rng.standard_normal((max(1, n // 5), d))[rng.integers(0, max(1, n // 5), n)] + 0.3 * noise
     if kind == "anisotropic":
         noise = 3.0 * rng.standard_normal(d) + noise * np.exp(-np.arange(d))
-    if kind == "degenerate":  # repeats, opposites and rows without a direction
+    if kind == "degenerate":  # repeated, opposite and zero rows
         noise = rng.choice([-1.0, 0.0, 1.0], (n, d))
     return normalize(noise)
 
@@ -70,18 +70,18 @@ def assert_exact(x: np.ndarray, threshold: float, known: int = 0, *, forms: Sequ
     st.integers(0, 999),
     st.sampled_from([-1.0, -0.2, 0.0, 0.3, 0.5, 0.85, 0.99, 1.0]),
 )
-def test_the_join_equals_brute_force(kind, n, d, seed, threshold):
+def test_join_matches_brute_force(kind, n, d, seed, threshold):
     assert_exact(rows_of(kind, n, d, seed), threshold)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("known", [0, 1500, 2299])
-def test_the_join_equals_brute_force_across_blocks(kind, known):
+def test_join_matches_brute_force_over_blocks(kind, known):
     assert_exact(rows_of(kind, 2300, 8, 7), 0.8, known)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_pairs_are_sorted_and_of_the_promised_types(kind):
+def test_join_pairs_are_sorted_and_typed(kind):
     pairs = similarity_join(rows_of(kind, 2300, 6, 3), 0.9)
     assert (pairs.i.dtype, pairs.j.dtype, pairs.similarity.dtype) == (np.int32, np.int32, np.float32)
     assert (pairs.i < pairs.j).all()
@@ -91,7 +91,7 @@ def test_pairs_are_sorted_and_of_the_promised_types(kind):
 
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(0, 99), st.data())
-def test_known_leaves_out_exactly_the_pairs_between_known_rows(kind, n, seed, data):
+def test_known_excludes_pairs_of_known_rows(kind, n, seed, data):
     known = data.draw(st.integers(0, n))
     x = rows_of(kind, n, 5, seed)
     whole = similarity_join(x, 0.4)
@@ -100,14 +100,14 @@ def test_known_leaves_out_exactly_the_pairs_between_known_rows(kind, n, seed, da
 
 @settings(deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(0, 99))
-def test_known_pairs_and_new_pairs_together_are_the_rebuilt_graph(kind, n, seed):
+def test_known_and_new_pairs_form_full_graph(kind, n, seed):
     x, known = rows_of(kind, n, 5, seed), n // 2
     old, new = similarity_join(x[:known], 0.4), similarity_join(x, 0.4, known=known)
     assert as_set(old) | as_set(new) == as_set(similarity_join(x, 0.4))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_values_and_decisions_do_not_depend_on_the_order_of_rows(kind):
+def test_join_ignores_row_order(kind):
     x = rows_of(kind, 1400, 48, 11)
     order = np.random.default_rng(5).permutation(len(x))
     straight, shuffled = similarity_join(x, 0.5), similarity_join(x[order], 0.5)
@@ -116,7 +116,7 @@ def test_values_and_decisions_do_not_depend_on_the_order_of_rows(kind):
     assert as_set(moved) == as_set(straight)
 
 
-def test_blocks_hold_the_pairs_of_the_join_in_its_order():
+def test_pair_blocks_concatenate_to_join():
     x = rows_of("clustered", 2500, 16, 4)
     blocks, whole = list(iter_similar_pairs(x, 0.3, known=700)), similarity_join(x, 0.3, known=700)
     assert len(blocks) > 1
@@ -125,7 +125,7 @@ def test_blocks_hold_the_pairs_of_the_join_in_its_order():
     assert np.array_equal(np.concatenate([block.similarity for block in blocks]), whole.similarity)
 
 
-def test_blocks_can_be_abandoned_and_arguments_are_checked_at_the_call():
+def test_pair_iterator_checks_arguments_at_call():
     blocks = iter_similar_pairs(rows_of("random", 3000, 8, 0), 0.5)
     assert len(next(blocks))
     del blocks
@@ -134,7 +134,7 @@ def test_blocks_can_be_abandoned_and_arguments_are_checked_at_the_call():
 
 
 @pytest.mark.parametrize("threads", [1, 2, 5])
-def test_the_number_of_threads_changes_nothing_and_is_left_as_it_was(threads):
+def test_join_ignores_and_restores_thread_count(threads):
     x = rows_of("clustered", 2500, 48, 6)
     with threadpool_limits(threads, user_api="blas"):
         before = threadpool_info()
@@ -143,7 +143,7 @@ def test_the_number_of_threads_changes_nothing_and_is_left_as_it_was(threads):
 
 
 @pytest.mark.parametrize("n", [0, 1])
-def test_fewer_than_two_rows_have_no_pairs(n):
+def test_join_needs_two_rows(n):
     assert len(similarity_join(np.ones((n, 1), dtype=np.float32), -1.0)) == 0
 
 
@@ -153,43 +153,43 @@ def test_rows_without_columns_have_cosine_zero():
     assert similarity_join(x, 0.0).similarity.tolist() == [0.0, 0.0, 0.0]
 
 
-def test_identical_rows_are_all_pairs_at_exactly_one():
+def test_identical_rows_pair_at_exactly_one():
     x = np.repeat(rows_of("random", 1, 300, 0), 60, axis=0)
     pairs = similarity_join(x, 1.0)
     assert len(pairs) == 60 * 59 // 2
     assert (pairs.similarity == 1.0).all()
 
 
-def test_one_dimension_knows_same_and_opposite_only():
+def test_one_dimension_gives_equal_or_opposite():
     x = np.array([[1.0], [-1.0], [1.0]], dtype=np.float32)
     assert as_set(similarity_join(x, 0.5)) == {(0, 2, 1.0)}
     assert as_set(similarity_join(x, -1.0)) == {(0, 1, -1.0), (0, 2, 1.0), (1, 2, -1.0)}
 
 
-def test_zero_rows_are_unlike_everything_but_reach_threshold_zero():
+def test_zero_rows_pair_only_at_threshold_zero():
     x = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 0.0]], dtype=np.float32)
     assert len(similarity_join(x, 1e-3)) == 0
     assert as_set(similarity_join(x, 0.0)) == {(0, 1, 0.0), (0, 2, 0.0), (1, 2, 0.0)}
 
 
 @pytest.mark.parametrize(("cosine", "expected"), [(0.9 + 1e-4, 1), (0.9, 1), (0.9 - 5e-7, 1), (0.9 - 2e-6, 0)])
-def test_thresholds_are_inclusive_with_slack(cosine, expected):
+def test_join_threshold_is_inclusive_with_slack(cosine, expected):
     x = np.array([[1.0, 0.0], [cosine, np.sqrt(1.0 - cosine**2)]], dtype=np.float32)
     assert len(similarity_join(x, 0.9)) == expected
 
 
-def test_a_threshold_above_one_has_no_pairs():
+def test_threshold_above_one_gives_no_pairs():
     assert len(similarity_join(np.ones((3, 1), dtype=np.float32), 1.1)) == 0
 
 
-def test_lower_and_higher_precision_rows_are_accepted():
+def test_join_accepts_other_float_precisions():
     x = rows_of("clustered", 50, 32, 1)
     pairs = as_set(similarity_join(x, 0.7))
     assert as_set(similarity_join(x.astype(np.float64), 0.7)) == pairs
     assert len(similarity_join(x.astype(np.float16), 0.7)) == pytest.approx(len(pairs), abs=2)
 
 
-def test_rows_in_any_memory_order_give_the_same_pairs():
+def test_join_ignores_memory_order():
     x = rows_of("clustered", 50, 32, 2)
     assert as_set(similarity_join(np.asfortranarray(x), 0.7)) == as_set(similarity_join(x, 0.7))
 
@@ -206,35 +206,35 @@ def test_rows_in_any_memory_order_give_the_same_pairs():
         (np.array([[1.0, 0.0], [3.0, 4.0]], dtype=np.float32), "row 1 of x has length 5"),
     ],
 )
-def test_unusable_rows_are_refused_by_name(x, message):
+def test_join_rejects_unusable_rows_by_name(x, message):
     with pytest.raises(ValueError, match=message):
         similarity_join(x, 0.5)
 
 
 @pytest.mark.parametrize("threshold", [np.nan, np.inf, -np.inf])
-def test_a_threshold_that_is_not_finite_is_refused(threshold):
+def test_join_rejects_non_finite_threshold(threshold):
     with pytest.raises(ValueError, match="threshold is"):
         similarity_join(np.ones((2, 1), dtype=np.float32), threshold)
 
 
 @pytest.mark.parametrize("known", [-1, 3])
-def test_known_must_be_a_number_of_rows(known):
+def test_join_rejects_invalid_known_count(known):
     with pytest.raises(ValueError, match=f"known is {known}"):
         similarity_join(np.ones((2, 1), dtype=np.float32), 0.5, known=known)
 
 
-def test_pairs_can_be_selected_by_mask_position_and_threshold():
+def test_pairs_select_by_mask_position_and_threshold():
     pairs = similarity_join(np.array([[1.0], [-1.0], [1.0]], dtype=np.float32), -1.0)
     assert len(pairs) == 3
     assert as_set(pairs.select(pairs.j == 1)) == {(0, 1, -1.0)}
     assert as_set(pairs.select(np.array([1]))) == as_set(pairs.at_least(1.0)) == {(0, 2, 1.0)}
 
 
-def test_arrays_of_different_length_are_no_pairs():
+def test_pairs_need_arrays_of_equal_length():
     with pytest.raises(ValueError, match="they must be equal"):
         SimilarPairs(np.zeros(1, np.int32), np.zeros(2, np.int32), np.zeros(1, np.float32))
 
 
-def test_reaches_judges_float32_values_in_float64():
+def test_reaches_compares_float32_in_float64():
     values = np.array([0.95, 0.95 - 9e-7, 0.95 - 1.1e-6], dtype=np.float32)
     assert reaches(values, 0.95).tolist() == [True, True, False]

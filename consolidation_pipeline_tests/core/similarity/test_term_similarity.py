@@ -1,4 +1,4 @@
-"""Texts compared by their words."""
+"""Similarity of texts by their terms."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from consolidation_pipeline.core.similarity import term_similarity
 from consolidation_pipeline.core.similarity.term_similarity import join_terms
 
 
-def test_texts_in_the_same_words_are_a_pair_whatever_their_order() -> None:
+def test_texts_of_same_words_pair_in_any_order() -> None:
     texts = [("restart the worker", "after a deploy"), ("a deploy: after the", "worker restart"), ("unrelated", None)]
     pairs = join_terms(texts)
     assert list(zip(pairs.i.tolist(), pairs.j.tolist(), strict=True)) == [(0, 1)]
@@ -15,17 +15,17 @@ def test_texts_in_the_same_words_are_a_pair_whatever_their_order() -> None:
     assert 0.85 <= pairs.similarity[0] <= 1.0
 
 
-def test_missing_lessons_are_no_word() -> None:
+def test_missing_lessons_are_not_a_word() -> None:
     pairs = join_terms([("alpha beta", None), ("gamma delta", None), ("none", None)], threshold=0.01)
     assert len(pairs.i) == 0
 
 
-def test_texts_without_a_word_give_no_pairs() -> None:
+def test_texts_without_words_give_no_pairs() -> None:
     assert len(join_terms([("", None), (None, ""), ("?", "!")]).i) == 0
     assert len(join_terms([]).i) == 0
 
 
-def test_every_pair_is_found_once_whatever_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_term_join_ignores_block_size(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [(f"word{n % 3} same same", None) for n in range(7)]
     whole = join_terms(texts)
     monkeypatch.setattr(term_similarity, "_ROWS", 2)

@@ -1,4 +1,4 @@
-"""Boilerplate: what stands in many memories, and texts without it."""
+"""Boilerplate: sentences that many memories repeat, and their removal."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FILLER = "Review the full content for insights."
 
 
 def lessons(count: int, filler: str = FILLER, *, filled: int = 10**6) -> list[str]:
-    """Distinct texts, the first ``filled`` of which end in the filler."""
+    """Return distinct texts; the first ``filled`` end with the filler."""
     return [f"Lesson number {at} stands alone." + (f" {filler}" if at < filled else "") for at in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Key terms: what counts as one, and which set a group apart."""
+"""Key terms: extraction, and the terms that distinguish a group."""
 
 from __future__ import annotations
 

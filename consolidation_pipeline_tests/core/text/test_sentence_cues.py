@@ -1,4 +1,4 @@
-"""Wording: what a sentence does."""
+"""Cues of advice, warnings, failures, preferences, choices and sequences in sentences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences: unwrapped, bare, verbatim, and how well they read."""
+"""Sentence extraction: without markup, verbatim quotes, and readability scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Splitting, lossless union and its cap."""
+"""Sentence splitting, lossless union of texts, and its length cap."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -32,7 +32,7 @@ sources = st.lists(st.tuples(st.sampled_from(WORDS), st.sampled_from(SEPARATORS)
 )
 blocks = st.tuples(sources, st.sampled_from((BLOCK, "```\nleft open v7", "~~~\nx = 5\n~~~\nafter it."))).map("\n".join)
 texts = st.lists(st.one_of(sources, blocks), min_size=1, max_size=5)
-# The same words again, but with other ends of sentences: these show by capitals.
+# The same words in lower case: sentence ends are recognized by capitals, so they differ.
 twinned = st.tuples(texts, st.sampled_from((str.lower, str.title))).map(
     lambda drawn: [*drawn[0], *map(drawn[1], drawn[0])]
 )
@@ -47,7 +47,7 @@ def forms(text: str) -> set[str]:
 
 
 def split_alike(texts: list[str]) -> bool:
-    """Whether what is one sentence at one place is one at every other, and of equal texts each has the same ones."""
+    """Return True if equal texts, and equal parts of texts, are always split into the same sentences."""
     whole = {form(text): forms(text) for text in texts}
     return all(forms(text) == whole[form(text)] for text in texts) and all(
         whole.get(sentence, {sentence}) == {sentence} for text in texts for sentence in forms(text)

@@ -1,4 +1,4 @@
-"""Where texts differ, word by word."""
+"""Word-by-word comparison of texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Words in common: the same whichever text comes first, content words alone, in any script."""
+"""Word overlap: symmetric, over content words only, in any script."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TEXTS = st.lists(st.lists(st.sampled_from(WORDS), max_size=8).map(" ".join), min
 
 
 def shared(one: str, other: str) -> float:
-    """Share of content words of two texts."""
+    """Return the share of content words that two texts have in common."""
     return float(build_word_sets([one, other]).overlap(np.array([0]), np.array([1]))[0])
 
 
@@ -44,7 +44,7 @@ def test_word_overlap_ignores_order(texts: list[str], data: st.DataObject) -> No
 @pytest.mark.parametrize(
     ("one", "other", "expected"),
     [
-        ("Retry after a timeout.", "retry: TIMEOUT", 1.0),  # case and signs
+        ("Retry after a timeout.", "retry: TIMEOUT", 1.0),  # case and punctuation
         ("Restart the worker", "restarted workers", 1.0),  # inflected
         ("restart worker", "restart worker after rotating webhook secret", 1.0),  # of the shorter text
         ("restart worker now please", "restart worker after lunch", 0.5),
@@ -55,7 +55,7 @@ def test_word_overlap_ignores_order(texts: list[str], data: st.DataObject) -> No
         ("", "", 1.0),
         ("部署前运行迁移", "部署前运行迁移", 1.0),
         ("部署迁移", "缓存超时", 0.0),
-        ("部署缓存", "部署超时", 0.5),  # each sign counts as one
+        ("部署缓存", "部署超时", 0.5),  # each character counts as one word
         ("データ保存", "保存データ", 1.0),
         ("한국어", "한국", 1.0),
         ("Redis缓存", "缓存 in redis", 1.0),  # scripts next to each other
