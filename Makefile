@@ -6,7 +6,7 @@ UV := $(VENV)/bin/uv
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-all life chaos workers dev check clean
+.PHONY: help demo test test-fast test-all life chaos workers dev check images clean
 # Tests are compiled once and kept, also where the environment says otherwise.
 export PYTHONDONTWRITEBYTECODE :=
 
@@ -49,6 +49,9 @@ check: $(VENV)/.installed ## lint, types, import contracts, definitions
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/dg check defs
+
+images: $(VENV)/.installed ## take the screenshots of the docs again (needs Chromium)
+	@$(BIN)/python docs/images/make_images.py
 
 clean: ## remove the environment and the embedded data
 	@rm -rf $(VENV) .consolidation
