@@ -164,7 +164,7 @@ class SearchReply(Reply):
     results: list[FoundMemory]
     total_found: int = Field(description="Number of memories that a retriever lists, at most 200 each.")
     search_time_ms: float
-    note: str | None = Field(description="What was not available, such as the embedding model.")
+    note: str | None = Field(description="Part of the search that was not available, such as the embedding model.")
 
 
 class Derived(Reply):

@@ -73,7 +73,7 @@ class SearchResults:
     """Number of memories that a retriever lists. Each retriever lists at most its best 200."""
     search_time_ms: float
     note: str | None = None
-    """What was not available, such as the embedding model."""
+    """Part of the search that was not available, such as the embedding model."""
 
 
 @dataclass(frozen=True)

@@ -282,8 +282,8 @@ def _check_webhook(engine: Engine, settings: Settings) -> Iterator[Finding]:
     if webhook is None:
         yield Finding("webhook", "ok", "none is configured: events stay in the outbox")
         return
-    error = f"; the last attempt failed: {events.last_error}" if events.last_error else ""
-    message = f"{webhook} ({addresses[0]}): {events.waiting} events wait, {events.given_up} were given up{error}"
+    failure = f"; the last attempt failed: {events.last_error}" if events.last_error else ""
+    message = f"{webhook} ({addresses[0]}): {events.waiting} events wait, {events.given_up} were given up{failure}"
     yield Finding("webhook", "warning" if events.last_error else "ok", message)
 
 

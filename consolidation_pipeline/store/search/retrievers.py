@@ -84,7 +84,7 @@ class SemanticMatch(NamedTuple):
 
 
 class KeywordMatches(NamedTuple):
-    """The n memories found by their words, with the input of ``bm25``.
+    """Memories found by their words, n of them, with the input of ``bm25``.
 
     ``lengths`` (n,): bytes of each text; ``counts`` (n, m): occurrences of each of the m query words.
     """
