@@ -1,4 +1,4 @@
-"""Functions that numba compiles: what is known of them, and when they are used."""
+"""Functions compiled by numba: cached code, and the decision to use them."""
 
 import os
 import subprocess
@@ -27,36 +27,36 @@ PROCESSOR = ("triple", "cpu", "features")
 
 
 def add_in_new_process(folder: Path, **environment: str) -> str:
-    """What a process says of a function before and after it has called it."""
+    """Return the output of a new process about a function, before and after its call."""
     (folder / "adding.py").write_text(MODULE)
     environment = os.environ | {"NUMBA_CACHE_DIR": str(folder / "kept")} | environment
     command = [sys.executable, str(folder / "adding.py")]
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_machine_code_is_kept_for_the_next_process(tmp_path):
+def test_machine_code_is_cached_for_next_process(tmp_path):
     assert add_in_new_process(tmp_path) == "False False False True True True"
     assert add_in_new_process(tmp_path) == "False False True True True True"
 
 
-def test_other_processors_code_does_not_count_as_kept(tmp_path):
+def test_code_of_other_processor_is_not_reused(tmp_path):
     add_in_new_process(tmp_path)
     told = add_in_new_process(tmp_path, NUMBA_CPU_NAME="generic", NUMBA_CPU_FEATURES="")
     assert told == "False False False True True True"
 
 
-def test_code_works_without_a_folder_to_keep_it(tmp_path):
+def test_compiled_code_works_without_cache_folder(tmp_path):
     told = add_in_new_process(tmp_path, NUMBA_CACHE_LOCATOR_CLASSES="IPythonCacheLocator")
     assert told == "False False False False True False"
 
 
-def test_changed_source_does_not_count_as_kept(tmp_path, monkeypatch):
+def test_changed_source_invalidates_cached_code(tmp_path, monkeypatch):
     add_in_new_process(tmp_path)
     monkeypatch.setattr(sys.modules[__name__], "MODULE", MODULE.replace("a + b", "b + a"))
     assert add_in_new_process(tmp_path) == "False False False True True True"
 
 
-def test_switched_off_compiler_leaves_plain_python(tmp_path):
+def test_disabled_compiler_falls_back_to_python(tmp_path):
     (tmp_path / "adding.py").write_text(MODULE.replace(", ADD.folder is not None", ""))
     command = [sys.executable, str(tmp_path / "adding.py")]
     environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
@@ -65,7 +65,7 @@ def test_switched_off_compiler_leaves_plain_python(tmp_path):
 
 
 def function_that_is(state: str) -> JitFunction:
-    """A function that is "loaded", "kept" on disk or "cold"; as far as numba's own objects tell."""
+    """Return a function whose numba objects look "loaded", "kept" on disk or "cold"."""
     index = {("signature", PROCESSOR): "file"} if state == "kept" else {}
     dispatcher = SimpleNamespace(
         signatures=["signature"] if state == "loaded" else [],
@@ -89,11 +89,11 @@ SMALL, MIDDLE, LARGE = STARTING / 2, STARTING + COMPILING / 2, 2 * (STARTING + C
 @pytest.mark.parametrize(
     ("state", "paying"), [("loaded", [SMALL, MIDDLE, LARGE]), ("kept", [MIDDLE, LARGE]), ("cold", [LARGE])]
 )
-def test_function_pays_where_it_saves_more_than_it_costs(state, paying):
+def test_function_pays_if_savings_exceed_cost(state, paying):
     assert [saved for saved in (SMALL, MIDDLE, LARGE) if function_that_is(state).pays(saved)] == paying
 
 
-def test_loaded_function_that_saves_nothing_does_not_pay():
+def test_loaded_function_without_savings_does_not_pay():
     assert not function_that_is("loaded").pays(0.0)
 
 
@@ -102,25 +102,25 @@ def test_small_calls_pay_together():
     assert [function.pays(COMPILING) for _ in range(3)] == [False, True, True]
 
 
-def test_second_function_need_not_pay_for_the_start():
+def test_second_function_does_not_pay_startup():
     between = (LOADING + STARTING) / 2
     assert not function_that_is("kept").pays(between)
     assert function_that_is("kept").pays(MIDDLE)
     assert function_that_is("kept").pays(between)
 
 
-def test_numba_is_not_asked_about_small_calls():
+def test_small_calls_do_not_import_numba():
     def build() -> None:
         raise AssertionError("numba was imported")
 
     assert not JitFunction(build).pays(SMALL)
 
 
-def test_index_that_cannot_be_read_counts_as_cold():
+def test_unreadable_cache_index_counts_as_cold():
     function = JitFunction(lambda: SimpleNamespace(signatures=[]))
     assert not function.is_kept
     assert not function.pays(MIDDLE)
 
 
-def test_constants_are_in_order():
+def test_jit_costs_are_in_order():
     assert 0.0 < jit.LOADING < jit.STARTING < jit.COMPILING

@@ -1,4 +1,4 @@
-"""The vetoes on many pairs give the answers of ``conflicts`` on each."""
+"""The bulk conflict screen gives the same results as ``conflicts`` on each pair."""
 
 from collections.abc import Sequence
 
@@ -32,19 +32,19 @@ def pairwise(given_texts: Sequence[str], i: Sequence[int], j: Sequence[int]) -> 
     return [bool(conflicts(given_texts[a], given_texts[b])) for a, b in zip(i, j, strict=True)]
 
 
-def test_bulk_agrees_on_the_near_misses() -> None:
+def test_bulk_screen_matches_pairwise_on_near_misses() -> None:
     i, j = list(range(0, len(TABLE), 2)), list(range(1, len(TABLE), 2))
     assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i, j)
 
 
-def test_bulk_agrees_on_one_large_component() -> None:
+def test_bulk_screen_matches_pairwise_on_all_pairs() -> None:
     i, j = np.triu_indices(len(TABLE[:120]), 1)
     assert find_conflicting(TABLE, i, j).tolist() == pairwise(TABLE, i.tolist(), j.tolist())
 
 
 @settings(deadline=None, max_examples=examples(300))
 @given(texts, st.data())
-def test_bulk_agrees_on_any_pairs_of_any_texts(given_texts: list[str], data: st.DataObject) -> None:
+def test_bulk_screen_matches_pairwise_on_any_texts(given_texts: list[str], data: st.DataObject) -> None:
     position = st.integers(0, len(given_texts) - 1)
     i, j = zip(*data.draw(st.lists(st.tuples(position, position), min_size=1, max_size=30)), strict=True)
     assert find_conflicting(given_texts, i, j).tolist() == pairwise(given_texts, i, j)
@@ -52,11 +52,11 @@ def test_bulk_agrees_on_any_pairs_of_any_texts(given_texts: list[str], data: st.
 
 @settings(deadline=None, max_examples=examples(100))
 @given(st.text(max_size=150), st.text(max_size=150))
-def test_bulk_agrees_on_any_characters(one: str, other: str) -> None:
+def test_bulk_screen_matches_pairwise_on_any_characters(one: str, other: str) -> None:
     assert find_conflicting([one, other], [0], [1]).tolist() == [bool(conflicts(one, other))]
 
 
-def test_each_text_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_screen_reads_each_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[str] = []
     monkeypatch.setattr(conflict_screen, "Facts", lambda text: read.append(text) or Facts(text))
     find_conflicting(["a", "b 1", "b 2", "b 3", "c", "d"], [5, 1, 1, 4, 3], [4, 2, 3, 5, 2])
@@ -75,6 +75,6 @@ def test_screen_reads_only_texts_in_pairs() -> None:
 
 
 @pytest.mark.parametrize(("i", "j"), [([0], [0, 1]), ([[0]], [[1]]), ([0], [2]), ([-1], [0])])
-def test_pairs_that_do_not_fit_are_refused(i: list[int], j: list[int]) -> None:
+def test_screen_rejects_invalid_pairs(i: list[int], j: list[int]) -> None:
     with pytest.raises(ValueError, match=r"shapes|positions"):
         find_conflicting(["a", "b"], i, j)
