@@ -148,8 +148,8 @@ def _revert(
     payload = {"rollback_id": str(rollback_id), "target": str(target), "scope": found.kind}
     append_event(connection, project.id, "consolidation.rolled_back", payload)
     if entries := count_entities(connection, rollback_id, "playbook_entries"):
-        payload = {"rollback_id": str(rollback_id), "rolled_back": entries}
-        append_event(connection, project.id, "playbook.changed", payload)
+        changed = {"rollback_id": str(rollback_id), "rolled_back": entries}
+        append_event(connection, project.id, "playbook.changed", changed)
     return Rollback(
         rollback_id,
         found.kind,
