@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
-from consolidation_pipeline.store.database.vector_copy import load_labelled, to_uuids
+from consolidation_pipeline.store.database.vector_copy import load_labelled_columns, to_uuids
 
 # Rows per batch: no more are in memory as Python objects.
 BATCH_ROWS = 5_000
@@ -99,7 +99,7 @@ _PAIR_KINDS = {"a": "S16", "b": "S16", "similarity": ">f4", "verdict": ">i2"}
 def load_pairs(connection: Connection, project_id: UUID, *, at_least: float) -> Pairs:
     """Return the pairs of the similarity graph at or above ``at_least``, of all models."""
     bound = {"project": project_id, "at_least": at_least}
-    model, (a, b, similarity, verdict) = load_labelled(connection, _PAIRS, bound, _PAIR_KINDS)
+    model, (a, b, similarity, verdict) = load_labelled_columns(connection, _PAIRS, bound, _PAIR_KINDS)
     ids, ends = np.unique(np.concatenate([a, b]), return_inverse=True)
     a_at, b_at = ends[: len(a)], ends[len(a) :]
     at = np.lexsort((b_at, a_at, -similarity))

@@ -143,10 +143,16 @@ def load_packed_columns(
     return _columns(np.frombuffer(packed, dtype=np.dtype(list(kinds.items()))), kinds)
 
 
-def load_labelled(
+def load_labelled_columns(
     connection: Connection, query: str, parameters: Mapping[str, Any], kinds: Mapping[str, str]
 ) -> tuple[npt.NDArray[np.object_], tuple[npt.NDArray[Any], ...]]:
-    """As ``load_packed``, of a query that selects a label before each packet: labels by row (n,), and the columns."""
+    """Return labels by row and columns, of a query that selects a label before each packet.
+
+    Args and packets as of ``load_packed_columns``.
+
+    Returns:
+        Labels, object (n,), and the columns, each (n,).
+    """
     record = np.dtype(list(kinds.items()))
     with _cursor(connection) as cursor:
         packets = cursor.execute(query, parameters, binary=True).fetchall()

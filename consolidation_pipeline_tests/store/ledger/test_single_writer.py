@@ -303,7 +303,7 @@ class World:
                 "query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3",
                 "kinds": {"id": "S16"},
             },
-            "load_labelled": {"query": "SELECT 'm', uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
+            "load_labelled_columns": {"query": "SELECT 'm', uuid_send(gen_random_uuid())", "kinds": {"id": "S16"}},
             "load_vectors": {"query": f"SELECT id, embedding FROM {task_memories} WHERE embedding_dim = 3"},
             "load_entry_vectors": {"candidates": self.raw},
             "list_failing_jobs": {"phases": {"decay": ["decay_scores"]}},
