@@ -26,7 +26,7 @@ from consolidation_pipeline_tests.service.rules import rules_hold as rules_hold
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command ended with and wrote."""
+    """Exit code and output of a command."""
 
     code: int
     out: str

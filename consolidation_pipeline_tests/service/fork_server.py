@@ -34,7 +34,7 @@ class Nursery:
         return int(self._ask("spawn", target.__module__, target.__name__, arguments))
 
     def wait(self, pid: int, seconds: float = 300.0) -> int:
-        """How a process ended: 0, or minus the signal that killed it. Raises TimeoutError where it does not end."""
+        """Return the exit status of a process: 0, or minus the signal that killed it. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
         while (code := self._ask("look", pid)) is None:
             if time.monotonic() > deadline:

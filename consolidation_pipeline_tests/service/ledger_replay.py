@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from consolidation_pipeline.store.database.schema import SCHEMA
-from consolidation_pipeline.store.ledger.ledger_writer import CACHES, LEDGERED
+from consolidation_pipeline.store.ledger.ledger_writer import CACHE_COLUMNS, LEDGERED
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.service.table_dumps import CACHED_COLUMNS
 
@@ -20,7 +20,8 @@ State = dict[Key, Row]
 
 RAW = "task_memories"
 _HIDDEN = {
-    name: [c.name for c in table.c if c.computed is not None or c.name in CACHES] for name, table in LEDGERED.items()
+    name: [c.name for c in table.c if c.computed is not None or c.name in CACHE_COLUMNS]
+    for name, table in LEDGERED.items()
 }
 _SUMMARIES = "consolidated_memories"
 # The ledger knows raw memories as what they say, not how it is embedded.

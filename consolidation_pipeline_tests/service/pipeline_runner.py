@@ -61,7 +61,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run's phases returned, and its job."""
+    """Results of a run's phases, and its job."""
 
     job_id: UUID
     embedded: EmbeddingResult

@@ -1,4 +1,4 @@
-"""Which invariants must hold at any moment, and which only when a run has just ended: named here and nowhere else.
+"""Invariants that must hold at any moment, and those that hold only when a run has just ended.
 
 A folder whose conftest imports ``rules_hold`` has them checked after each of its tests that uses a database.
 """
@@ -34,12 +34,12 @@ AT_ANY_TIME: dict[str, Finder] = {
 
 
 def list_broken(connection: Connection, project_id: UUID, finders: Iterable[Finder]) -> list[str]:
-    """What breaks the rules of ``finders`` in a project, each with the name of the one that found it."""
+    """List violations of the invariants ``finders`` in a project, each with the name of its finder."""
     return [f"{find.__name__}: {found}" for find in finders for found in find(connection, project_id)]
 
 
 def broken_in_any_project(engine: Engine) -> list[str]:
-    """What breaks a rule that must hold at any moment, over all projects."""
+    """List violations in all projects of invariants that must hold at any moment."""
     with engine.connect() as connection:
         return [
             f"project {project.slug}: {found}"

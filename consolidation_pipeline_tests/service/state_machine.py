@@ -178,7 +178,7 @@ class Life(RuleBasedStateMachine):
         assert checksums(self.pipeline) == before
 
     def carry_out(self, slug: str) -> None:
-        """What was planned some time ago, or nothing of it."""
+        """Apply a plan made earlier: all of it or nothing."""
         made = self.plans.pop(slug, None) or self._plan(slug)
         project = self.pipeline.project(slug)
         job = request_plan_job(
@@ -356,7 +356,7 @@ class Life(RuleBasedStateMachine):
 
 
 def done_by(pipeline: Pipeline, job: UUID) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """What the ledger says of a job: merged memories with text and sources, archived ones with the policy."""
+    """Read a job from the ledger: merged memories with text and sources, archived ones with the policy."""
     query = (
         "SELECT operation, entity_id, new_state FROM {s}.consolidation_changes WHERE job_id = :job "
         "AND (operation = 'archive' OR operation = 'merge' AND new_state ? 'content')"
@@ -387,7 +387,7 @@ def _is_active(key: Key, row: Row) -> bool:
 
 
 def _is_meant(act: str, key: Key, row: Row) -> bool:
-    """Whether it is a row of the kind that something is done to."""
+    """Return True if the action applies to rows of this kind."""
     if act in ("confirmed", "rejected"):
         return key[0] == "memory_relations"
     if act in ("approve", "dismiss"):
@@ -420,5 +420,5 @@ def _agree(found: State, expected: State) -> None:
 
 
 def _stands_in(rows: State, state: State) -> bool:
-    """Whether all of ``rows`` stand in ``state`` as they are."""
+    """Return True if ``state`` holds all of ``rows`` unchanged."""
     return all(state.get(key) == row for key, row in rows.items())

@@ -1,4 +1,4 @@
-"""What the tables hold, in a form that two states, of two databases even, can be compared in."""
+"""Dumps of the tables that two states, even of two databases, can be compared by."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""How ``core.literals`` reads texts: literals and clauses, what contradicts what, for a pair and for millions."""
+"""Conflicts between two texts: literals, clauses and negations that keep similar memories apart."""

@@ -133,7 +133,7 @@ class _Reader:
         return self.draft
 
     def _is_short(self) -> bool:
-        """Whether a clause has begun that would say too little without what follows: "retry if", "make sure to"."""
+        """Return True if the clause so far needs the words that follow: "retry if", "make sure to"."""
         return self.draft is not None and 1 <= len(self.draft.names) < 2
 
     def _find_switch(self, start: int) -> None:

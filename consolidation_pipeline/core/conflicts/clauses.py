@@ -12,7 +12,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Mood(IntEnum):
-    """How a clause says what it says: as advice or fact, as what happened, what should be, a question, a condition."""
+    """Mood of a clause: advice or fact, as what happened, what should be, a question, a condition."""
 
     PLAIN = auto()
     REPORTED = auto()
@@ -42,7 +42,7 @@ class Clause:
 
     @property
     def is_charged(self) -> bool:
-        """Whether the clause can contradict one that is not."""
+        """True if the clause can contradict one that is not."""
         return bool(self.denied or self.low or self.left)
 
 
@@ -128,7 +128,7 @@ class Draft:
         )
 
     def mood(self, text: str) -> Mood:
-        """How the clause says what it says."""
+        """Mood of the clause."""
         if (self.is_question and self.subject is not Role.SPEAKER) or QUESTION.match(text, self.start):
             return Mood.ASKED
         if self.is_condition:

@@ -1,4 +1,4 @@
-"""Which words with a hyphen are everyday language and which are names."""
+"""Hyphenated words: tells everyday language from names."""
 
 import re
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ _EVERYDAY_ENDING = re.compile(r"(?:ing|ed|ly|able|ible|ive|ent|ant|al|ous|ful|ne
 
 
 def is_everyday(parts: Sequence[str]) -> bool:
-    """Whether a compound, given as its lower-case parts, is everyday language: ``well-known``, not ``hadoop-tools``."""
+    """Return True if a compound (its lower-case parts) is everyday language: ``well-known``, not ``hadoop-tools``."""
     if parts[-1] in _THINGS and _JOINING.isdisjoint(parts):
         return parts[0] in _QUALIFIERS
     ends = (parts[0], parts[-1])

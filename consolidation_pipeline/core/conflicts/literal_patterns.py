@@ -1,4 +1,4 @@
-"""How literals are written: the one expression that finds them, and its parts."""
+"""Regular expression that finds literals, and its parts."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""How a text denies something."""
+"""Negations in a text."""
 
 import re
 from collections.abc import Iterator
@@ -43,5 +43,5 @@ QUESTION = re.compile(
 
 
 def negations(text: str) -> Iterator[re.Match[str]]:
-    """Where ``text`` denies something; ``not only``, ``don't forget`` and their like deny nothing."""
+    """Find the negations in ``text``; ``not only``, ``don't forget`` and their like deny nothing."""
     return (match for match in NEGATION.finditer(text) if not match["neutral"])

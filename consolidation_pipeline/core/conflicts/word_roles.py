@@ -1,4 +1,4 @@
-"""What a word does in its clause: carry content, name one end of a scale, join, demand, report or deny."""
+"""Roles of words in a clause: carry content, name one end of a scale, join, demand, report or deny."""
 
 import re
 from enum import IntEnum, auto
@@ -9,7 +9,7 @@ from consolidation_pipeline.core.conflicts.antonyms import SCALES, stem
 
 
 class Role(IntEnum):
-    """What a word does beside carrying content."""
+    """Role of a word beside carrying content."""
 
     CONTENT = auto()
     FILLER = auto()
@@ -100,7 +100,7 @@ _LIGHT = frozenset(
 
 @lru_cache(maxsize=1 << 16)
 def read_word(written: str) -> Word:
-    """What ``written``, one word or mark of punctuation, does."""
+    """Return the role of ``written``, one word or punctuation mark."""
     word = written.casefold().replace("’", "'")
     if not (word[0].isalnum() or word == "non-"):
         return Word(Role.STOP)

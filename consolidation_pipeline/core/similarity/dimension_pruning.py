@@ -41,7 +41,7 @@ class Shortened:
     margin: float
 
     def cut(self, least: float) -> float:
-        """What the float32 product of two short vectors reaches when the cosine, rounded, reaches ``least``.
+        """Return the float32 product that two short vectors reach when the cosine, rounded, reaches ``least``.
 
         Their squared lengths are at most 1 + ``margin``; float32 products are off as in ``Join.cut``.
         """

@@ -22,7 +22,7 @@ ROUNDING = 2.0**-23
 
 @dataclass(frozen=True, eq=False)
 class Join:
-    """What to join. ``rows`` float32 (n, d) of length 1 or 0 and their ``lengths`` (n,); only pairs with
+    """Input of a join. ``rows`` float32 (n, d) of length 1 or 0 and their ``lengths`` (n,); only pairs with
     j >= ``known``; a pair counts when its cosine, rounded to float32, is >= ``least``.
     """
 
@@ -33,7 +33,7 @@ class Join:
 
     @property
     def cut(self) -> float:
-        """What the float32 dot product of a wanted pair reaches, in whatever order its terms are added.
+        """Bound that the float32 dot product of a wanted pair reaches, in whatever order its terms are added.
 
         Such a product of d terms is off by at most d 2^-24 for rows of length 1 (Higham, Accuracy and Stability of
         Numerical Algorithms, 3.1), doubled here; |cosine - dot product| <= 3 max | |x| - 1 | covers the lengths.
@@ -43,7 +43,7 @@ class Join:
 
     @property
     def pairs(self) -> int:
-        """How many pairs there are to look at."""
+        """Number of pairs to compare."""
         n = len(self.rows)
         return (n * (n - 1) - self.known * (self.known - 1)) // 2
 

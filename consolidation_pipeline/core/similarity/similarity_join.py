@@ -52,7 +52,7 @@ class SimilarPairs:
 
 
 def reaches(similarity: ArrayLike, threshold: ArrayLike) -> Mask:
-    """Where ``similarity`` >= ``threshold`` holds with ``SLACK``; the one meaning of a threshold everywhere."""
+    """Return a mask of ``similarity`` >= ``threshold``, within ``SLACK``. Every threshold has this meaning."""
     return np.asarray(np.asarray(similarity, dtype=np.float64) >= np.asarray(threshold) - SLACK)
 
 

@@ -1,4 +1,4 @@
-"""Which texts resemble each other by their words alone: TF-IDF, where there are no vectors of an embedding model."""
+"""Similarity of texts by their words alone (TF-IDF), for texts without vectors of an embedding model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is spent is told per phase, job and project, in one ledger for completions and embeddings."""
+"""Costs by phase, job and project, in one ledger for completions and embeddings."""
 
 from __future__ import annotations
 

@@ -189,9 +189,7 @@ def test_every_language_that_may_be_named_is_one_of_the_servers(pipeline: Pipeli
     assert set(LANGUAGES) <= {row.cfgname for row in pipeline.rows("SELECT cfgname FROM pg_ts_config")}
 
 
-def test_a_repository_gives_one_memory_per_commit_and_a_second_import_only_what_is_new(
-    pipeline: Pipeline, tmp_path: Path
-) -> None:
+def test_second_git_import_adds_only_new_commits(pipeline: Pipeline, tmp_path: Path) -> None:
     repository = tmp_path / "repository"
     _git(tmp_path, "init", "-q", str(repository))
     for name in ("one", "two"):

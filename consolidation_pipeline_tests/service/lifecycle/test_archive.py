@@ -79,7 +79,7 @@ def run_archive(pipeline: Pipeline, now: datetime = NOW, **how: Any) -> tuple[Ar
 
 
 def broken_lifecycle(pipeline: Pipeline) -> list[str]:
-    """What breaks a rule of archiving, or any other."""
+    """List violations of any invariant."""
     checks = (
         invariants.find_forgotten_types,
         invariants.find_forgotten_young,
@@ -334,9 +334,7 @@ def test_an_archiving_waits_for_whoever_holds_a_row_and_looks_again(pipeline: Pi
     assert set(archived(pipeline)) == {"b"}
 
 
-def test_batches_that_were_written_stay_when_the_next_one_fails_and_the_next_run_does_the_rest(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_archive_batch_keeps_earlier_ones(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(archive, "BATCH_ROWS", 2)
     pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
     write, calls = archive.archive_rows, []

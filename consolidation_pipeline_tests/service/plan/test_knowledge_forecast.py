@@ -41,7 +41,7 @@ def sample() -> list[dict[str, Any]]:
 
 
 def planned(made: Plan) -> tuple[Told, set[UUID]]:
-    """What a plan would write, by id, and what it would retire."""
+    """Return the rows that a plan would write, by id, and those that it would retire."""
     written = [item for item in made.knowledge if item.action != "retire"]
     retired = {item.id for item in made.knowledge if item.action == "retire"}
     return {item.id: (item.kind, item.text or "", frozenset(item.sources)) for item in written}, retired

@@ -47,7 +47,7 @@ def everything(pipeline: Pipeline) -> dict[str, list[Any]]:
 
 
 def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """What a run's ledger says: merged memories with text and sources, archived ones with the policy."""
+    """Read from a run's ledger: merged memories with text and sources, archived ones with the policy."""
     of_job = {"job": outcome.job_id}
     merged = pipeline.rows(
         "SELECT entity_id, new_state ->> 'content', new_state -> 'source_memory_ids' FROM {s}.consolidation_changes "
@@ -63,7 +63,7 @@ def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[dict[UUID, tuple[str,
 
 
 def decided(made: Plan) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
-    """What a plan says, in the same form."""
+    """Read the same from a plan."""
     merged = {merge.id: (merge.text, frozenset(source.id for source in merge.sources)) for merge in made.merges}
     return merged, {archive.id: archive.policy for archive in made.archives}
 

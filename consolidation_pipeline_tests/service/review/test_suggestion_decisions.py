@@ -1,4 +1,4 @@
-"""What people say of suggestions: what comes of it, that it comes whole or not at all, and that it can be undone."""
+"""Decisions on suggestions: their effects, all or nothing, and their rollback."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def desk(shared: Pipeline) -> Desk:
 # --- approving -----------------------------------------------------------------------------------------------------
 
 
-def test_an_approval_merges_all_at_once_and_undoing_it_makes_the_suggestion_pending_again(desk: Desk) -> None:
+def test_undone_approval_makes_suggestion_pending(desk: Desk) -> None:
     before = knowledge(desk.pipeline)
     done = desk.approve(desk.ids[0], note="Same gateway")
     memory, shown = desk.memory(done.memory_id), desk.get(desk.ids[0])
@@ -152,7 +152,7 @@ def test_words_that_a_person_approved_stand_when_the_memory_grows(desk: Desk) ->
     assert memory.details["approved"]
 
 
-def test_a_text_that_another_memory_has_already_is_refused_and_can_be_worded_otherwise(desk: Desk) -> None:
+def test_approval_refuses_text_of_another_memory(desk: Desk) -> None:
     desk.approve(desk.ids[1], content="The same words.", lessons_learned="")
     with pytest.raises(ConflictError, match="has the same text"):
         desk.approve(desk.ids[2], content="The same words.", lessons_learned="")
@@ -185,9 +185,7 @@ def _remove(desk: Desk) -> None:
     ("change", "said"),
     [(_archive, "was archived"), (_edit, "was changed"), (_merge, "was merged"), (_remove, "was removed")],
 )
-def test_an_original_that_changed_since_supersedes_the_suggestion_and_nothing_is_merged(
-    desk: Desk, change: Callable[[Desk], None], said: str
-) -> None:
+def test_changed_original_supersedes_suggestion(desk: Desk, change: Callable[[Desk], None], said: str) -> None:
     change(desk)
     tables = ("task_memories", "consolidated_memories", "memory_lineage")
     before = {name: rows for name, rows in knowledge(desk.pipeline).items() if name in tables}
@@ -239,7 +237,7 @@ def test_of_people_who_decide_at_once_one_wins_and_the_others_learn_who_was_quic
     assert all(f"by {winner}" in why for why in lost)
 
 
-def test_of_overlapping_suggestions_approved_at_once_one_wins_and_the_other_is_superseded(desk: Desk) -> None:
+def test_one_of_overlapping_approvals_wins(desk: Desk) -> None:
     desk.reject(desk.ids[1])
     # Such as a database may hold that was filled before the rule: the trigger that keeps it is off.
     desk.pipeline.write("ALTER TABLE {s}.consolidation_suggestions DISABLE TRIGGER hold_originals")

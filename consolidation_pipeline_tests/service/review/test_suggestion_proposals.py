@@ -33,7 +33,7 @@ PHASES = (
 
 
 def both(request: Request) -> dict[str, Any]:
-    """What a careful model says: all that the memories say, which is longer than any of them."""
+    """Reply of a careful model: the texts of all memories, which is longer than any of them."""
     return {"content": " ".join(shown_memories(request).values()), "lessons_learned": "", "keywords": ["gateway"]}
 
 
@@ -107,9 +107,7 @@ def test_what_was_rejected_is_asked_again_only_when_its_group_has_changed(
     assert len(pending(asked)[0].originals) == 3
 
 
-def test_a_suggestion_whose_originals_changed_is_superseded_and_made_anew_from_the_cache(
-    asked: Pipeline, provider: OpenAIServer
-) -> None:
+def test_superseded_suggestion_is_rebuilt_from_cache(asked: Pipeline, provider: OpenAIServer) -> None:
     propose(asked)
     pin_memories(asked.engine, [id_of(asked, "0-0")], pinned=True, changed_by="anna")
     archive_manually(asked.engine, [id_of(asked, "1-0")], changed_by="anna")

@@ -281,7 +281,7 @@ def test_a_graph_that_grew_with_boilerplate_in_it_is_the_graph_built_at_once(pip
 
 
 @pytest.mark.usefixtures("few")
-def test_memories_that_were_merged_stay_compared_without_boilerplate_and_merged_ones_are_not_compared(
+def test_sources_stay_compared_without_boilerplate(
     pipeline: Pipeline,
 ) -> None:
     again = [{**row, "id": f"{row['id']}-again", "content": f"Noted: {row['content']}"} for row in placeholders()]

@@ -85,7 +85,7 @@ def test_exact_repeats_can_be_kept_apart_too(pipeline: Pipeline) -> None:
     assert not any({a, b} <= group for group in sources)
 
 
-def test_repeats_that_were_taken_from_a_merged_memory_make_no_second_one_of_the_same_words(pipeline: Pipeline) -> None:
+def test_released_repeats_make_no_duplicate_merge(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     pipeline.run()
     pipeline.add([note("c", LESSON), note("d", LESSON)])

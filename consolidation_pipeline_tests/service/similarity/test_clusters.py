@@ -241,7 +241,7 @@ def test_near_duplicates_count_once_in_a_pattern(pipeline: Pipeline) -> None:
     assert [{names[row.member_id] for row in rows} for rows in groups.values()] == [{"n0-0", "n0-1", "n0-2"}]
 
 
-def test_merged_memories_whose_sources_are_no_neighbours_under_another_model_are_still_described(
+def test_merges_of_distant_sources_are_described(
     pipeline: Pipeline,
 ) -> None:
     pipeline.add(corpus())

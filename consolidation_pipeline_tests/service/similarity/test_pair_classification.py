@@ -83,7 +83,7 @@ def measured(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"t_merge": 0.9, "t_suggest": 0.7}, MERGE),
     ],
 )
-def test_automatic_thresholds_ask_for_words_in_common_and_given_ones_are_meant_as_they_stand(
+def test_only_automatic_thresholds_need_shared_words(
     pipeline: Pipeline, options: Mapping[str, float], expected: int
 ) -> None:
     done = judge(pipeline, [REPORT, REPORT_IN_OTHER_WORDS], embedder=TopicEmbedder(), **options)
