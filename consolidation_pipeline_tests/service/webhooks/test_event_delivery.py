@@ -232,6 +232,8 @@ def test_killed_delivery_is_repeated_by_next_one(outbox: Pipeline, webhook: Sett
     child = subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.DEVNULL)
     receiver.answer = lambda _, __: child.kill()
     assert child.wait() == -signal.SIGKILL
+    # Postgres may keep the row lock of the killed process for a moment; delivery skips locked events.
+    outbox.rows("SELECT id FROM {s}.consolidation_events FOR UPDATE")
     assert (single_event(outbox).attempts, single_event(outbox).delivered_at) == (0, None)
     receiver.answer = lambda _, reply: reply(status_reply(200))
     assert deliver_events(outbox.engine, webhook, once=True) == DeliveryResult(1, 0, 0)
