@@ -117,10 +117,8 @@ def search_faiss(x: np.ndarray, threshold: float) -> int:
 
 def loop_pairs(x: np.ndarray, threshold: float) -> int:
     """Count pairs of the first ``LOOP_ROWS`` rows in a double loop."""
-    from consolidation_pipeline.core.vectors import cosine
-
     rows = x[:LOOP_ROWS]
-    return sum(cosine(rows[i], rows[j]) >= threshold for i in range(len(rows)) for j in range(i))
+    return sum(float(rows[i] @ rows[j]) >= threshold for i in range(len(rows)) for j in range(i))
 
 
 def get_method(method: str) -> Callable[[np.ndarray, float], int]:
