@@ -211,19 +211,21 @@ def test_what_waits_in_several_projects_is_decided_together(unsure: Pipeline) ->
 
 def test_a_dismissed_principle_is_not_made_again_and_a_dismissed_pattern_is_in_none(pipeline: Pipeline) -> None:
     pipeline.configure_new(**test_principles.OPTIONS)
-    rows = [row for name in (*test_principles.TOPICS, test_principles.FOURTH) for row in test_principles.memories(name)]
+    rows = [
+        row for name in (*test_principles.TOPICS, test_principles.FOURTH) for row in test_principles.memory_notes(name)
+    ]
     pipeline.add(rows)
-    test_principles.run(pipeline)
-    (principle,) = test_principles.principles(pipeline)
+    test_principles.run_with_words(pipeline)
+    (principle,) = test_principles.list_principles(pipeline)
     (told,) = list_review(pipeline.engine, SLUG, limit=5, kind="principle")["waiting"]
     assert (told["id"], told["why"]) == (principle.id, "it was made without a model")
     (done,) = decide(pipeline, principle.id, approved=False)
-    assert test_principles.run(pipeline).principles.covered == 1
-    assert test_principles.principles(pipeline) == []
+    assert test_principles.run_with_words(pipeline).principles.covered == 1
+    assert test_principles.list_principles(pipeline) == []
     pipeline.roll_back(done.group_id)
-    first = test_principles.pattern_ids(pipeline)[0]
+    first = test_principles.list_pattern_ids(pipeline)[0]
     archive_manually(pipeline.engine, [first], changed_by="tester")
-    again = test_principles.run(pipeline)
+    again = test_principles.run_with_words(pipeline)
     assert (again.principles.groups, again.principles.covered) == (1, 1)
-    (same,) = test_principles.principles(pipeline)
+    (same,) = test_principles.list_principles(pipeline)
     assert (same.id, same.version) == (principle.id, principle.version)
