@@ -18,7 +18,7 @@ _ON = {"on": read_word("enable"), "off": read_word("disable")}
 
 
 def read_clauses(text: str) -> tuple[Clause, ...]:
-    """The distinct clauses of ``text`` that say anything, in order, at most the first 400."""
+    """Return the first 400 distinct clauses of ``text`` that say anything, in order."""
     found: dict[Clause, None] = {}
     for draft in _Reader(text).drafts():
         if draft.names:
@@ -40,7 +40,7 @@ class _Reader:
         self.switch = (-1, read_word("on"))
 
     def drafts(self) -> list[Draft]:
-        """The drafts of all clauses in order."""
+        """Return the drafts of all clauses in order."""
         ready: list[Draft] = []
         skip = 0
         for match in _TOKEN.finditer(self.text):

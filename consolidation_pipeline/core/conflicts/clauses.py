@@ -107,7 +107,7 @@ class Draft:
         self.waiting, self._light = [], ""
 
     def clause(self, text: str) -> Clause:
-        """The finished clause."""
+        """Return the finished clause."""
         if self.waiting:
             self._resolve(self._light or self.names[-1])
         low = high = _NONE

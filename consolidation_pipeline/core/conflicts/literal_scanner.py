@@ -32,7 +32,7 @@ class Literal:
 
 
 def scan(text: str, base: int = 0) -> Iterator[Literal]:
-    """The literals of ``text`` in order, all but its negations; ``base`` is added to their offsets."""
+    """Return the literals of ``text`` in order, without its negations; ``base`` is added to their offsets."""
     for match in LITERAL.finditer(text):
         if match.lastgroup:
             yield from _READERS[match.lastgroup](match, base)

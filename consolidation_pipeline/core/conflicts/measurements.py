@@ -36,7 +36,7 @@ def unitless(written: str) -> str:
 
 
 def with_unit(number: Decimal, gap: str, name: str) -> str | None:
-    """The number with what follows it as its unit; None if ``name`` is but the next word, behind a ``gap``."""
+    """Return the number with its unit, or None if ``name`` is the next word, behind a ``gap``."""
     unit = UNITS.get(name) or UNITS.get(name.casefold() if len(name) > 1 else "")
     if unit:
         return _quantity(number, unit)
@@ -58,6 +58,6 @@ def _quantity(number: Decimal, unit: str) -> str:
 
 
 def plain(number: Decimal) -> str:
-    """The number without exponent and closing zeros."""
+    """Return the number without exponent and closing zeros."""
     # Beyond 28 digits the context would round, and two long numbers would become one.
     return str(number) if len(number.as_tuple().digits) > 28 else format(number.normalize(), "f")

@@ -33,7 +33,7 @@ def _dot(a: Rows, b: Rows) -> np.float32:
 
 @jit
 def _cosine(a: Rows, b: Rows, scale: float, terms: NDArray[np.float64]) -> np.float32:
-    """As ``products.cosines``, to the last bit."""
+    """Compute the same as ``matrix_products.cosines``, to the last bit."""
     width = len(a)
     half = (width + 1) // 2
     for c in range(half):
@@ -145,7 +145,7 @@ def _packed(rows: NDArray[Any], height: int) -> NDArray[Any]:
 
 
 def compiled(join: Join, basis: Rows) -> Compare:
-    """The join through byte products of short vectors along ``basis`` (d, k).
+    """Build the join by byte products of short vectors along ``basis`` (d, k).
 
     Memory: 9 (k + 1) bytes per row while it is prepared, 6 (k + 1) from then on, and 25 MB for each block. Threads may
     call the result at the same time.

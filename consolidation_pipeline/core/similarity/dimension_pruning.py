@@ -56,7 +56,7 @@ def sample_of(n: int, size: int = SAMPLE) -> NDArray[np.int64]:
 
 
 def leading_directions(sample: Rows, k: int) -> Rows:
-    """An orthonormal basis (d, min(k, d)) of the directions that hold most of ``sample`` (m, d), most important first.
+    """Return an orthonormal basis (d, min(k, d)) of the directions that hold most of ``sample`` (m, d), largest first.
 
     Subspace iteration from a fixed start (Halko, Martinsson and Tropp 2011, algorithm 4.4), then the eigenvectors of
     the sample inside the subspace. Deterministic.
@@ -99,6 +99,6 @@ def _projection_error(d: int, k: int) -> float:
 
 
 def pruned(join: Join, basis: Rows) -> Compare:
-    """The join in NumPy alone: products of short vectors leave the pairs to compute in full."""
+    """Build the join in NumPy: products of short vectors leave the pairs to compute in full."""
     short = shorten(join.rows, join.lengths, basis)
     return partial(compare_products, join, short.vectors, short.cut(join.least))

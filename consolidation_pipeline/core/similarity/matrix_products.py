@@ -54,7 +54,7 @@ class Join:
 
 
 def compare_products(join: Join, vectors: Rows, cut: float, top: int, bottom: int) -> Found | None:
-    """The pairs (i, j), top <= i < bottom, among those whose float32 dot product of ``vectors`` reaches ``cut``.
+    """Return the pairs (i, j), top <= i < bottom, among those whose float32 dot product of ``vectors`` reaches ``cut``.
 
     ``vectors`` (n, m): the rows themselves, or short vectors whose products bound the cosines from above.
     None when more pairs reach ``cut`` than a block may hold.

@@ -24,7 +24,7 @@ HEIGHT = 12 * STEP
 
 
 def in_order(compare: Compare, n: int, *, height: int, threads: int) -> Iterator[Found]:
-    """The pairs of rows [0, n), strip after strip, while ``threads`` threads compute up to two strips each ahead.
+    """Yield the pairs of rows [0, n), strip after strip, while ``threads`` threads compute up to two strips each ahead.
 
     A strip that holds too many pairs is cut in half and computed again; the following ones are lower, too.
     Memory: 2 * ``threads`` blocks, each of at most max(``BLOCK_PAIRS``, n) pairs, whatever n^2 is.

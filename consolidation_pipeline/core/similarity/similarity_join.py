@@ -43,11 +43,11 @@ class SimilarPairs:
         return len(self.i)
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> "SimilarPairs":
-        """The pairs at ``chosen``: a boolean mask of shape (m,) or positions."""
+        """Return the pairs at ``chosen``: a boolean mask of shape (m,) or positions."""
         return SimilarPairs(self.i[chosen], self.j[chosen], self.similarity[chosen])
 
     def at_least(self, threshold: float) -> "SimilarPairs":
-        """The pairs whose similarity reaches ``threshold`` (see ``reaches``)."""
+        """Return the pairs whose similarity reaches ``threshold`` (see ``reaches``)."""
         return self.select(reaches(self.similarity, threshold))
 
 
@@ -57,7 +57,7 @@ def reaches(similarity: ArrayLike, threshold: ArrayLike) -> Mask:
 
 
 def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> SimilarPairs:
-    """All pairs i < j of rows of ``x`` whose cosine reaches ``threshold``, sorted by (i, j).
+    """Return all pairs i < j of rows of ``x`` whose cosine reaches ``threshold``, sorted by (i, j).
 
     ``x``: float32 (n, d) with rows of length 1 or, for rows without a direction, 0 (cosine 0 with everything).
     ``known``: the first rows that were compared with each other before; only pairs with j >= ``known`` are returned.
@@ -75,7 +75,7 @@ def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0
 
 
 def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
-    """The pairs of all ``parts``, one after the other."""
+    """Return the pairs of all ``parts``, one after the other."""
     return SimilarPairs(
         np.concatenate([np.empty(0, np.int32), *(part.i for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.j for part in parts)]),
@@ -84,7 +84,7 @@ def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
 
 
 def iter_similar_pairs(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> Iterator[SimilarPairs]:
-    """The pairs of ``similarity_join`` in the same order, in blocks of at most max(n, 2,097,152) pairs, so that they
+    """Yield the pairs of ``similarity_join`` in order, in blocks of at most max(n, 2,097,152) pairs, so that they
     can go to a database without ever standing in memory at once.
 
     Arguments are checked at the call, not at the first block. As many threads work as BLAS has; while they do, BLAS

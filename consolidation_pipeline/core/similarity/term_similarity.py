@@ -20,7 +20,7 @@ _Block = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def join_terms(texts: Sequence[tuple[str | None, str | None]], threshold: float = T_TERMS) -> SimilarPairs:
-    """All pairs i < j of ``texts`` (content, lessons) whose TF-IDF cosine is at least ``threshold``, sorted by (i, j).
+    """Return all pairs i < j of ``texts`` with a TF-IDF cosine of at least ``threshold``, sorted by (i, j).
 
     None is no text, and says nothing. Where no text has a word, there are no pairs.
     """
