@@ -161,9 +161,14 @@ def test_slow_response_body_is_not_awaited(receiver: Receiver, monkeypatch: pyte
     assert send(make_webhook(receiver.url), ID, BODY) is None
 
 
-def test_error_and_log_hide_webhook_path(receiver: Receiver, caplog: pytest.LogCaptureFixture) -> None:
+def test_error_and_log_hide_webhook_path(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Libraries that other tests of this process load may have silenced httpx.
+    monkeypatch.setattr(logging.getLogger("httpx"), "disabled", False)
+    monkeypatch.setattr(logging.getLogger("httpx"), "propagate", True)
     receiver.then(b"POST /hooks/t0ken HTTP/1.1\r\n\r\n", status_reply(200))
-    with caplog.at_level(logging.INFO):
+    with caplog.at_level(logging.INFO, logger="httpx"):
         error = send(make_webhook(receiver.url), ID, BODY)
         assert send(make_webhook(receiver.url), ID, BODY) is None
     assert "HTTP Request: POST" in caplog.text
