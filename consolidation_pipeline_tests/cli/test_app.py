@@ -44,14 +44,14 @@ def test_help_lists_every_command(command: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_command_explains_itself(command: Cli, name: str) -> None:
+def test_every_command_has_help(command: Cli, name: str) -> None:
     answer = command(name, "--help")
     assert answer.code == 0
     assert f"Usage: consolidation {name}" in answer.out
 
 
 @pytest.mark.parametrize("arguments", [(), ("projects",)])
-def test_a_group_without_a_command_shows_its_help_and_is_a_usage_error(command: Cli, arguments: tuple[str]) -> None:
+def test_group_without_command_shows_help(command: Cli, arguments: tuple[str]) -> None:
     answer = command(*arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("Usage: consolidation")
@@ -68,7 +68,7 @@ def test_a_group_without_a_command_shows_its_help_and_is_a_usage_error(command: 
         (("history", "p", "--limit", "0"), "--limit"),
     ],
 )
-def test_wrong_usage_is_one_line_and_exit_code_2(command: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_wrong_usage_is_one_line_with_exit_code_2(command: Cli, arguments: tuple[str, ...], said: str) -> None:
     answer = command(*arguments)
     assert (answer.code, answer.out) == (2, "")
     assert answer.err.startswith("error: ")
@@ -76,7 +76,7 @@ def test_wrong_usage_is_one_line_and_exit_code_2(command: Cli, arguments: tuple[
     assert said in answer.err
 
 
-def test_an_error_with_json_is_one_object_as_well(cli: Cli) -> None:
+def test_json_error_is_one_object(cli: Cli) -> None:
     answer = cli("metrics", "nowhere", "--json")
     assert answer.code == 2
     assert answer.json == {"error": "not_found", "message": "there is no project 'nowhere'; projects: none"}
@@ -96,14 +96,14 @@ def test_an_error_with_json_is_one_object_as_well(cli: Cli) -> None:
         (KeyError("x"), "key", 1),
     ],
 )
-def test_every_error_has_a_name_and_an_exit_code(
+def test_error_has_name_and_exit_code(
     error: Exception, name: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert report_error(error, as_json=True) == code
     assert Answer(code, *capsys.readouterr()).json["error"] == name == error_name(error)
 
 
-def test_conflicts_are_listed_once_and_in_full_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_conflicts_are_listed_in_full_in_json(capsys: pytest.CaptureFixture[str]) -> None:
     ids = tuple(f"id-{number}" for number in range(7))
     error = ConflictError("7 rows changed", ids)
     assert describe_error(error) == "error: 7 rows changed (id-0, id-1, id-2, id-3, id-4 and 2 more)"
@@ -119,7 +119,7 @@ def break_status(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr(status, "open_store", broken)
 
 
-def test_an_unforeseen_error_is_one_line_with_a_hint(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unexpected_error_is_one_line_with_hint(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     break_status(monkeypatch, ZeroDivisionError("one\ntwo"))
     answer = command("status", "p", "--json")
     assert answer.code == 1
@@ -128,7 +128,7 @@ def test_an_unforeseen_error_is_one_line_with_a_hint(command: Cli, monkeypatch: 
     assert answer.json["error"] == "zero_division"
 
 
-def test_debug_shows_where_an_error_comes_from(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_debug_shows_traceback(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     break_status(monkeypatch, ZeroDivisionError("one"))
     with pytest.raises(ZeroDivisionError):
         command("status", "p", "--debug")
@@ -136,21 +136,19 @@ def test_debug_shows_where_an_error_comes_from(command: Cli, monkeypatch: pytest
         command("--debug", "status", "p")
 
 
-def test_an_interrupt_ends_with_130(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_exits_with_130(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     break_status(monkeypatch, KeyboardInterrupt())
     assert command("status", "p").code == 130
 
 
-def test_main_ends_the_process_with_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_main_exits_with_command_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", ["consolidation", "nonsense"])
     with pytest.raises(SystemExit) as ended:
         app.main()
     assert ended.value.code == 2
 
 
-def test_the_env_file_fills_in_what_the_environment_lacks(
-    command: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_env_file_fills_missing_variables(command: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / ".env").write_text("CONSOLIDATION_DATABASE_URL=mysql://from-file\nCONSOLIDATION_TEST_GIVEN=file\n")
     monkeypatch.setenv("CONSOLIDATION_TEST_GIVEN", "environment")
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "")
@@ -160,14 +158,14 @@ def test_the_env_file_fills_in_what_the_environment_lacks(
     assert (answer.code, "must start with postgresql://" in answer.err) == (1, True)
 
 
-def test_a_wrong_variable_is_named(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_variable_is_named(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_API_PORT", "many")
     answer = command("metrics", "p")
     assert answer.code == 2
     assert "CONSOLIDATION_API_PORT" in answer.err
 
 
-def test_an_unreachable_database_is_one_line(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_database_is_one_line_error(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgresql://me:secret@127.0.0.1:1/none")
     answer = command("history", "p")
     assert answer.code == 1
@@ -176,7 +174,7 @@ def test_an_unreachable_database_is_one_line(command: Cli, monkeypatch: pytest.M
     assert "secret" not in answer.err
 
 
-def test_a_database_without_the_schema_says_what_to_do(
+def test_missing_schema_names_init_command(
     command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str
 ) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)

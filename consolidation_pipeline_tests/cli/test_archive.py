@@ -42,7 +42,7 @@ def test_memories_are_archived_and_restored(cli: Cli) -> None:
     assert counts(cli) == (active, hidden, 0)
 
 
-def test_people_are_told_how_to_undo_it(cli: Cli) -> None:
+def test_archive_output_names_undo_command(cli: Cli) -> None:
     told = cli("archive", ALONE)
     assert told.code == 0
     assert f"raw {ALONE}" in told.out
@@ -51,7 +51,7 @@ def test_people_are_told_how_to_undo_it(cli: Cli) -> None:
     assert counts(cli)[2] == 0
 
 
-def test_pins_go_on_and_off(cli: Cli) -> None:
+def test_pin_is_set_and_removed(cli: Cli) -> None:
     assert [m["id"] for m in cli("pin", ALONE, "--json").json["pinned"]] == [str(ALONE)]
     refused = cli("archive", ALONE, "--json")
     assert (refused.code, refused.json["error"], refused.json["conflicts"]) == (3, "conflict", [str(ALONE)])
@@ -61,7 +61,7 @@ def test_pins_go_on_and_off(cli: Cli) -> None:
     assert cli("archive", ALONE).code == 0
 
 
-def test_what_cannot_be_done_is_refused_as_a_whole(cli: Cli) -> None:
+def test_refused_archive_changes_nothing(cli: Cli) -> None:
     before = counts(cli)
     unknown = uuid4()
     missing = cli("archive", ALONE, unknown, "--json")

@@ -32,7 +32,7 @@ def sample(cli: Cli, write: Callable[..., Path]) -> None:
 
 
 @pytest.mark.usefixtures("sample")
-def test_it_shows_thresholds_estimates_and_the_curve_and_writes_nothing(cli: Cli, engine: Engine) -> None:
+def test_calibrate_shows_curve_and_writes_nothing(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes")
     assert (answer.code, answer.err) == (0, "")
     for said in ("t_merge", "t_pattern", "median cosine", "nearest neighbours", "near-misses (95 %:", "boilerplate"):
@@ -44,7 +44,7 @@ def test_it_shows_thresholds_estimates_and_the_curve_and_writes_nothing(cli: Cli
 
 
 @pytest.mark.usefixtures("sample")
-def test_the_json_answer_holds_both_calibrations(cli: Cli, engine: Engine) -> None:
+def test_calibrate_json_holds_both_calibrations(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes", "--json").json
     assert (answer["project"], answer["applied"]) == ("notes", False)
     assert (answer["in_force"]["version"], answer["fresh"]["version"]) == (1, 2)
@@ -56,7 +56,7 @@ def test_the_json_answer_holds_both_calibrations(cli: Cli, engine: Engine) -> No
 
 
 @pytest.mark.usefixtures("sample")
-def test_applied_it_is_in_force_and_the_next_run_rebuilds_the_graph(cli: Cli, engine: Engine) -> None:
+def test_calibrate_apply_rebuilds_graph_in_next_run(cli: Cli, engine: Engine) -> None:
     answer = cli("calibrate", "notes", "--apply", "--json").json
     assert (answer["applied"], snapshots(engine)) == (True, 2)
     run: dict[str, Any] = cli("run", "notes", "--phases", PHASES, "--json").json
@@ -66,7 +66,7 @@ def test_applied_it_is_in_force_and_the_next_run_rebuilds_the_graph(cli: Cli, en
     assert "from now on, as version 3" in cli("calibrate", "notes", "--apply").out
 
 
-def test_a_small_project_is_told_so(cli: Cli, write: Callable[..., Path]) -> None:
+def test_calibrate_reports_small_project(cli: Cli, write: Callable[..., Path]) -> None:
     cli("import", write({"content": "a"}, {"content": "b"}), "--project", "p")
     answer = cli("calibrate", "p")
     assert answer.code == 0
@@ -76,12 +76,12 @@ def test_a_small_project_is_told_so(cli: Cli, write: Callable[..., Path]) -> Non
     assert cli("calibrate", "p", "--json").json["in_force"] is None
 
 
-def test_a_project_that_does_not_exist_is_a_usage_error(cli: Cli) -> None:
+def test_calibrate_unknown_project_is_usage_error(cli: Cli) -> None:
     answer = cli("calibrate", "nowhere", "--json")
     assert (answer.code, answer.json["error"]) == (2, "not_found")
 
 
-def test_a_project_that_a_run_holds_is_a_conflict(
+def test_calibrate_apply_on_busy_project_is_conflict(
     cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
@@ -92,7 +92,7 @@ def test_a_project_that_a_run_holds_is_a_conflict(
     assert snapshots(engine) == 0
 
 
-def test_boilerplate_is_listed(cli: Cli, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibrate_lists_boilerplate(cli: Cli, write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 12)
     rows = [{"content": f"Lesson {word} is about {word}.\nFill this in [later]."} for word in "abcdefghijklmn"]
     cli("import", write(*rows), "--project", "p")

@@ -9,7 +9,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 pytestmark = pytest.mark.usefixtures("consolidated")
 
 
-def test_a_context_is_a_list_of_what_is_known(cli: Cli) -> None:
+def test_context_is_list_of_memories(cli: Cli) -> None:
     answer = cli("context", "notes", "start the workers after the database migrations")
     assert answer.code == 0
     assert answer.out.startswith("- (merged, ")
@@ -17,7 +17,7 @@ def test_a_context_is_a_list_of_what_is_known(cli: Cli) -> None:
     assert answer.err.endswith(" of 2000 tokens\n")
 
 
-def test_json_is_one_object(cli: Cli) -> None:
+def test_context_json_is_one_object(cli: Cli) -> None:
     told = cli("context", "notes", "why does the search client time out", "--tokens", "300", "--json").json
     assert (told["project"], told["token_budget"], told["playbook_entries"]) == ("notes", 300, [])
     assert {hit["level"] for hit in told["memories"]} == {0}
@@ -26,6 +26,6 @@ def test_json_is_one_object(cli: Cli) -> None:
     assert any("differ (number: " in advice for advice in told["recommendations"])
 
 
-def test_a_budget_of_nothing_is_a_usage_error(cli: Cli) -> None:
+def test_context_budget_of_zero_is_usage_error(cli: Cli) -> None:
     answer = cli("context", "notes", "anything", "--tokens", "0")
     assert (answer.code, "token_budget is 0; it must be 1 or more" in answer.err) == (2, True)

@@ -26,9 +26,7 @@ def make(cli: Cli, write: Write, slug: str, *options: str) -> None:
     assert cli("projects", "configure", slug, *OPTIONS, *options).code == 0
 
 
-def test_a_run_that_a_budget_stopped_ends_with_4_and_keeps_what_was_done(
-    cli: Cli, write: Write, provider: OpenAIServer
-) -> None:
+def test_run_stopped_by_budget_exits_with_4(cli: Cli, write: Write, provider: OpenAIServer) -> None:
     make(cli, write, "p", "budget_usd_per_run=0")
     answer = cli("run", "p")
     assert (answer.code, provider.requests) == (4, [])
@@ -43,7 +41,7 @@ def test_a_run_that_a_budget_stopped_ends_with_4_and_keeps_what_was_done(
     assert again.json["metrics"]["patterns"]["llm/calls"] == 2
 
 
-def test_a_run_that_cannot_pay_for_its_vectors_fails_with_4(cli: Cli, write: Write, provider: OpenAIServer) -> None:
+def test_run_without_embedding_budget_fails_with_4(cli: Cli, write: Write, provider: OpenAIServer) -> None:
     make(cli, write, "p", "budget_tokens_per_run=0", "embedding_model=openai/text-embedding-3-small")
     answer = cli("run", "p", "--json")
     assert (answer.code, answer.json["status"], provider.requests) == (4, "failed", [])
@@ -75,7 +73,7 @@ def outcome(
         (outcome("cancelled", cancelled_by="somebody"), 1),
     ],
 )
-def test_4_means_that_nothing_but_a_budget_was_in_the_way(run: dict[str, Any], code: int) -> None:
+def test_exit_code_4_means_only_budget(run: dict[str, Any], code: int) -> None:
     assert _get_exit_code(run) == code
 
 
@@ -96,6 +94,6 @@ def test_costs_are_shown_by_day_model_purpose_and_job(cli: Cli, write: Write, pr
     assert found["today"]["left_usd"] == pytest.approx(5 - found["total"]["cost_usd"])
 
 
-def test_the_costs_of_no_project_are_a_usage_error(cli: Cli) -> None:
+def test_cost_of_unknown_project_is_usage_error(cli: Cli) -> None:
     answer = cli("cost", "nowhere", "--json")
     assert (answer.code, answer.json["error"]) == (2, "not_found")

@@ -24,7 +24,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def test_the_demo_shows_both_projects_and_changes_nothing_the_second_time(cli: Cli, repository: Path) -> None:
+def test_second_demo_changes_nothing(cli: Cli, repository: Path) -> None:
     first = cli("demo", "--repo", repository, "--json")
     assert first.code == 0, first
     sample, history = first.json["projects"]
@@ -55,7 +55,7 @@ def test_the_demo_shows_both_projects_and_changes_nothing_the_second_time(cli: C
     assert "consolidation dev" in again.out
 
 
-def test_a_folder_without_history_is_skipped(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_demo_skips_folder_without_history(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     answer = cli("demo", "--repo", tmp_path, "--json")
     assert answer.code == 0
@@ -64,7 +64,7 @@ def test_a_folder_without_history_is_skipped(cli: Cli, tmp_path: Path, monkeypat
     assert "the project history is skipped" in answer.err
 
 
-def test_a_history_needs_two_commits(repository: Path) -> None:
+def test_demo_history_needs_two_commits(repository: Path) -> None:
     assert explain_unusable_repository(repository) is None
     subprocess.run(["git", "-C", str(repository), "update-ref", "HEAD", "HEAD~2"], check=True)
     assert explain_unusable_repository(repository) == f"{repository} has fewer than 2 commits"

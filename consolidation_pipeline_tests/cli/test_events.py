@@ -37,7 +37,7 @@ def events(cli: Cli, engine: Engine) -> Cli:
     return cli
 
 
-def test_what_is_due_is_delivered_and_listed(events: Cli, receiver: Receiver) -> None:
+def test_due_events_are_delivered_and_listed(events: Cli, receiver: Receiver) -> None:
     answer = events("events", "deliver", "--once")
     assert answer.code == 0, answer
     assert [line.split(" ", 1)[1] for line in answer.out.splitlines()[:2]] == [
@@ -55,7 +55,7 @@ def test_what_is_due_is_delivered_and_listed(events: Cli, receiver: Receiver) ->
     assert "notes: 2 delivered, 0 waiting, 0 given up, 0 unsent" in events("events", "list", "notes").out
 
 
-def test_a_failure_is_told_by_the_exit_code_the_list_and_the_doctor(events: Cli, receiver: Receiver) -> None:
+def test_failed_delivery_is_reported_everywhere(events: Cli, receiver: Receiver) -> None:
     receiver.then(status_reply(500))
     answer = events("events", "deliver", "--once", "--json")
     assert (answer.code, answer.json) == (1, {"delivered": 0, "failed": 1, "waiting": 2})
@@ -69,7 +69,7 @@ def test_a_failure_is_told_by_the_exit_code_the_list_and_the_doctor(events: Cli,
 
 
 @pytest.mark.usefixtures("receiver")
-def test_a_private_target_is_refused_and_the_doctor_says_so(events: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_webhook_is_refused_and_reported_by_doctor(events: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_WEBHOOK_ALLOW_PRIVATE", "0")
     answer = events("events", "deliver", "--once", "--json")
     assert (answer.code, answer.json["error"]) == (2, "invalid_webhook")
@@ -78,7 +78,7 @@ def test_a_private_target_is_refused_and_the_doctor_says_so(events: Cli, monkeyp
     assert "t0ken" not in told + answer.out + answer.err
 
 
-def test_without_a_webhook_nothing_can_be_delivered(events: Cli) -> None:
+def test_delivery_without_webhook_is_usage_error(events: Cli) -> None:
     assert events("events", "deliver", "--once").code == 2
     assert events("events", "deliver", "--json").code == 2
     assert "2 waiting" in events("events", "list", "notes").out

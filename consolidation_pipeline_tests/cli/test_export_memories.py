@@ -67,9 +67,7 @@ def stored(engine: Engine) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("format", ["jsonl", "csv"])
-def test_an_export_comes_back_as_the_same_memories(
-    cli: Cli, write: Callable[..., Path], engine: Engine, tmp_path: Path, format: str
-) -> None:
+def test_export_round_trips(cli: Cli, write: Callable[..., Path], engine: Engine, tmp_path: Path, format: str) -> None:
     cli("import", write(*ODD, *sample_rows(30)), "--project", "p", "--source", "first source")
     before = stored(engine)
     assert len(before) == 34
@@ -82,7 +80,7 @@ def test_an_export_comes_back_as_the_same_memories(
     assert stored(engine) == before
 
 
-def test_an_export_goes_to_standard_output(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_export_writes_standard_output(cli: Cli, consolidated: dict[str, Any]) -> None:
     del consolidated
     answer = cli("export", "notes", "-")
     rows = [json.loads(line) for line in answer.out.splitlines()]
@@ -102,9 +100,7 @@ def check_merged(derived: dict[str, Any]) -> None:
     assert sorted(source["external_id"] for source in derived["sources"]) == ["n0", "n1", "n2"]
 
 
-def test_derived_rows_say_their_sources_and_are_refused_by_an_import(
-    cli: Cli, consolidated: dict[str, Any], tmp_path: Path
-) -> None:
+def test_derived_rows_name_sources_and_are_not_imported(cli: Cli, consolidated: dict[str, Any], tmp_path: Path) -> None:
     del consolidated
     file = tmp_path / "whole.jsonl"
     assert cli("export", "notes", file, "--with-derived", "--json").json["derived"] == 1
@@ -171,28 +167,28 @@ def test_parquet_holds_derived_rows(cli: Cli, consolidated: dict[str, Any], tmp_
     check_merged(derived)
 
 
-def test_parquet_of_an_empty_project_has_columns(cli: Cli, tmp_path: Path) -> None:
+def test_parquet_of_empty_project_has_columns(cli: Cli, tmp_path: Path) -> None:
     cli("projects", "create", "empty")
     assert cli("export", "empty", tmp_path / "e.parquet", "--format", "parquet").code == 0
     table = pq.read_table(tmp_path / "e.parquet")
     assert (table.num_rows, table.column_names[:4]) == (0, ["source", "id", "memory_type", "content"])
 
 
-def test_parquet_goes_to_a_pipe(settings: Settings, consolidated: dict[str, Any]) -> None:
+def test_parquet_is_written_to_pipe(settings: Settings, consolidated: dict[str, Any]) -> None:
     del settings, consolidated
     code = "from consolidation_pipeline.cli.app import main; main(['export', 'notes', '-', '--format', 'parquet'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert pq.read_table(pa.BufferReader(done.stdout)).num_rows == 6
 
 
-def test_parquet_is_refused_by_a_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_is_refused_for_terminal(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("projects", "create", "empty")
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     answer = cli("export", "empty", "-", "--format", "parquet")
     assert (answer.code, answer.out, "parquet is binary" in answer.err) == (2, "", True)
 
 
-def test_parquet_without_pyarrow_names_the_extra(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow_names_extra(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cli("projects", "create", "empty")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     answer = cli("export", "empty", tmp_path / "e.parquet", "--format", "parquet")
@@ -200,14 +196,14 @@ def test_parquet_without_pyarrow_names_the_extra(cli: Cli, tmp_path: Path, monke
     assert "pip install 'consolidation-pipeline[parquet]'" in answer.err
 
 
-def test_an_unknown_format_is_a_usage_error(cli: Cli, tmp_path: Path) -> None:
+def test_unknown_export_format_is_usage_error(cli: Cli, tmp_path: Path) -> None:
     cli("projects", "create", "empty")
     answer = cli("export", "empty", tmp_path / "e.xlsx", "--format", "xlsx", "--json")
     assert (answer.code, answer.json["error"]) == (2, "usage")
     assert "xlsx" in answer.err
 
 
-def test_an_export_replaces_a_file_only_when_it_is_whole(cli: Cli, tmp_path: Path) -> None:
+def test_failed_export_keeps_existing_file(cli: Cli, tmp_path: Path) -> None:
     cli("projects", "create", "empty")
     file = tmp_path / "kept.jsonl"
     file.write_text("old")
@@ -219,13 +215,13 @@ def test_an_export_replaces_a_file_only_when_it_is_whole(cli: Cli, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", [".", "missing/folder/x.jsonl"])
-def test_a_file_that_cannot_be_written_is_a_usage_error(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_unwritable_export_file_is_usage_error(cli: Cli, tmp_path: Path, name: str) -> None:
     cli("projects", "create", "empty")
     answer = cli("export", "empty", tmp_path / name)
     assert (answer.code, "cannot write" in answer.err) == (2, True)
 
 
-def test_a_device_is_written_to_and_stays_a_device(cli: Cli) -> None:
+def test_export_to_device_keeps_device(cli: Cli) -> None:
     cli("projects", "create", "empty")
     assert cli("export", "empty", "/dev/null").code == 0
     assert Path("/dev/null").is_char_device()

@@ -52,7 +52,7 @@ def everything(cli: Cli, engine: Engine, settings: Settings) -> dict[str, list[d
     return found
 
 
-def test_every_operation_tells_who_what_when_why_and_how_sure(everything: dict[str, list[dict[str, Any]]]) -> None:
+def test_history_has_complete_fields_per_operation(everything: dict[str, list[dict[str, Any]]]) -> None:
     assert set(everything) == set(OPERATIONS) - {"archive"}
     for operation, changes in everything.items():
         for change in changes:
@@ -69,7 +69,7 @@ def test_every_operation_tells_who_what_when_why_and_how_sure(everything: dict[s
             assert sure is None or 0 <= sure <= 1
 
 
-def test_a_rollback_names_what_it_undid(everything: dict[str, list[dict[str, Any]]]) -> None:
+def test_rollback_change_names_reverted_change(everything: dict[str, list[dict[str, Any]]]) -> None:
     merged = {change["id"]: change for change in everything["merge"]}
     for change in everything["rollback"]:
         undone = merged[change["reverts_change_id"]]
@@ -78,7 +78,7 @@ def test_a_rollback_names_what_it_undid(everything: dict[str, list[dict[str, Any
         assert change["reason"] == f"undoes group {undone['group_id']}"
 
 
-def test_a_removal_is_told_in_words(cli: Cli, everything: dict[str, list[dict[str, Any]]]) -> None:
+def test_retention_is_shown_in_history(cli: Cli, everything: dict[str, list[dict[str, Any]]]) -> None:
     (removal,) = everything["retention"]
     assert removal["previous_state"]["operations"] == {"archive": 1}
     shown = cli("history", "notes").out
@@ -86,7 +86,7 @@ def test_a_removal_is_told_in_words(cli: Cli, everything: dict[str, list[dict[st
     assert "removed 1 changes of " in shown
 
 
-def test_history_has_every_change_newest_first(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_history_lists_changes_newest_first(cli: Cli, consolidated: dict[str, Any]) -> None:
     found = cli("history", "notes", "--json").json
     assert (found["project"], found["total"], len(found["changes"])) == ("notes", 4, 4)
     seqs = [change["seq"] for change in found["changes"]]
@@ -102,7 +102,7 @@ def test_history_has_every_change_newest_first(cli: Cli, consolidated: dict[str,
     assert set(keys.split()) | {"reverts_change_id", "previous_state", "new_state"} <= set(first)
 
 
-def test_history_is_narrowed_down_and_still_tells_the_total(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_history_filters_keep_total(cli: Cli, consolidated: dict[str, Any]) -> None:
     group = cli("history", "notes", "--json").json["changes"][0]["group_id"]
     cli("rollback", group, "--reason", "wrong merge")
     assert cli("history", "notes", "--json").json["total"] == 8
@@ -124,7 +124,7 @@ def merged_id(cli: Cli) -> str:
     return str(next(change["entity_id"] for change in changes if change["entity_type"] == "consolidated_memories"))
 
 
-def test_lineage_leads_from_a_merged_memory_down_to_raw_ones(cli: Cli, merged_id: str) -> None:
+def test_lineage_of_merged_memory_lists_sources(cli: Cli, merged_id: str) -> None:
     found = cli("lineage", merged_id, "--json").json
     assert (found["kind"], found["level"], found["status"], found["derived"]) == ("merged", 1, "active", [])
     assert sorted(source["content"] for source in found["sources"]) == sorted(LESSONS[:3])
@@ -134,7 +134,7 @@ def test_lineage_leads_from_a_merged_memory_down_to_raw_ones(cli: Cli, merged_id
     assert all(source["id"] in shown for source in found["sources"])
 
 
-def test_lineage_leads_from_a_raw_memory_up(cli: Cli, merged_id: str) -> None:
+def test_lineage_of_raw_memory_lists_derived(cli: Cli, merged_id: str) -> None:
     source = cli("lineage", merged_id, "--json").json["sources"][0]
     found = cli("lineage", source["id"], "--json").json
     assert (found["kind"], found["level"], found["status"], found["sources"]) == ("raw", 0, "merged", [])
@@ -143,14 +143,14 @@ def test_lineage_leads_from_a_raw_memory_up(cli: Cli, merged_id: str) -> None:
     assert f"went into merged {merged_id}" in cli("lineage", source["id"]).out
 
 
-def test_the_beginning_of_an_id_is_enough(cli: Cli, merged_id: str) -> None:
+def test_lineage_accepts_id_prefix(cli: Cli, merged_id: str) -> None:
     whole = cli("lineage", merged_id, "--json").json
     for part in (merged_id[:8], merged_id[:13], merged_id.replace("-", "")[:10], merged_id.upper()):
         assert cli("lineage", part, "--json").json == whole
 
 
 @pytest.mark.breaks_rules
-def test_an_ambiguous_beginning_is_refused(cli: Cli, engine: Engine) -> None:
+def test_lineage_refuses_ambiguous_prefix(cli: Cli, engine: Engine) -> None:
     with engine.begin() as connection:
         copied = connection.scalars(text("SELECT id FROM consolidation.task_memories ORDER BY id LIMIT 2")).all()
         for last, copy in zip("ab", copied, strict=True):

@@ -26,7 +26,7 @@ def test_importing_twice_adds_nothing(cli: Cli, write: Callable[..., Path]) -> N
     assert cli("import", path, "--project", "p").out == "p: 0 added, 2 there before, 0 bad\n"
 
 
-def test_good_rows_are_kept_and_bad_ones_listed(cli: Cli, write: Callable[..., Path], tmp_path: Path) -> None:
+def test_import_keeps_good_rows_and_lists_bad_rows(cli: Cli, write: Callable[..., Path], tmp_path: Path) -> None:
     path = write(GOOD, "not json", {"content": " "}, {"content": "x", "memory_type": "rumour"})
     answer = cli("import", path, "--project", "p", "--json")
     assert (answer.code, answer.json["added"], answer.json["bad"]) == (1, 1, 3)
@@ -39,7 +39,7 @@ def test_good_rows_are_kept_and_bad_ones_listed(cli: Cli, write: Callable[..., P
     assert cli("metrics", "p", "--json").json["memories"] == 1
 
 
-def test_only_the_first_twenty_bad_rows_are_shown(cli: Cli, write: Callable[..., Path]) -> None:
+def test_import_shows_first_twenty_bad_rows(cli: Cli, write: Callable[..., Path]) -> None:
     answer = cli("import", write(*["bad"] * 25), "--project", "p")
     assert answer.code == 1
     assert answer.err.count("line ") == 20
@@ -47,14 +47,14 @@ def test_only_the_first_twenty_bad_rows_are_shown(cli: Cli, write: Callable[...,
     assert answer.out == "p: 0 added, 0 there before, 25 bad\n"
 
 
-def test_a_row_whose_content_changed_is_refused(cli: Cli, write: Callable[..., Path]) -> None:
+def test_import_refuses_changed_row(cli: Cli, write: Callable[..., Path]) -> None:
     cli("import", write(GOOD), "--project", "p")
     answer = cli("import", write({**GOOD, "content": "Rotate the signing key every 30 days."}), "-p", "p", "--json")
     assert (answer.code, answer.json["added"]) == (1, 0)
     assert "stored before with other content" in answer.json["bad_rows"][0]["reason"]
 
 
-def test_the_type_of_rows_that_name_none_can_be_chosen(cli: Cli, write: Callable[..., Path]) -> None:
+def test_import_type_applies_to_rows_without_type(cli: Cli, write: Callable[..., Path]) -> None:
     path = write(GOOD, {"content": "b", "memory_type": "decision"})
     assert cli("import", path, "--project", "p", "--type", "warning").code == 0
     assert cli("metrics", "p", "--json").json["by_type"] == {"decision": 1, "warning": 1}
@@ -62,20 +62,20 @@ def test_the_type_of_rows_that_name_none_can_be_chosen(cli: Cli, write: Callable
     assert (refused.code, "error_fix, discovery" in refused.err) == (2, True)
 
 
-def test_rows_come_from_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_reads_standard_input(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(GOOD).encode())))
     answer = cli("import", "-", "--project", "p", "--source", "pipe", "--json")
     assert (answer.code, answer.json["added"], answer.json["source"]) == (0, 1, "pipe")
 
 
-def test_a_csv_file_is_known_by_its_name(cli: Cli, tmp_path: Path) -> None:
+def test_import_detects_csv_by_name(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / "notes.csv"
     path.write_text("id,content\n1,First\n2,Second\n")
     answer = cli("import", path, "--project", "p", "--json")
     assert (answer.json["format"], answer.json["added"]) == ("csv", 2)
 
 
-def test_notes_in_markdown_are_known_by_their_name_and_meet_again_in_their_folder(cli: Cli, tmp_path: Path) -> None:
+def test_import_detects_markdown_file_and_folder(cli: Cli, tmp_path: Path) -> None:
     path = tmp_path / ".learnings" / "MEMORY.md"
     path.parent.mkdir()
     path.write_text("# Memory\n\n## Gotchas\n- The cache is shared.\n- Retry twice.\n\n## Decisions\nWe use uv.\n")
@@ -102,7 +102,7 @@ def test_notes_in_markdown_are_known_by_their_name_and_meet_again_in_their_folde
         (".", "git", "git cannot read the history"),
     ],
 )
-def test_an_unreadable_source_is_a_usage_error_and_makes_no_project(
+def test_unreadable_import_is_usage_error(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, format: str | None, said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -11,9 +11,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 
-def test_a_key_is_shown_once_on_standard_output_and_never_again(
-    cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_key_is_shown_once(cli: Cli, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     cli("projects", "create", "notes")
     made = cli("keys", "create", "--role", "agent", "--project", "notes", "--name", "ci")
@@ -31,7 +29,7 @@ def test_a_key_is_shown_once_on_standard_output_and_never_again(
     assert authenticate(engine, secret) is None
 
 
-def test_keys_as_json(cli: Cli) -> None:
+def test_keys_are_listed_as_json(cli: Cli) -> None:
     assert cli("keys", "list", "--json").json == {"keys": []}
     assert "no keys yet" in cli("keys", "list").out
     made = cli("keys", "create", "--role", "admin", "--json").json

@@ -21,7 +21,7 @@ def imported(cli: Cli, write: Callable[..., Path]) -> None:
 pytestmark = pytest.mark.usefixtures("imported")
 
 
-def test_a_plan_shows_what_would_be_merged_asked_and_archived(cli: Cli) -> None:
+def test_plan_shows_merges_suggestions_and_archives(cli: Cli) -> None:
     shown = cli("plan", "notes")
     assert shown.code == 0
     assert "merge: near-duplicates: 3 memories say the same" in shown.out
@@ -32,7 +32,7 @@ def test_a_plan_shows_what_would_be_merged_asked_and_archived(cli: Cli) -> None:
     assert cli("metrics", "notes", "--json").json["last_run"] is None
 
 
-def test_a_plan_in_json_is_one_object_with_every_group(cli: Cli) -> None:
+def test_plan_json_lists_every_group(cli: Cli) -> None:
     made = cli("plan", "notes", "--json").json
     assert [len(merge["sources"]) for merge in made["merges"]] == [3]
     assert [archive["policy"] for archive in made["archives"]] == ["staleness"]
@@ -40,7 +40,7 @@ def test_a_plan_in_json_is_one_object_with_every_group(cli: Cli) -> None:
     assert (made["totals"]["memories_merged"], made["totals"]["memories_archived"]) == (3, 1)
 
 
-def test_a_plan_is_kept_in_a_file_and_carried_out(cli: Cli, tmp_path: Path) -> None:
+def test_plan_file_is_executed(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     assert cli("plan", "notes", "--out", file).code == 0
     done = cli("run", "notes", "--plan", file, "--json")
@@ -52,9 +52,7 @@ def test_a_plan_is_kept_in_a_file_and_carried_out(cli: Cli, tmp_path: Path) -> N
     assert (again.code, again.json["merged_created"], again.json["memories_archived"]) == (0, 0, 0)
 
 
-def test_a_plan_whose_project_changed_is_refused_with_what_changed(
-    cli: Cli, tmp_path: Path, write: Callable[..., Path]
-) -> None:
+def test_outdated_plan_file_is_refused(cli: Cli, tmp_path: Path, write: Callable[..., Path]) -> None:
     file = tmp_path / "plan.json"
     cli("plan", "notes", "--out", file)
     cli("import", write({"id": "n9", "content": LESSONS[2], "created_at": RECENT}), "--project", "notes")
@@ -65,7 +63,7 @@ def test_a_plan_whose_project_changed_is_refused_with_what_changed(
     assert cli("run", "notes", "--json").json["status"] == "completed"
 
 
-def test_what_does_not_go_with_a_plan_is_a_usage_error(cli: Cli, tmp_path: Path) -> None:
+def test_invalid_plan_arguments_are_usage_errors(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "plan.json"
     assert cli("run", "notes", "--plan", file).code == 2
     cli("plan", "notes", "--out", file)

@@ -28,7 +28,7 @@ def add(engine: Engine, content: str, **fields: Any) -> UUID:
     return change.entity_id
 
 
-def test_entries_are_shown_by_priority(cli: Cli, engine: Engine) -> None:
+def test_playbook_command_lists_by_priority(cli: Cli, engine: Engine) -> None:
     later = add(engine, "Batch the requests.", category="performance")
     first = add(engine, "Migrate before the workers start.", category="workflow", priority=99)
     add(engine, "Perhaps.", status="review")
@@ -42,14 +42,14 @@ def test_entries_are_shown_by_priority(cli: Cli, engine: Engine) -> None:
     assert str(first) not in cli("playbook", "notes", "--category", "performance").out
 
 
-def test_json_holds_all_of_an_entry(cli: Cli, engine: Engine) -> None:
+def test_playbook_json_holds_whole_entry(cli: Cli, engine: Engine) -> None:
     id_ = add(engine, "Batch the requests.")
     (entry,) = cli("playbook", "notes", "--json").json["entries"]
     assert (entry["id"], entry["evidence"], len(entry["supporting_memory_ids"])) == (str(id_), 6, 6)
     assert cli("playbook", "notes", "--format", "json").json["totals"] == {"active": 1, "review": 0, "retired": 0}
 
 
-def test_the_document_names_entries_so_that_lineage_finds_them(cli: Cli, engine: Engine) -> None:
+def test_playbook_document_names_entry_ids(cli: Cli, engine: Engine) -> None:
     id_ = add(engine, "Batch the requests.\n# Twice", category="performance")
     add(engine, "Perhaps.", status="review")
     document = cli("playbook", "notes", "--format", "md").out
@@ -62,7 +62,7 @@ def test_the_document_names_entries_so_that_lineage_finds_them(cli: Cli, engine:
 
 
 @pytest.mark.parametrize("form", ["table", "md"])
-def test_where_none_is_active_that_is_said_with_what_waits(cli: Cli, engine: Engine, form: str) -> None:
+def test_empty_playbook_names_waiting_entries(cli: Cli, engine: Engine, form: str) -> None:
     assert "wait for review" not in cli("playbook", "notes").out
     add(engine, "Perhaps.", status="review")
     answer = cli("playbook", "notes", "--format", form)
@@ -74,7 +74,7 @@ def test_where_none_is_active_that_is_said_with_what_waits(cli: Cli, engine: Eng
     assert "consolidation review approve ID" in waiting
 
 
-def test_what_is_not_there_is_a_usage_error(cli: Cli) -> None:
+def test_invalid_playbook_arguments_are_usage_errors(cli: Cli) -> None:
     for arguments, said in (
         (("nowhere",), "there is no project"),
         (("notes", "--status", "gone"), "active, review, retired"),

@@ -28,13 +28,13 @@ def test_projects_are_created_once_and_listed(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("slug", ["Upper", "-first", "with space", "x" * 64, ""])
-def test_a_project_needs_a_legal_slug(cli: Cli, slug: str) -> None:
+def test_invalid_project_slug_is_refused(cli: Cli, slug: str) -> None:
     answer = cli("projects", "create", "--", slug)
     assert (answer.code, "is not allowed" in answer.err) == (2, True)
     assert cli("projects", "list", "--json").json["projects"] == []
 
 
-def test_configure_sets_resets_and_prints_what_is_in_force(cli: Cli) -> None:
+def test_configure_sets_and_resets_options(cli: Cli) -> None:
     cli("projects", "create", "p", "new_threshold=50")
     changed = cli("projects", "configure", "p", "t_merge=0.9", "schedule=0 3 * * *", "merge=false", "--json").json
     assert changed["config"] == {"new_threshold": 50, "t_merge": 0.9, "schedule": "0 3 * * *", "merge": False}
@@ -47,12 +47,12 @@ def test_configure_sets_resets_and_prints_what_is_in_force(cli: Cli) -> None:
     assert "50  (set)" in cli("projects", "configure", "p").out
 
 
-def test_an_alias_is_stored_under_the_option_s_own_name(cli: Cli) -> None:
+def test_option_alias_is_stored_under_own_name(cli: Cli) -> None:
     cli("projects", "create", "p")
     assert cli("projects", "configure", "p", "similarity_threshold=0.9", "--json").json["config"] == {"t_merge": 0.9}
 
 
-def test_a_project_is_disabled_and_enabled(cli: Cli) -> None:
+def test_project_is_disabled_and_enabled(cli: Cli) -> None:
     cli("projects", "create", "p")
     assert cli("projects", "configure", "p", "--disable", "--json").json["enabled"] is False
     assert cli("projects", "configure", "p", "t_merge=0.9", "--json").json["enabled"] is False
@@ -75,21 +75,21 @@ def test_a_project_is_disabled_and_enabled(cli: Cli) -> None:
         (["t_merge=0.6", "t_suggest=0.7"], "t_merge = 0.6 must not be below t_suggest = 0.7"),
     ],
 )
-def test_wrong_options_change_nothing(cli: Cli, assignments: list[str], said: str) -> None:
+def test_invalid_options_change_nothing(cli: Cli, assignments: list[str], said: str) -> None:
     cli("projects", "create", "p", "new_threshold=50")
     answer = cli("projects", "configure", "p", "active_threshold=600", *assignments)
     assert (answer.code, said in answer.err) == (2, True), answer.err
     assert cli("projects", "configure", "p", "--json").json["config"] == {"new_threshold": 50}
 
 
-def test_an_unknown_project_is_named_with_those_that_exist(cli: Cli) -> None:
+def test_unknown_project_error_lists_existing_projects(cli: Cli) -> None:
     cli("projects", "create", "known")
     for arguments in (("configure", "q", "t_merge=0.9"), ("configure", "q"), ("delete", "q", "--yes")):
         answer = cli("projects", *arguments)
         assert (answer.code, answer.err) == (2, "error: there is no project 'q'; projects: known\n")
 
 
-def test_deleting_asks_for_yes_and_leaves_the_ledger(cli: Cli, consolidated: dict[str, Any], engine: Engine) -> None:
+def test_delete_requires_yes_and_keeps_ledger(cli: Cli, consolidated: dict[str, Any], engine: Engine) -> None:
     assert consolidated["memories_merged"] > 0
     refused = cli("projects", "delete", "notes")
     assert refused.code == 2
@@ -102,7 +102,7 @@ def test_deleting_asks_for_yes_and_leaves_the_ledger(cli: Cli, consolidated: dic
         assert connection.scalar(text("SELECT count(*) FROM consolidation.consolidation_changes")) > 0
 
 
-def test_a_project_is_not_deleted_during_a_run(
+def test_project_is_not_deleted_during_run(
     cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings
 ) -> None:
     cli("import", write({"content": "a"}), "--project", "p")

@@ -42,12 +42,12 @@ def test_relations_are_listed_with_their_texts(cli: Cli, found: list[dict[str, A
     assert {"id", "relation_type", "confidence", "similarity", "reason", "a_text", "b_text"} <= set(found[0])
 
 
-def test_where_there_are_none_that_is_said(cli: Cli, found: list[dict[str, Any]]) -> None:
+def test_empty_relation_list_says_so(cli: Cli, found: list[dict[str, Any]]) -> None:
     del found
     assert "notes has no such relations" in cli("relations", "list", "notes", "--status", "rejected").out
 
 
-def test_relations_are_confirmed_rejected_and_taken_back(cli: Cli, found: list[dict[str, Any]]) -> None:
+def test_relations_are_confirmed_rejected_and_undone(cli: Cli, found: list[dict[str, Any]]) -> None:
     one, two, *_ = candidates(found)
     answer = cli("relations", "confirm", one, two, "--reason", "seen it", "--json")
     assert (answer.code, answer.json["status"]) == (0, "confirmed")
@@ -62,14 +62,14 @@ def test_relations_are_confirmed_rejected_and_taken_back(cli: Cli, found: list[d
     assert (statuses[one], statuses[two]) == ("candidate", "rejected")
 
 
-def test_a_decision_that_stands_already_is_a_conflict(cli: Cli, found: list[dict[str, Any]]) -> None:
+def test_repeated_relation_decision_is_conflict(cli: Cli, found: list[dict[str, Any]]) -> None:
     one = candidates(found)[0]
     assert cli("relations", "reject", one).code == 0
     again = cli("relations", "reject", one, "--json")
     assert (again.code, again.json["error"], again.json["conflicts"]) == (3, "conflict", [one])
 
 
-def test_unknown_relations_and_statuses_are_usage_errors(cli: Cli, found: list[dict[str, Any]]) -> None:
+def test_unknown_relation_or_status_is_usage_error(cli: Cli, found: list[dict[str, Any]]) -> None:
     nobody = uuid4()
     answer = cli("relations", "confirm", candidates(found)[0], nobody, "--json")
     assert (answer.code, answer.json["error"]) == (2, "not_found")

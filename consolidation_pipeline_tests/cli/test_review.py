@@ -44,7 +44,7 @@ def entries(consolidated: dict[str, Any], engine: Engine) -> list[str]:
     return [str(change.entity_id) for change in changes]
 
 
-def test_what_waits_is_listed_with_why_and_the_two_commands(cli: Cli, entries: list[str]) -> None:
+def test_review_list_shows_reason_and_commands(cli: Cli, entries: list[str]) -> None:
     listed = cli("review", "list", "notes")
     assert listed.code == 0
     assert "notes: pattern 0, principle 0, playbook 2" in listed.out
@@ -59,12 +59,12 @@ def test_what_waits_is_listed_with_why_and_the_two_commands(cli: Cli, entries: l
     assert {"content", "why", "best_practices", "gotchas", "evidence", "evidence_count"} <= answer["waiting"][0].keys()
 
 
-def test_where_nothing_waits_that_is_said(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_empty_review_queue_says_so(cli: Cli, consolidated: dict[str, Any]) -> None:
     del consolidated
     assert "notes: nothing waits for review" in cli("review", "list", "notes").out
 
 
-def test_entries_are_approved_dismissed_and_taken_back(cli: Cli, entries: list[str]) -> None:
+def test_entries_are_approved_dismissed_and_undone(cli: Cli, entries: list[str]) -> None:
     one, two = entries
     answer = cli("review", "approve", one, "--reason", "read it", "--json").json
     (approved,) = answer["approved"]
@@ -77,7 +77,7 @@ def test_entries_are_approved_dismissed_and_taken_back(cli: Cli, entries: list[s
     assert [row["id"] for row in cli("review", "list", "notes", "--json").json["waiting"]] == [one]
 
 
-def test_what_cannot_be_decided_changes_nothing(cli: Cli, entries: list[str], engine: Engine) -> None:
+def test_refused_review_changes_nothing(cli: Cli, entries: list[str], engine: Engine) -> None:
     one, two = entries
     assert cli("review", "approve", one).code == 0
     again = cli("review", "approve", two, one, "--json")

@@ -14,7 +14,7 @@ from consolidation_pipeline_tests.cli.conftest import LESSONS, Cli
 pytestmark = pytest.mark.usefixtures("consolidated")
 
 
-def test_a_job_is_undone_and_redone(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_job_is_undone_and_redone(cli: Cli, consolidated: dict[str, Any]) -> None:
     undone = cli("rollback", consolidated["job_id"], "--json")
     assert undone.code == 0
     assert (undone.json["scope"], undone.json["changes"]) == ("job", 4)
@@ -26,14 +26,14 @@ def test_a_job_is_undone_and_redone(cli: Cli, consolidated: dict[str, Any]) -> N
     assert cli("metrics", "notes", "--json").json["merged"] == 1
 
 
-def test_a_change_is_undone_with_its_group(cli: Cli) -> None:
+def test_change_is_undone_with_its_group(cli: Cli) -> None:
     changes = cli("history", "notes", "--json").json["changes"]
     undone = cli("rollback", changes[0]["id"], "--json").json
     assert (undone["scope"], undone["changes"], undone["kept_apart"], undone["redone"]) == ("group", 4, 1, False)
     assert cli("metrics", "notes", "--json").json["consolidated"] == 0
 
 
-def test_the_note_says_what_later_runs_will_do(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_rollback_note_names_kept_apart_merges(cli: Cli, consolidated: dict[str, Any]) -> None:
     group = cli("history", "notes", "--json").json["changes"][0]["group_id"]
     of_job = cli("rollback", consolidated["job_id"], "--json").json
     redo = cli("rollback", of_job["rollback_id"])
@@ -45,13 +45,13 @@ def test_the_note_says_what_later_runs_will_do(cli: Cli, consolidated: dict[str,
     assert "next run" not in of_group.out
 
 
-def test_the_note_after_a_job_says_that_it_would_be_done_again(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_rollback_note_of_job_announces_repetition(cli: Cli, consolidated: dict[str, Any]) -> None:
     said = cli("rollback", consolidated["job_id"]).out
     assert "the next run would do the same again" in said
     assert "apart" not in said
 
 
-def test_undoing_twice_is_a_conflict_that_names_the_first_rollback(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_second_rollback_is_conflict_naming_first(cli: Cli, consolidated: dict[str, Any]) -> None:
     first = cli("rollback", consolidated["job_id"], "--json").json["rollback_id"]
     again = cli("rollback", consolidated["job_id"], "--json")
     assert (again.code, again.json["error"], again.json["conflicts"]) == (3, "conflict", [first])
@@ -59,7 +59,7 @@ def test_undoing_twice_is_a_conflict_that_names_the_first_rollback(cli: Cli, con
     assert f"`consolidation rollback {first}` redoes it" in again.err
 
 
-def test_what_was_built_on_is_undone_only_with_cascade(
+def test_rollback_of_extended_job_needs_cascade(
     cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]
 ) -> None:
     row = {"id": "n9", "content": LESSONS[1]}
@@ -77,6 +77,6 @@ def test_what_was_built_on_is_undone_only_with_cascade(
     assert cli("metrics", "notes", "--json").json["consolidated"] == 0
 
 
-def test_an_unknown_id_is_a_usage_error(cli: Cli) -> None:
+def test_rollback_of_unknown_id_is_usage_error(cli: Cli) -> None:
     answer = cli("rollback", uuid4(), "--json")
     assert (answer.code, answer.json["error"]) == (2, "not_found")

@@ -38,7 +38,7 @@ def break_vectors(engine: Engine, slug: str) -> None:
         connection.execute(text(update), {"project": project.id, "model": LOCAL_MODEL})
 
 
-def test_a_run_says_what_it_did(consolidated: dict[str, Any]) -> None:
+def test_run_json_reports_result(consolidated: dict[str, Any]) -> None:
     assert consolidated["project"] == "notes"
     assert (consolidated["status"], consolidated["error"]) == ("completed", None)
     assert consolidated["phases_completed"] == list(PHASES)
@@ -49,7 +49,7 @@ def test_a_run_says_what_it_did(consolidated: dict[str, Any]) -> None:
     assert consolidated["undo"] == f"consolidation rollback {UUID(consolidated['job_id'])}"
 
 
-def test_a_second_run_changes_nothing_and_writes_no_job(cli: Cli, consolidated: dict[str, Any], engine: Engine) -> None:
+def test_second_run_is_unchanged_without_job(cli: Cli, consolidated: dict[str, Any], engine: Engine) -> None:
     again = cli("run", "notes", "--json")
     assert (again.code, again.json["status"], again.json["job_id"]) == (0, "unchanged", consolidated["job_id"])
     assert (again.json["memories_merged"], again.json["merged_created"], again.json["metrics"]) == (0, 0, {})
@@ -58,9 +58,7 @@ def test_a_second_run_changes_nothing_and_writes_no_job(cli: Cli, consolidated: 
     assert count_jobs(engine) == 1
 
 
-def test_new_memories_extend_what_was_merged(
-    cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]
-) -> None:
+def test_run_extends_merged_memory(cli: Cli, consolidated: dict[str, Any], write: Callable[..., Path]) -> None:
     del consolidated
     cli(
         "import",
@@ -76,16 +74,14 @@ def test_new_memories_extend_what_was_merged(
     assert "consolidation rollback " in answer.out
 
 
-def test_chosen_phases_run_alone(cli: Cli, write: Callable[..., Path]) -> None:
+def test_selected_phases_run_alone(cli: Cli, write: Callable[..., Path]) -> None:
     cli("import", write({"content": "a"}, {"content": "b"}), "--project", "p")
     answer = cli("run", "p", "--phases", "similarity_graph, embedding_matrix", "--json")
     assert (answer.code, answer.json["phases_completed"]) == (0, ["embedding_matrix", "similarity_graph"])
 
 
 @pytest.mark.parametrize("phases", ["mergd", "clusters,mergd", "", ","])
-def test_an_unknown_phase_is_a_usage_error_that_lists_the_phases(
-    cli: Cli, write: Callable[..., Path], engine: Engine, phases: str
-) -> None:
+def test_unknown_phase_error_lists_phases(cli: Cli, write: Callable[..., Path], engine: Engine, phases: str) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
     answer = cli("run", "p", "--phases", phases)
     assert (answer.code, all(name in answer.err for name in PHASES)) == (2, True), answer.err
@@ -93,21 +89,19 @@ def test_an_unknown_phase_is_a_usage_error_that_lists_the_phases(
 
 
 @pytest.mark.parametrize("arguments", [(), ("--all", "p")])
-def test_projects_are_named_or_all(cli: Cli, arguments: tuple[str, ...]) -> None:
+def test_run_requires_projects_or_all(cli: Cli, arguments: tuple[str, ...]) -> None:
     answer = cli("run", *arguments)
     assert (answer.code, "--all" in answer.err) == (2, True)
 
 
-def test_nothing_is_run_when_a_named_project_does_not_exist(
-    cli: Cli, write: Callable[..., Path], engine: Engine
-) -> None:
+def test_run_with_unknown_project_runs_nothing(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
     cli("import", write({"content": "a"}), "--project", "p")
     answer = cli("run", "p", "typo", "--json")
     assert (answer.code, answer.json["error"]) == (2, "not_found")
     assert count_jobs(engine) == 0
 
 
-def test_several_projects_are_run_in_turn(cli: Cli, write: Callable[..., Path]) -> None:
+def test_several_projects_are_run_in_order(cli: Cli, write: Callable[..., Path]) -> None:
     for slug in ("b", "a"):
         cli("import", write({"content": slug}), "--project", slug)
     answer = cli("run", "b", "a", "b", "--json")
@@ -115,7 +109,7 @@ def test_several_projects_are_run_in_turn(cli: Cli, write: Callable[..., Path]) 
     assert [(run["project"], run["status"]) for run in answer.json["runs"]] == [("b", "completed"), ("a", "completed")]
 
 
-def test_all_goes_on_after_a_failure_and_says_so(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_run_all_continues_after_failure(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
     for slug in ("a", "b", "off"):
         cli("import", write({"content": f"{slug} one"}, {"content": f"{slug} two"}), "--project", slug)
     cli("projects", "configure", "off", "--disable")
@@ -129,13 +123,13 @@ def test_all_goes_on_after_a_failure_and_says_so(cli: Cli, write: Callable[..., 
     assert "Traceback" not in answer.err
 
 
-def test_all_of_no_projects_is_no_failure(cli: Cli) -> None:
+def test_run_all_without_projects_succeeds(cli: Cli) -> None:
     answer = cli("run", "--all")
     assert (answer.code, answer.out, answer.err) == (0, "", "there is no enabled project to run\n")
     assert cli("run", "--all", "--json").json == {"runs": []}
 
 
-def test_a_failed_run_is_shown_and_ends_with_1(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_failed_run_exits_with_1(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
     cli("import", write({"content": "one"}, {"content": "two"}), "--project", "a")
     break_vectors(engine, "a")
     answer = cli("run", "a")
@@ -144,7 +138,7 @@ def test_a_failed_run_is_shown_and_ends_with_1(cli: Cli, write: Callable[..., Pa
     assert cli("run", "a", "--json").json["status"] == "failed"
 
 
-def test_a_project_that_another_run_holds_is_not_run(
+def test_run_of_busy_project_is_conflict(
     cli: Cli, write: Callable[..., Path], engine: Engine, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli("import", write({"content": "one"}), "--project", "a")
@@ -155,7 +149,7 @@ def test_a_project_that_another_run_holds_is_not_run(
     assert count_jobs(engine) == 1
 
 
-def test_what_was_asked_for_is_run_without_a_daemon(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
+def test_pending_jobs_are_run_without_daemon(cli: Cli, write: Callable[..., Path], engine: Engine) -> None:
     assert cli("run", "--pending").err == "no job is pending\n"
     for slug in ("a", "b"):
         cli("import", write({"content": slug}), "--project", slug)
@@ -174,7 +168,5 @@ def test_what_was_asked_for_is_run_without_a_daemon(cli: Cli, write: Callable[..
 
 
 @pytest.mark.parametrize(("metrics", "code"), [({"cancelled_by": "bob"}, 1), ({}, 130)])
-def test_a_run_that_somebody_cancelled_ends_with_1_and_an_interrupted_one_ends_all(
-    metrics: dict[str, Any], code: int
-) -> None:
+def test_cancelled_run_exits_with_1_and_interrupt_with_130(metrics: dict[str, Any], code: int) -> None:
     assert _get_exit_code({"status": "cancelled", "stopped": [], "metrics": metrics}) == code

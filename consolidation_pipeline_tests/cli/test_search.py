@@ -9,7 +9,7 @@ from consolidation_pipeline_tests.cli.conftest import RECENT, Cli
 pytestmark = pytest.mark.usefixtures("consolidated")
 
 
-def test_results_are_listed_best_first(cli: Cli) -> None:
+def test_search_lists_best_result_first(cli: Cli) -> None:
     answer = cli("search", "notes", "migrations before the workers start", "--sources", "--explain")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
@@ -21,7 +21,7 @@ def test_results_are_listed_best_first(cli: Cli) -> None:
     assert " found in " in lines[-1]
 
 
-def test_json_is_one_object_and_counts_a_reuse(cli: Cli) -> None:
+def test_search_json_is_one_object(cli: Cli) -> None:
     found = cli("search", "notes", "search client times out", "--json", "--limit", "2", "--level", "0").json
     assert (found["project"], len(found["results"])) == ("notes", 2)
     assert found["total_found"] >= 2
@@ -32,7 +32,7 @@ def test_json_is_one_object_and_counts_a_reuse(cli: Cli) -> None:
     assert found["search_time_ms"] > 0
 
 
-def test_conditions_narrow_what_is_found(cli: Cli) -> None:
+def test_search_options_filter_results(cli: Cli) -> None:
     assert "no matching memories" in cli("search", "notes", "migrations", "--type", "decision").out
     assert "no matching memories" in cli("search", "notes", "migrations", "--tag", "no-such").out
     assert "no matching memories" in cli("search", "notes", "migrations", "--since", "2999-01-01").out
@@ -40,7 +40,7 @@ def test_conditions_narrow_what_is_found(cli: Cli) -> None:
     assert "Colour tokens" in shown.out
 
 
-def test_what_cannot_be_searched_is_a_usage_error(cli: Cli) -> None:
+def test_invalid_search_is_usage_error(cli: Cli) -> None:
     for arguments, said in (
         (("nowhere", "x"), "there is no project"),
         (("notes", "x", "--level", "7"), "7 is not a level"),

@@ -15,7 +15,7 @@ from consolidation_pipeline.settings import Settings
 from consolidation_pipeline_tests.cli.conftest import Cli
 
 
-def test_it_serves_until_it_is_asked_to_end(settings: Settings) -> None:
+def test_server_runs_until_terminated(settings: Settings) -> None:
     del settings  # names the database in the environment, which the process gets
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -47,7 +47,7 @@ def _wait_until_ready(url: str) -> bool:
     return False
 
 
-def test_without_keys_it_listens_to_this_machine_only(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_serve_without_keys_requires_loopback(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_API_AUTH", "off")
     refused = cli("serve", "--host", "0.0.0.0")
     assert refused.code == 2

@@ -33,9 +33,7 @@ def findings(answer: Any) -> dict[str, tuple[str, str]]:
     return {row["check"]: (row["status"], row["message"]) for row in answer.json["checks"]}
 
 
-def test_init_twice_leaves_the_same_schema(
-    command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str
-) -> None:
+def test_init_twice_leaves_same_schema(command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
     first, second = command("init", "--json"), command("init", "--json")
     assert (first.code, second.code) == (0, 0)
@@ -45,7 +43,7 @@ def test_init_twice_leaves_the_same_schema(
     assert command("projects", "list").code == 0
 
 
-def test_init_says_where_memories_live_without_the_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_hides_database_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     url = os.environ["CONSOLIDATION_DATABASE_URL"]
     joint = "&" if "?" in url else "?"
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", f"{url}{joint}password=hunter2")
@@ -61,7 +59,7 @@ def dagster_url(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("dagster_url", "dagster_home")
-def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli) -> None:
+def test_doctor_finds_no_problem_in_fresh_store(cli: Cli) -> None:
     answer = cli("doctor", "--json")
     assert answer.code == 0, answer
     assert answer.json["ok"] is True
@@ -76,7 +74,7 @@ def test_doctor_finds_nothing_wrong_with_a_fresh_store(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("dagster_url")
-def test_doctor_calls_an_unreachable_database_a_problem(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_reports_unreachable_database(command: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgresql://me:hunter2@127.0.0.1:1/none")
     answer = command("doctor", "--json")
     assert (answer.code, answer.json["ok"]) == (1, False)
@@ -86,9 +84,7 @@ def test_doctor_calls_an_unreachable_database_a_problem(command: Cli, monkeypatc
 
 
 @pytest.mark.usefixtures("dagster_url")
-def test_doctor_says_that_the_schema_is_missing(
-    command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str
-) -> None:
+def test_doctor_reports_missing_schema(command: Cli, monkeypatch: pytest.MonkeyPatch, empty_database_url: str) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", empty_database_url)
     answer = command("doctor", "--json")
     assert answer.code == 1
@@ -99,7 +95,7 @@ def test_doctor_says_that_the_schema_is_missing(
 
 
 @pytest.mark.usefixtures("dagster_url")
-def test_doctor_warns_of_dead_jobs_missing_vectors_and_mixed_models(
+def test_doctor_warns_of_dead_jobs_and_mixed_vectors(
     cli: Cli, consolidated: dict[str, Any], engine: Engine, settings: Settings
 ) -> None:
     del consolidated
@@ -130,7 +126,7 @@ def test_doctor_warns_of_dead_jobs_missing_vectors_and_mixed_models(
 
 @pytest.mark.breaks_rules
 @pytest.mark.usefixtures("dagster_url", "dagster_home")
-def test_doctor_finds_what_was_broken_on_purpose(
+def test_doctor_reports_damaged_store(
     cli: Cli, consolidated: dict[str, Any], engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del consolidated
@@ -160,7 +156,7 @@ def test_doctor_finds_what_was_broken_on_purpose(
     assert findings(cli("doctor", "--json"))["extension"][0] == "problem"
 
 
-def test_doctor_tells_how_far_the_clocks_are_apart(engine: Engine, settings: Settings) -> None:
+def test_doctor_reports_clock_difference(engine: Engine, settings: Settings) -> None:
     def at(seconds: float) -> tuple[str, str]:
         found = check_store(engine, settings, clock=lambda: datetime.now(UTC) + timedelta(seconds=seconds))
         return next((one.status, one.message) for one in found if one.check == "clock")
@@ -172,7 +168,7 @@ def test_doctor_tells_how_far_the_clocks_are_apart(engine: Engine, settings: Set
     assert re.search(r" (89|90)\.\d s apart", message)
 
 
-def test_doctor_tells_that_the_server_is_full() -> None:
+def test_doctor_warns_of_full_server() -> None:
     load = ServerLoad(datetime.now(UTC), 90, 97, 5_000_000_000, {"task_memories": (90_000, 10)}, 200_000)
     found = {finding.check: finding for finding in _check_load(load)}
     assert {name for name, finding in found.items() if finding.status == "warning"} == {
@@ -186,7 +182,7 @@ def test_doctor_tells_that_the_server_is_full() -> None:
 @pytest.mark.parametrize(
     ("folder", "told"), [(Path("/kept"), "compiles it first, and keeps it in /kept"), (None, "set NUMBA_CACHE_DIR")]
 )
-def test_doctor_does_not_compile_the_kernel(
+def test_doctor_does_not_compile_kernel(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, folder: Path | None, told: str
 ) -> None:
     monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=False, folder=folder))
@@ -200,7 +196,7 @@ def test_doctor_does_not_compile_the_kernel(
 @pytest.mark.parametrize(
     ("reason", "told"), [(None, "compiled for this processor"), ("it is wrong", "NumPy: it is wrong")]
 )
-def test_doctor_tries_a_kernel_that_is_kept(
+def test_doctor_tries_cached_kernel(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, reason: str | None, told: str
 ) -> None:
     monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=True))
@@ -210,7 +206,7 @@ def test_doctor_tries_a_kernel_that_is_kept(
 
 
 @pytest.mark.usefixtures("dagster_home")
-def test_doctor_tells_what_is_off_where_a_daemon_runs(cli: Cli) -> None:
+def test_doctor_reports_disabled_automation(cli: Cli) -> None:
     del cli
     with dg.DagsterInstance.get() as instance:
         now = datetime.now(UTC)
@@ -227,9 +223,7 @@ def test_doctor_tells_what_is_off_where_a_daemon_runs(cli: Cli) -> None:
 
 
 @pytest.mark.usefixtures("dagster_home")
-def test_doctor_warns_when_dagster_reads_another_folder(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_doctor_warns_of_other_dagster_folder(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("DAGSTER_POSTGRES_URL", "postgresql://me@127.0.0.1/runs")
     answer = cli("doctor", "--json")
     assert answer.code == 0
@@ -241,7 +235,7 @@ class ReplacedError(Exception):
     """Stands for the process being replaced."""
 
 
-def test_dev_registers_projects_and_becomes_the_dagster_ui(
+def test_dev_registers_projects_and_starts_dagster(
     cli: Cli, consolidated: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del consolidated

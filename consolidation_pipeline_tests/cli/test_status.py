@@ -18,7 +18,7 @@ from consolidation_pipeline_tests.cli.conftest import Cli
 pytestmark = pytest.mark.usefixtures("consolidated")
 
 
-def test_status_of_a_job_by_its_id_and_by_its_project(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_status_accepts_job_id_and_project(cli: Cli, consolidated: dict[str, Any]) -> None:
     by_id, by_project = cli("status", consolidated["job_id"], "--json"), cli("status", "notes", "--json")
     assert by_id.code == by_project.code == 0
     found = by_id.json
@@ -35,13 +35,13 @@ def test_status_of_a_job_by_its_id_and_by_its_project(cli: Cli, consolidated: di
     assert "completed" in cli("status", "notes").out
 
 
-def test_the_newest_job_of_a_project_is_shown(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_status_shows_newest_job_of_project(cli: Cli, consolidated: dict[str, Any]) -> None:
     newer = cli("run", "notes", "--phases", "decay_scores", "--json").json["job_id"]
     assert newer != consolidated["job_id"]
     assert cli("status", "notes", "--json").json["job_id"] == newer
 
 
-def test_a_killed_run_is_not_shown_as_running(cli: Cli, engine: Engine, settings: Settings) -> None:
+def test_killed_run_is_shown_as_failed(cli: Cli, engine: Engine, settings: Settings) -> None:
     with pytest.raises(KeyboardInterrupt), open_run(engine, "notes", settings=settings) as run:
         raise KeyboardInterrupt
     with engine.begin() as connection:  # as a killed process leaves it
@@ -52,7 +52,7 @@ def test_a_killed_run_is_not_shown_as_running(cli: Cli, engine: Engine, settings
     assert "ended before it was done" in found["error_message"]
 
 
-def test_a_run_under_way_is_shown_as_running(cli: Cli, engine: Engine, settings: Settings) -> None:
+def test_current_run_is_shown_as_running(cli: Cli, engine: Engine, settings: Settings) -> None:
     with open_run(engine, "notes", settings=settings) as run:
         with run.phase("embedding_matrix"):
             pass
@@ -61,7 +61,7 @@ def test_a_run_under_way_is_shown_as_running(cli: Cli, engine: Engine, settings:
     assert 0 < found["progress"] < 1
 
 
-def test_what_is_not_there_is_a_usage_error(cli: Cli) -> None:
+def test_unknown_status_target_is_usage_error(cli: Cli) -> None:
     cli("projects", "create", "empty")
     for arguments, said in (
         (("status", uuid4()), "there is no job"),
@@ -78,7 +78,7 @@ def test_what_is_not_there_is_a_usage_error(cli: Cli) -> None:
         assert (answer.code, said in answer.err) == (2, True), answer
 
 
-def test_metrics_count_the_project(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_metrics_count_project_memories(cli: Cli, consolidated: dict[str, Any]) -> None:
     found = cli("metrics", "notes", "--json").json
     assert (found["memories"], found["active"], found["consolidated"], found["merged"]) == (6, 3, 3, 1)
     assert found["reduction"] == pytest.approx(1 / 3, abs=1e-6)
@@ -89,7 +89,7 @@ def test_metrics_count_the_project(cli: Cli, consolidated: dict[str, Any]) -> No
     assert "33.3%" in cli("metrics", "notes").out
 
 
-def test_metrics_of_a_project_that_never_ran(cli: Cli) -> None:
+def test_metrics_of_new_project_are_empty(cli: Cli) -> None:
     cli("projects", "create", "empty")
     found = cli("metrics", "empty", "--json").json
     assert (found["memories"], found["reduction"], found["last_run"]) == (0, None, None)

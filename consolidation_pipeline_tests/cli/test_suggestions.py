@@ -33,7 +33,7 @@ def waiting(consolidated: dict[str, Any], engine: Engine) -> list[str]:
     return list(map(str, made))
 
 
-def test_what_waits_is_listed_and_shown_with_its_originals(cli: Cli, waiting: list[str]) -> None:
+def test_suggestions_are_listed_and_shown_with_originals(cli: Cli, waiting: list[str]) -> None:
     listed = cli("suggestions", "list", "notes")
     assert listed.code == 0
     assert "notes: 2 pending" in listed.out
@@ -52,7 +52,7 @@ def test_what_waits_is_listed_and_shown_with_its_originals(cli: Cli, waiting: li
     assert "no suggestion is rejected" in cli("suggestions", "list", "notes", "--status", "rejected").out
 
 
-def test_where_nothing_waits_it_says_that_a_model_is_needed(cli: Cli, consolidated: dict[str, Any]) -> None:
+def test_empty_suggestions_name_missing_model(cli: Cli, consolidated: dict[str, Any]) -> None:
     del consolidated
     empty = cli("suggestions", "list")
     assert "all projects: no suggestion is pending" in empty.out
@@ -61,7 +61,7 @@ def test_where_nothing_waits_it_says_that_a_model_is_needed(cli: Cli, consolidat
     assert "none is set" not in cli("suggestions", "list", "notes").err
 
 
-def test_a_decision_is_told_with_its_undo_and_a_second_one_is_a_conflict(cli: Cli, waiting: list[str]) -> None:
+def test_suggestion_decision_names_undo_command(cli: Cli, waiting: list[str]) -> None:
     done = cli("suggestions", "approve", waiting[0], "--content", "My words.", "--note", "fine", "--json").json
     (decided,) = done["decided"]
     assert (decided["status"], done["refused"]) == ("validated", [])
@@ -76,7 +76,7 @@ def test_a_decision_is_told_with_its_undo_and_a_second_one_is_a_conflict(cli: Cl
     assert (rejected.code, rejected.out.count("rejected; undo: consolidation rollback")) == (0, 2)
 
 
-def test_a_rule_decides_on_all_that_it_names(cli: Cli, engine: Engine, waiting: list[str]) -> None:
+def test_rule_decides_all_matching_suggestions(cli: Cli, engine: Engine, waiting: list[str]) -> None:
     original = cli("suggestions", "show", waiting[0], "--json").json["originals"][0]["id"]
     archive_manually(engine, [UUID(original)], changed_by="test")
     answer = cli("suggestions", "approve", "--project", "notes", "--min-similarity", "0.9", "--json")
@@ -97,7 +97,7 @@ def test_a_rule_decides_on_all_that_it_names(cli: Cli, engine: Engine, waiting: 
         (("00000000-0000-0000-0000-000000000001", "--type", "warning"), "and not both"),
     ],
 )
-def test_what_is_decided_on_must_be_said(command: Cli, arguments: tuple[str, ...], said: str) -> None:
+def test_suggestion_command_requires_targets(command: Cli, arguments: tuple[str, ...], said: str) -> None:
     answer = command("suggestions", "approve", *arguments)
     assert answer.code == 2
     assert said in answer.err

@@ -21,7 +21,7 @@ STEPS = 12
 
 
 @pytest.mark.timeout(300 + 10 * EXAMPLES)
-def test_a_project_survives_whatever_happens_to_it(shared: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_life_of_project_keeps_rules(shared: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Life, "pipeline", shared, raising=False)
     run_state_machine_as_test(
         Life,

@@ -38,7 +38,7 @@ def uses(engine: Engine, id_: Any) -> Any:
         return connection.execute(text(query), {"id": id_}).one()
 
 
-def test_a_key_says_who_calls_and_is_stored_nowhere(engine: Engine) -> None:
+def test_api_key_identifies_caller_and_is_stored_hashed(engine: Engine) -> None:
     key, secret = create_key(engine, role="agent", project="garden", name="ci")
     assert secret.startswith(PREFIX)
     assert len(secret) == len(PREFIX) + 43
@@ -50,7 +50,7 @@ def test_a_key_says_who_calls_and_is_stored_nowhere(engine: Engine) -> None:
     assert create_key(engine, role="agent")[1] != secret
 
 
-def test_each_role_may_do_what_those_below_it_may(engine: Engine) -> None:
+def test_role_includes_lower_roles(engine: Engine) -> None:
     may = {}
     for role in ("reader", "agent", "admin"):
         principal = authenticate(engine, create_key(engine, role=role)[1])
@@ -60,7 +60,7 @@ def test_each_role_may_do_what_those_below_it_may(engine: Engine) -> None:
     assert LOCAL.has_role("admin")
 
 
-def test_a_key_sees_its_project_and_a_key_for_all_sees_all(engine: Engine) -> None:
+def test_scoped_key_accesses_only_its_project(engine: Engine) -> None:
     scoped = authenticate(engine, create_key(engine, role="admin", project="garden")[1])
     whole = authenticate(engine, create_key(engine, role="reader")[1])
     assert scoped is not None
@@ -83,18 +83,18 @@ def test_a_key_sees_its_project_and_a_key_for_all_sees_all(engine: Engine) -> No
         "' OR 1=1",
     ],
 )
-def test_what_is_no_key_opens_nothing(engine: Engine, secret: str) -> None:
+def test_malformed_key_is_rejected(engine: Engine, secret: str) -> None:
     assert authenticate(engine, secret) is None
 
 
-def test_a_key_with_anything_before_or_after_it_opens_nothing(engine: Engine) -> None:
+def test_key_with_changed_characters_is_rejected(engine: Engine) -> None:
     _, secret = create_key(engine, role="admin")
     assert [authenticate(engine, wrong) for wrong in (secret + "\n", " " + secret, secret[:-1], secret.upper())] == [
         None
     ] * 4
 
 
-def test_a_revoked_key_opens_nothing_and_stays_listed(engine: Engine) -> None:
+def test_revoked_key_is_rejected_and_stays_listed(engine: Engine) -> None:
     key, secret = create_key(engine, role="reader", name="old laptop")
     revoked = revoke_key(engine, key.id)
     assert revoked.revoked_at is not None
@@ -103,7 +103,7 @@ def test_a_revoked_key_opens_nothing_and_stays_listed(engine: Engine) -> None:
     assert revoked in list_keys(engine)
 
 
-def test_a_name_that_two_keys_have_revokes_neither(engine: Engine) -> None:
+def test_revoking_ambiguous_key_name_is_refused(engine: Engine) -> None:
     made = [create_key(engine, role="reader", name="twin")[0] for _ in range(2)]
     with pytest.raises(ConflictError, match="2 keys are named 'twin'") as caught:
         revoke_key(engine, "twin")
@@ -112,7 +112,7 @@ def test_a_name_that_two_keys_have_revokes_neither(engine: Engine) -> None:
     assert revoke_key(engine, "twin").id == made[1].id
 
 
-def test_the_use_of_a_key_is_noted_at_most_once_a_minute(engine: Engine) -> None:
+def test_key_use_is_recorded_once_per_minute(engine: Engine) -> None:
     key, secret = create_key(engine, role="reader")
     assert uses(engine, key.id).last_used_at is None
     authenticate(engine, secret)
@@ -127,7 +127,7 @@ def test_the_use_of_a_key_is_noted_at_most_once_a_minute(engine: Engine) -> None
     assert uses(engine, key.id).last_used_at > first.last_used_at
 
 
-def test_the_key_of_a_project_goes_with_it(engine: Engine) -> None:
+def test_deleting_project_invalidates_its_key(engine: Engine) -> None:
     with engine.begin() as connection:
         gone = create_project(connection, "gone")
     _, secret = create_key(engine, role="admin", project="gone")
@@ -146,7 +146,7 @@ def test_the_key_of_a_project_goes_with_it(engine: Engine) -> None:
         ({"role": "agent", "name": "x" * 201}, UsageError, "200"),
     ],
 )
-def test_a_key_that_cannot_be_is_refused(
+def test_invalid_key_fields_are_refused(
     engine: Engine, wrong: dict[str, Any], error: type[Exception], said: str
 ) -> None:
     before = len(list_keys(engine))
@@ -155,7 +155,7 @@ def test_a_key_that_cannot_be_is_refused(
     assert len(list_keys(engine)) == before
 
 
-def test_a_key_that_is_not_there_cannot_be_revoked(engine: Engine) -> None:
+def test_revoking_unknown_key_is_refused(engine: Engine) -> None:
     for reference in (uuid4(), "nobody", "\0"):
         with pytest.raises(NotFoundError, match="keys list"):
             revoke_key(engine, reference)

@@ -12,7 +12,7 @@ from consolidation_pipeline.store.database.engine import Engine
 SECRET = b"s" * 32
 
 
-def test_a_session_is_of_its_key_until_it_ends(engine: Engine) -> None:
+def test_session_identifies_its_key_until_it_expires(engine: Engine) -> None:
     now = [1000.0]
     sessions = BrowserSessions(SECRET, clock=lambda: now[0])
     key, secret = create_key(engine, role="reader", name="anna")
@@ -25,7 +25,7 @@ def test_a_session_is_of_its_key_until_it_ends(engine: Engine) -> None:
     assert sessions.find_principal(engine, token) is None
 
 
-def test_revoking_the_key_ends_its_sessions(engine: Engine) -> None:
+def test_revoking_key_ends_its_sessions(engine: Engine) -> None:
     sessions = BrowserSessions(SECRET)
     key, _ = create_key(engine, role="admin")
     token = sessions.create_token(key.id)
@@ -34,7 +34,7 @@ def test_revoking_the_key_ends_its_sessions(engine: Engine) -> None:
     assert sessions.is_valid(token)
 
 
-def test_a_token_that_was_changed_or_signed_by_another_is_none(engine: Engine) -> None:
+def test_tampered_session_token_is_rejected(engine: Engine) -> None:
     sessions, key = BrowserSessions(SECRET), create_key(engine, role="admin")[0]
     token = sessions.create_token(key.id)
     parts = token.split(".")
@@ -55,14 +55,14 @@ def test_a_token_that_was_changed_or_signed_by_another_is_none(engine: Engine) -
         assert sessions.find_principal(engine, wrong) is None
 
 
-def test_nobody_has_a_session_too_but_is_nobody(engine: Engine) -> None:
+def test_anonymous_session_has_no_principal(engine: Engine) -> None:
     sessions = BrowserSessions(SECRET)
     token = sessions.create_token(None)
     assert sessions.is_valid(token)
     assert sessions.find_principal(engine, token) is None
 
 
-def test_the_token_of_forms_is_that_of_one_session() -> None:
+def test_form_token_belongs_to_one_session() -> None:
     sessions = BrowserSessions(SECRET)
     one, other = sessions.create_token(None), sessions.create_token(None)
     assert sessions.is_valid_form(one, sessions.form_token(one))
@@ -71,7 +71,7 @@ def test_the_token_of_forms_is_that_of_one_session() -> None:
     assert not sessions.is_valid(sessions.form_token(one))
 
 
-def test_processes_with_one_data_folder_share_the_secret_and_nobody_else_reads_it(tmp_path: Path) -> None:
+def test_signing_secret_is_shared_and_private(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     assert load_signing_secret(folder) == load_signing_secret(folder)
     assert len(load_signing_secret(folder)) == 32
@@ -79,6 +79,6 @@ def test_processes_with_one_data_folder_share_the_secret_and_nobody_else_reads_i
     assert file.stat().st_mode & 0o777 == 0o600
 
 
-def test_without_a_folder_to_write_to_each_process_has_its_own(tmp_path: Path) -> None:
+def test_unwritable_folder_gives_secret_per_process(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("no folder")
     assert load_signing_secret(tmp_path / "file") != load_signing_secret(tmp_path / "file")

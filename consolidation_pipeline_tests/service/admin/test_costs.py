@@ -63,7 +63,7 @@ def total(pipeline: Pipeline) -> tuple[float, int]:
     return tuple(pipeline.rows(f"SELECT {sums} FROM {{s}}.llm_calls")[0])
 
 
-def test_every_phase_says_what_it_spent_and_the_phases_add_up(paid: Pipeline, provider: OpenAIServer) -> None:
+def test_phase_costs_add_up_to_job_costs(paid: Pipeline, provider: OpenAIServer) -> None:
     paid.add([note(f"n{at}-{side}", f"Lesson {at} about topic {at}.") for at in range(4) for side in "ab"])
     report = paid.run().report.metrics
     job = newest_job(paid)
@@ -82,7 +82,7 @@ def test_every_phase_says_what_it_spent_and_the_phases_add_up(paid: Pipeline, pr
     assert again["cost_usd"] == pytest.approx(usd)
 
 
-def test_a_project_without_a_model_to_pay_for_says_nothing_of_it(pipeline: Pipeline) -> None:
+def test_run_without_paid_model_reports_zero_costs(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One thing."), note("b", "Another matter.")])
     pipeline.run()
     metrics = newest_job(pipeline).metrics
@@ -90,7 +90,7 @@ def test_a_project_without_a_model_to_pay_for_says_nothing_of_it(pipeline: Pipel
     assert (metrics["cost_usd"], metrics["tokens"], metrics["calls"]) == (0, 0, 0)
 
 
-def test_embedding_ends_with_the_budget_and_goes_on_where_it_stopped(paid: Pipeline, provider: OpenAIServer) -> None:
+def test_embedding_stops_at_budget_and_resumes(paid: Pipeline, provider: OpenAIServer) -> None:
     texts = [f"Memory number {at} of the many that there are here." for at in range(600)]
     paid.add([note(f"n{at}", text) for at, text in enumerate(texts)])
     paid.configure(**PAID, budget_tokens_per_run=5_000)
@@ -110,7 +110,7 @@ def test_embedding_ends_with_the_budget_and_goes_on_where_it_stopped(paid: Pipel
     assert len(sent) == len(set(sent)) == 600
 
 
-def test_a_calibration_by_hand_is_paid_for_under_an_id_of_its_own(paid: Pipeline, provider: OpenAIServer) -> None:
+def test_manual_calibration_is_billed_under_own_job_id(paid: Pipeline, provider: OpenAIServer) -> None:
     paid.add([*corpus(), *(note(f"more-{at}", f"A lesson about matter {at} of the release.") for at in range(30))])
     with paid.open(planned=("embedding_matrix",)) as run, run.phase("embedding_matrix"):
         embed_memories(run)
@@ -141,7 +141,7 @@ def spend(pipeline: Pipeline, purpose: str, usd: str, *, end: str = "settle", mo
     return ledger
 
 
-def test_costs_are_listed_by_day_model_purpose_and_job(pipeline: Pipeline) -> None:
+def test_costs_are_grouped_by_day_model_purpose_and_job(pipeline: Pipeline) -> None:
     pipeline.configure_new(budget_usd_per_day=1.0)
     spend(pipeline, "pattern", "0.10", times=2)
     pipeline.write("UPDATE {s}.llm_calls SET created_at = created_at - interval '1 day'")
@@ -176,19 +176,19 @@ def test_costs_are_listed_by_day_model_purpose_and_job(pipeline: Pipeline) -> No
     assert (none["total"]["calls"], none["by_day"], none["jobs"]) == (0, [], [])
 
 
-def test_only_the_newest_jobs_are_listed(pipeline: Pipeline) -> None:
+def test_costs_list_only_newest_jobs(pipeline: Pipeline) -> None:
     pipeline.configure_new()
     for _ in range(MAX_JOBS + 2):
         spend(pipeline, "pattern", "0.01")
     assert len(describe_costs(pipeline.engine, "notes", settings=pipeline.settings)["jobs"]) == MAX_JOBS
 
 
-def test_a_project_that_is_not_there_has_no_costs(pipeline: Pipeline) -> None:
+def test_costs_of_unknown_project_are_refused(pipeline: Pipeline) -> None:
     with pytest.raises(NotFoundError, match="nowhere"):
         describe_costs(pipeline.engine, "nowhere", settings=pipeline.settings)
 
 
-def test_a_job_that_died_is_ended_with_what_it_had_spent(pipeline: Pipeline) -> None:
+def test_dead_job_is_ended_with_its_costs(pipeline: Pipeline) -> None:
     pipeline.add(reworded()[:2])
     ledger = spend(pipeline, "pattern", "0.25", end="die")
     insert = """

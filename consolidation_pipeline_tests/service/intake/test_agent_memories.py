@@ -40,7 +40,7 @@ def merge_one(pipeline: Pipeline) -> tuple[UUID, UUID]:
     return merged, added[0]
 
 
-def test_what_is_added_is_found_at_once_by_meaning_and_by_words(empty: Pipeline) -> None:
+def test_added_memory_is_found_by_vector_and_keyword(empty: Pipeline) -> None:
     added = add(empty, {"content": "The car would not start because the battery was empty.", "tags": ["garage"]})
     for asked, by_words in (("automobile engine ignition", None), ("battery", 1)):
         found = search(empty.engine, SLUG, SearchQuery(asked), settings=empty.settings, count_use=False)
@@ -48,14 +48,14 @@ def test_what_is_added_is_found_at_once_by_meaning_and_by_words(empty: Pipeline)
         assert found.note is None
 
 
-def test_without_settings_or_with_a_paid_model_the_next_run_embeds(empty: Pipeline) -> None:
+def test_unembedded_memories_wait_for_next_run(empty: Pipeline) -> None:
     add_memories(empty.engine, SLUG, [{"content": "Use JWT."}], source="agent", changed_by="bot")
     empty.configure(embedding_model="openai/text-embedding-3-small")
     add(empty, {"content": "Use OAuth."})
     assert empty.value("SELECT count(*) FROM {s}.task_memories WHERE embedding IS NULL") == 2
 
 
-def test_the_same_row_is_one_memory_however_often_it_comes(empty: Pipeline) -> None:
+def test_adding_same_row_again_returns_same_memory(empty: Pipeline) -> None:
     first = add(empty, {"content": "Use JWT."}, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"})
     again = add(empty, {"content": "Use JWT."}, {"content": "Use JWT.", "id": "a"}, {"content": "New."})
     assert (len(first.added), first.existing, first.errors) == (2, [], [])
@@ -63,7 +63,7 @@ def test_the_same_row_is_one_memory_however_often_it_comes(empty: Pipeline) -> N
     assert first.ids == [first.added[0], first.added[0], first.added[1]]
 
 
-def test_a_bad_row_is_named_by_its_index_and_keeps_no_other_out(empty: Pipeline) -> None:
+def test_bad_row_is_reported_by_index(empty: Pipeline) -> None:
     add(empty, {"content": "Known.", "id": "k"})
     done = add(
         empty,
@@ -82,14 +82,14 @@ def test_a_bad_row_is_named_by_its_index_and_keeps_no_other_out(empty: Pipeline)
     assert "embedding has 1 numbers: expected 256" in messages[4]
 
 
-def test_nothing_is_added_to_a_project_that_does_not_exist(empty: Pipeline) -> None:
+def test_adding_to_unknown_project_is_refused(empty: Pipeline) -> None:
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):
         add_memories(empty.engine, "nowhere", [{"content": "x"}], source="agent", changed_by="bot")
     with pytest.raises(UsageError, match="5,001 memories at once; 5,000 are allowed"):
         add(empty, *[{"content": "x"}] * (BATCH_ROWS + 1))
 
 
-def test_a_memory_is_in_the_language_it_names_else_in_the_projects(empty: Pipeline) -> None:
+def test_memory_language_defaults_to_project_language(empty: Pipeline) -> None:
     empty.configure(language="german")
     add(empty, {"content": "Die Häuser.", "id": "de"}, {"content": "The houses.", "id": "en", "language": "english"})
     languages = dict(empty.rows("SELECT external_id, language::text FROM {s}.task_memories"))
@@ -98,7 +98,7 @@ def test_a_memory_is_in_the_language_it_names_else_in_the_projects(empty: Pipeli
     assert [hit.content for hit in found.results] == ["Die Häuser."]
 
 
-def test_a_memory_is_read_back_with_all_that_was_given(empty: Pipeline) -> None:
+def test_get_memory_returns_given_fields(empty: Pipeline) -> None:
     row = {"content": "Did it.", "goal": "Ship", "tags": ["a"], "files": ["b.py", "a.py"], "importance": 0.7}
     held = get_memory(empty.engine, add(empty, row).added[0])
     assert {name: held[name] for name in row} == row | {"files": ["a.py", "b.py"]}
@@ -108,7 +108,7 @@ def test_a_memory_is_read_back_with_all_that_was_given(empty: Pipeline) -> None:
     assert not {"embedding", "content_tsv"} & set(held)
 
 
-def test_a_merged_source_names_its_successor_and_feedback_belongs_to_that(empty: Pipeline) -> None:
+def test_feedback_on_merged_source_names_successor(empty: Pipeline) -> None:
     merged, source = merge_one(empty)
     assert [get_memory(empty.engine, source)[name] for name in ("status", "successor")] == ["merged", merged]
     held = get_memory(empty.engine, merged)
@@ -118,7 +118,7 @@ def test_a_merged_source_names_its_successor_and_feedback_belongs_to_that(empty:
     assert give_feedback(empty.engine, merged, helpful=True, changed_by="bot")["kind"] == "merged"
 
 
-def test_what_was_said_of_a_merged_memory_outlasts_its_growth(empty: Pipeline) -> None:
+def test_feedback_on_merged_memory_survives_extension(empty: Pipeline) -> None:
     merged, _ = merge_one(empty)
     before = get_memory(empty.engine, merged)["importance"]
     said = give_feedback(empty.engine, merged, helpful=False, changed_by="bot")["importance"]
@@ -129,7 +129,7 @@ def test_what_was_said_of_a_merged_memory_outlasts_its_growth(empty: Pipeline) -
     assert (grown["source_count"], grown["importance"]) == (4, said)
 
 
-def test_feedback_moves_importance_alone_and_can_be_undone(empty: Pipeline) -> None:
+def test_feedback_changes_only_importance_and_is_undoable(empty: Pipeline) -> None:
     id_ = add(empty, {"content": "Use JWT.", "importance": 0.5, "feedback": "as written"}).added[0]
     before = get_memory(empty.engine, id_)
     done = give_feedback(empty.engine, id_, helpful=True, note="it saved an hour", changed_by="bot")
@@ -146,7 +146,7 @@ def test_feedback_moves_importance_alone_and_can_be_undone(empty: Pipeline) -> N
     assert get_memory(empty.engine, id_)["feedback_given"] == after["feedback_given"]
 
 
-def test_a_run_is_undone_with_what_was_said_of_its_memories_or_not_at_all(empty: Pipeline) -> None:
+def test_rollback_of_run_with_feedback_requires_cascade(empty: Pipeline) -> None:
     merged, _ = merge_one(empty)
     job = empty.value("SELECT id FROM {s}.consolidation_jobs")
     give_feedback(empty.engine, merged, helpful=True, changed_by="bot")
@@ -155,7 +155,7 @@ def test_a_run_is_undone_with_what_was_said_of_its_memories_or_not_at_all(empty:
     assert empty.roll_back(job, cascade=True).memories_deleted == 1
 
 
-def test_a_note_alone_is_kept_and_moves_nothing(empty: Pipeline) -> None:
+def test_feedback_note_leaves_importance_unchanged(empty: Pipeline) -> None:
     id_ = add(empty, {"content": "Use JWT."}).added[0]
     done = give_feedback(empty.engine, id_, helpful=None, note="look at RFC 7519 too", changed_by="bot")
     assert done["importance"] == done["importance_before"]
@@ -166,14 +166,14 @@ def test_a_note_alone_is_kept_and_moves_nothing(empty: Pipeline) -> None:
     ("helpful", "note", "wrong"),
     [(None, None, "is empty"), (None, " ", "is empty"), (True, "x" * 2001, "2,000"), (True, "\0", "NUL")],
 )
-def test_feedback_that_says_nothing_or_too_much_is_refused(
+def test_empty_or_oversized_feedback_is_refused(
     empty: Pipeline, helpful: bool | None, note: str | None, wrong: str
 ) -> None:
     with pytest.raises(UsageError, match=wrong):
         give_feedback(empty.engine, uuid4(), helpful=helpful, note=note, changed_by="bot")
 
 
-def test_what_is_not_there_or_archived_takes_no_feedback(empty: Pipeline) -> None:
+def test_feedback_on_unknown_or_archived_memory_is_refused(empty: Pipeline) -> None:
     for ask in (
         lambda: get_memory(empty.engine, uuid4()),
         lambda: give_feedback(empty.engine, uuid4(), helpful=True, changed_by="bot"),

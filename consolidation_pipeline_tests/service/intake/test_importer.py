@@ -28,7 +28,7 @@ def stored(pipeline: Pipeline) -> int:
     return int(pipeline.value("SELECT count(*) FROM {s}.task_memories"))
 
 
-def test_importing_a_file_twice_changes_nothing(pipeline: Pipeline) -> None:
+def test_importing_file_twice_changes_nothing(pipeline: Pipeline) -> None:
     first = pipeline.add(corpus())
     before = dump(pipeline)
     second = pipeline.add(corpus())
@@ -37,12 +37,12 @@ def test_importing_a_file_twice_changes_nothing(pipeline: Pipeline) -> None:
     assert dump(pipeline) == before
 
 
-def test_a_row_that_occurs_twice_in_a_file_is_one_memory(pipeline: Pipeline) -> None:
+def test_repeated_row_is_imported_once(pipeline: Pipeline) -> None:
     done = pipeline.add([note("a", "Same row."), note("b", "Other row."), note("a", "Same row.")])
     assert (done.added, done.unchanged, done.bad) == (2, 1, [])
 
 
-def test_bad_rows_are_told_by_line_and_kept_apart_while_good_ones_are_stored(pipeline: Pipeline) -> None:
+def test_bad_rows_are_rejected_by_line(pipeline: Pipeline) -> None:
     path = pipeline.folder / "mixed.jsonl"
     lines = [
         note("a", "Good."),
@@ -64,7 +64,7 @@ def test_bad_rows_are_told_by_line_and_kept_apart_while_good_ones_are_stored(pip
     assert kept_apart[2]["row"]["memory_type"] == "opinion"
 
 
-def test_rejects_of_an_earlier_import_do_not_outlive_a_clean_one(pipeline: Pipeline) -> None:
+def test_clean_import_removes_earlier_rejects(pipeline: Pipeline) -> None:
     path, rejects = pipeline.folder / "notes.jsonl", pipeline.folder / "rejects"
     path.write_text("{broken\n")
     import_memories(pipeline.engine, SLUG, str(path), format="jsonl", rejects_dir=rejects)
@@ -74,7 +74,7 @@ def test_rejects_of_an_earlier_import_do_not_outlive_a_clean_one(pipeline: Pipel
     assert list(rejects.iterdir()) == []
 
 
-def test_other_content_under_an_imported_id_is_refused_by_line_and_the_memory_stays(pipeline: Pipeline) -> None:
+def test_changed_content_under_imported_id_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "First wording."), note("b", "Untouched.")])
     done = pipeline.add([note("b", "Untouched."), note("a", "Second wording."), note("c", "New.")])
     assert (done.added, done.unchanged) == (1, 1)
@@ -82,7 +82,7 @@ def test_other_content_under_an_imported_id_is_refused_by_line_and_the_memory_st
     assert pipeline.value("SELECT execution_summary FROM {s}.task_memories WHERE external_id = 'a'") == "First wording."
 
 
-def test_an_unreadable_source_makes_no_project(pipeline: Pipeline) -> None:
+def test_unreadable_source_creates_no_project(pipeline: Pipeline) -> None:
     for path, format in (("missing.jsonl", "jsonl"), ("missing.csv", "csv"), ("no-repository", "git"), ("x", "xml")):
         with pytest.raises(UsageError):
             import_memories(pipeline.engine, SLUG, str(pipeline.folder / path), format=format)
@@ -94,22 +94,20 @@ def test_an_unreadable_source_makes_no_project(pipeline: Pipeline) -> None:
         pipeline.project()
 
 
-def test_an_empty_source_makes_an_empty_project(pipeline: Pipeline) -> None:
+def test_empty_source_creates_empty_project(pipeline: Pipeline) -> None:
     done = pipeline.add([])
     assert (done.added, done.bad, stored(pipeline)) == (0, [], 0)
     assert pipeline.project().slug == SLUG
 
 
-def test_an_unknown_default_type_is_refused_before_anything_is_read(pipeline: Pipeline) -> None:
+def test_unknown_default_type_is_refused_before_reading(pipeline: Pipeline) -> None:
     path = write_jsonl(pipeline.folder / "n.jsonl", [note("a", "x")])
     with pytest.raises(InvalidMemoryError, match="opinion"):
         import_memories(pipeline.engine, SLUG, str(path), format="jsonl", default_type="opinion")
     assert counts(pipeline)["projects"] == 0
 
 
-def test_an_import_that_breaks_off_goes_on_where_it_stopped(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_import_resumes_after_last_batch(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = corpus()
 
     def breaking(path: str, format: str) -> Iterator[Row | BadRow]:
@@ -129,7 +127,7 @@ def test_an_import_that_breaks_off_goes_on_where_it_stopped(
     assert (done.added, done.unchanged) == (len(rows) - 30, 30)
 
 
-def test_an_import_that_is_killed_goes_on_where_it_stopped(pipeline: Pipeline) -> None:
+def test_killed_import_resumes_after_last_batch(pipeline: Pipeline) -> None:
     path = write_jsonl(pipeline.folder / "n.jsonl", corpus())
     kill(pipeline, import_and_die, str(path), 30)
     assert stored(pipeline) == 30
@@ -137,7 +135,7 @@ def test_an_import_that_is_killed_goes_on_where_it_stopped(pipeline: Pipeline) -
     assert (done.added, done.unchanged) == (len(corpus()) - 30, 30)
 
 
-def test_many_rows_take_a_few_statements_per_batch(pipeline: Pipeline) -> None:
+def test_import_takes_few_statements_per_batch(pipeline: Pipeline) -> None:
     batches = 3
     path = pipeline.folder / "many.jsonl"
     with path.open("w") as file:
@@ -156,7 +154,7 @@ def test_many_rows_take_a_few_statements_per_batch(pipeline: Pipeline) -> None:
     assert len(statements) <= 6 * batches + 10
 
 
-def test_csv_rows_become_memories(pipeline: Pipeline) -> None:
+def test_csv_rows_are_imported(pipeline: Pipeline) -> None:
     path = pipeline.folder / "notes.csv"
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -174,7 +172,7 @@ def test_csv_rows_become_memories(pipeline: Pipeline) -> None:
     assert import_memories(pipeline.engine, SLUG, str(path), format="csv").unchanged == 2
 
 
-def test_rows_name_their_language_or_have_the_projects(pipeline: Pipeline) -> None:
+def test_imported_row_language_overrides_project_language(pipeline: Pipeline) -> None:
     pipeline.configure_new(language="dutch")
     path = pipeline.folder / "rows.csv"
     path.write_text("id,content,language\na,Die Rechnung.,German\nb,De rekening.,\nc,nuqneH.,klingon\n")
@@ -185,7 +183,7 @@ def test_rows_name_their_language_or_have_the_projects(pipeline: Pipeline) -> No
     assert rows == [("a", "german"), ("b", "dutch"), ("d", "french")]
 
 
-def test_every_language_that_may_be_named_is_one_of_the_servers(pipeline: Pipeline) -> None:
+def test_every_language_exists_in_postgres(pipeline: Pipeline) -> None:
     assert set(LANGUAGES) <= {row.cfgname for row in pipeline.rows("SELECT cfgname FROM pg_ts_config")}
 
 
@@ -213,13 +211,13 @@ def _git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", *named, *arguments], cwd=folder, check=True)
 
 
-def test_vectors_that_rows_bring_along_are_brought_to_length_one(pipeline: Pipeline) -> None:
+def test_imported_vectors_are_normalized(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "With its vector.", embedding=[3.0, 0.0, 4.0], embedding_model="own/model")])
     vector = np.array(json.loads(pipeline.value("SELECT embedding::text FROM {s}.task_memories")))
     np.testing.assert_allclose(vector, [0.6, 0.0, 0.8], rtol=1e-6)
 
 
-def test_a_vector_of_another_dimension_than_its_models_others_is_refused_by_line(pipeline: Pipeline) -> None:
+def test_vector_of_wrong_dimension_is_rejected_by_line(pipeline: Pipeline) -> None:
     def given(name: str, length: int, model: str = "own/model") -> dict[str, object]:
         return note(name, f"Memory {name}.", embedding=[1.0] * length, embedding_model=model)
 

@@ -58,12 +58,12 @@ def told(text: str) -> list[tuple[object, object]]:
         ("", []),
     ],
 )
-def test_each_heading_with_text_and_each_item_is_a_note(text: str, expected: Sequence[tuple[object, object]]) -> None:
+def test_headings_and_list_items_become_notes(text: str, expected: Sequence[tuple[object, object]]) -> None:
     assert told(text) == expected
     assert told(text.replace("\n", "\r\n")) == expected
 
 
-def test_a_note_says_on_which_line_it_stands() -> None:
+def test_note_has_line_number() -> None:
     assert [row.line for row in notes("---\na: b\n---\n# A\n\nText.\n\n- one\n\n- two\n\n## B\nText.")] == [
         4,
         8,
@@ -75,7 +75,7 @@ def test_a_note_says_on_which_line_it_stands() -> None:
 CODE = "```sh\n# no heading\n- no item\nDate: 2026-01-02\n<!-- kept -->\n\n\n\n---\n```"
 
 
-def test_code_is_kept_verbatim_and_says_nothing() -> None:
+def test_code_block_is_kept_verbatim() -> None:
     (row,) = notes(f"# A\nRun:\n\n{CODE}\n")
     assert row.fields["content"] == f"A\n\nRun:\n\n{CODE}"
     assert "created_at" not in row.fields
@@ -116,7 +116,7 @@ Pool size is per process.
 """
 
 
-def test_a_record_with_attributes_and_parts_is_one_note() -> None:
+def test_record_with_attributes_is_one_note() -> None:
     first, second = notes(RECORD)
     assert first.fields == {
         "id": first.fields["id"],
@@ -144,7 +144,7 @@ def test_a_record_with_attributes_and_parts_is_one_note() -> None:
         ("# Gotchas\n- one\n  - Date: 2026-01-02\n- two", 2),
     ],
 )
-def test_what_makes_a_record_of_a_heading(text: str, count: int) -> None:
+def test_attributes_make_heading_one_record(text: str, count: int) -> None:
     assert len(notes(text)) == count
 
 
@@ -172,14 +172,12 @@ def test_what_makes_a_record_of_a_heading(text: str, count: int) -> None:
         ("x: " + " " * 100_000 + "y", {}),
     ],
 )
-def test_a_line_is_an_attribute_where_its_value_is_legal_and_text_elsewhere(
-    line: str, fields: dict[str, object]
-) -> None:
+def test_line_is_attribute_only_if_value_is_valid(line: str, fields: dict[str, object]) -> None:
     assert extract_attributes([(line, False)]) == ([] if fields else [(line, False)], fields)
     assert extract_attributes([(line, True)]) == ([(line, True)], {})
 
 
-def test_of_two_attributes_of_a_kind_the_first_counts_and_the_other_stays() -> None:
+def test_repeated_attribute_stays_as_text() -> None:
     kept, fields = extract_attributes([("Date: 2026-01-02", False), ("Date: 2026-01-03", False)])
     assert (kept, fields) == ([("Date: 2026-01-03", False)], {"created_at": "2026-01-02"})
 
@@ -199,7 +197,7 @@ def test_of_two_attributes_of_a_kind_the_first_counts_and_the_other_stays() -> N
         ("", None),
     ],
 )
-def test_a_short_heading_tells_a_type(title: str, kind: str | None) -> None:
+def test_short_heading_sets_memory_type(title: str, kind: str | None) -> None:
     assert guess_type(title) == kind
 
 
@@ -214,11 +212,11 @@ def test_a_short_heading_tells_a_type(title: str, kind: str | None) -> None:
         ("[WIP] Cache:", ("[WIP] Cache", {})),
     ],
 )
-def test_ids_and_dates_of_a_heading_are_fields(title: str, expected: tuple[str, dict[str, object]]) -> None:
+def test_heading_ids_and_dates_become_fields(title: str, expected: tuple[str, dict[str, object]]) -> None:
     assert parse_title(title) == expected
 
 
-def test_types_and_dates_of_headings_hold_for_what_is_below() -> None:
+def test_heading_type_and_date_apply_to_notes_below() -> None:
     rows = notes(
         "# Log\n## 2026-01-05\n### Decisions\n- one\n### Pitfalls of uv\nText.\n#### Bugs\n- two\n## Other\n- x"
     )
@@ -230,7 +228,7 @@ def ids(text: str) -> list[object]:
     return [row.fields["id"] for row in notes(text)]
 
 
-def test_a_note_stays_the_same_when_something_else_changes() -> None:
+def test_note_id_survives_changes_elsewhere() -> None:
     before = ids("# A\n- one\n- two\n## B\nText.")
     assert len(set(before)) == 3
     assert set(before) <= set(
@@ -238,13 +236,13 @@ def test_a_note_stays_the_same_when_something_else_changes() -> None:
     )
 
 
-def test_another_wording_or_heading_is_another_note_and_a_repeat_is_none() -> None:
+def test_note_id_depends_on_text_and_heading() -> None:
     one, other_text, other_heading, repeat = ids("# A\n- one\n- One\n# B\n- one\n# A\n- one")
     assert one == repeat
     assert len({one, other_text, other_heading}) == 3
 
 
-def test_a_byte_that_is_not_utf8_costs_its_note_only(tmp_path: Path) -> None:
+def test_invalid_utf8_rejects_only_its_note(tmp_path: Path) -> None:
     path = tmp_path / "NOTES.MD"
     path.write_bytes(b"\xef\xbb\xbf# A\n- one\n- caf\xe9\n- two\n")
     first, bad, last = read_markdown(path)
@@ -252,7 +250,7 @@ def test_a_byte_that_is_not_utf8_costs_its_note_only(tmp_path: Path) -> None:
     assert bad == BadRow(3, "not valid UTF-8: byte 0xe9; save the file as UTF-8")
 
 
-def test_a_comment_that_never_ends_is_told() -> None:
+def test_unclosed_comment_is_reported() -> None:
     first, bad = parse_notes("# A\n- one\n\n<!-- TBD\n\n# B\nText.")
     assert isinstance(first, Row)
     assert bad == BadRow(4, "the comment <!-- is never closed, and hides all that follows")
@@ -268,7 +266,7 @@ def test_a_comment_that_never_ends_is_told() -> None:
         (b"x" * MAX_LINE_BYTES + b"x", "longer than 20 MB"),
     ],
 )
-def test_what_holds_no_notes_is_refused_by_name(tmp_path: Path, content: bytes, said: str) -> None:
+def test_file_without_notes_is_refused(tmp_path: Path, content: bytes, said: str) -> None:
     path = tmp_path / "notes.md"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=said) as refused:
@@ -276,7 +274,7 @@ def test_what_holds_no_notes_is_refused_by_name(tmp_path: Path, content: bytes, 
     assert str(path) in str(refused.value)
 
 
-def test_a_folder_is_all_its_files_each_a_source_of_its_own(tmp_path: Path) -> None:
+def test_folder_reads_each_markdown_file_as_source(tmp_path: Path) -> None:
     folder = tmp_path / ".learnings"
     for name in ("LEARNINGS.md", "old/x.markdown", "node_modules/y/README.md", "empty.md", "notes.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -298,7 +296,7 @@ def test_a_folder_is_all_its_files_each_a_source_of_its_own(tmp_path: Path) -> N
     assert default_source(folder / "LEARNINGS.md", "markdown") == good[0]["source"]
 
 
-def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
+def test_folder_without_notes_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot tell the format"):
         guess_format(tmp_path)
     with pytest.raises(UsageError, match="holds no notes"):
@@ -307,7 +305,7 @@ def test_a_folder_without_notes_is_refused(tmp_path: Path) -> None:
 
 @settings(deadline=None, max_examples=examples(200))
 @given(text=st.text("#-*>`: \n\t<!>[]()1.aé\udcff\r", max_size=80))
-def test_no_text_stops_the_reader_and_every_note_can_be_stored(text: str) -> None:
+def test_markdown_reader_accepts_any_text(text: str) -> None:
     rows = list(parse_notes(text))
     assert all(1 <= row.line <= len(text) + 1 for row in rows)
     for row in rows:

@@ -65,7 +65,7 @@ def only_bad(rows: Iterator[Row | BadRow]) -> BadRow:
 # JSON Lines
 
 
-def test_jsonl_yields_each_object_with_its_line_and_skips_blank_lines(write: WriteFile) -> None:
+def test_jsonl_yields_objects_with_line_numbers(write: WriteFile) -> None:
     path = write("notes.jsonl", b'{"content": "one", "tags": ["a"]}\n\n  \r\n{"content": "two", "metadata": null}\r\n')
     assert list(read_jsonl(path)) == [
         Row(1, {"content": "one", "tags": ["a"]}),
@@ -73,12 +73,12 @@ def test_jsonl_yields_each_object_with_its_line_and_skips_blank_lines(write: Wri
     ]
 
 
-def test_jsonl_reads_a_last_line_without_end_and_an_empty_file(write: WriteFile) -> None:
+def test_jsonl_reads_unterminated_line_and_empty_file(write: WriteFile) -> None:
     assert list(read_jsonl(write("one.jsonl", b'{"content": "one"}'))) == [Row(1, {"content": "one"})]
     assert list(read_jsonl(write("none.jsonl", b""))) == []
 
 
-def test_jsonl_tolerates_a_byte_order_mark(write: WriteFile) -> None:
+def test_jsonl_ignores_byte_order_mark(write: WriteFile) -> None:
     assert fields_of(read_jsonl(write("bom.jsonl", b'\xef\xbb\xbf{"content": "one"}\n'))) == [{"content": "one"}]
 
 
@@ -118,7 +118,7 @@ def test_jsonl_reads_standard_input_and_leaves_it_open(monkeypatch: pytest.Monke
         (b"[" * 200_000, "nested too deeply"),
     ],
 )
-def test_jsonl_reports_a_bad_line_in_words_and_reads_on(write: WriteFile, line: bytes, reason: str) -> None:
+def test_jsonl_reports_bad_line_and_continues(write: WriteFile, line: bytes, reason: str) -> None:
     path = write("notes.jsonl", b'{"content": "before"}\n' + line + b'\n{"content": "behind"}\n')
     assert list(read_jsonl(path)) == [
         Row(1, {"content": "before"}),
@@ -127,7 +127,7 @@ def test_jsonl_reports_a_bad_line_in_words_and_reads_on(write: WriteFile, line: 
     ]
 
 
-def test_jsonl_reports_a_line_beyond_the_limit_and_reads_on(write: WriteFile) -> None:
+def test_jsonl_reports_oversized_line_and_continues(write: WriteFile) -> None:
     prefix, suffix = b'{"content": "', b'"}\n'
     longest = prefix + b"x" * (MAX_LINE_BYTES - len(prefix) - len(suffix)) + suffix
     path = write("long.jsonl", longest + longest.replace(b'"}', b'xx"}') + b'{"content": "behind"}\n')
@@ -137,7 +137,7 @@ def test_jsonl_reports_a_line_beyond_the_limit_and_reads_on(write: WriteFile) ->
     assert third == Row(3, {"content": "behind"})
 
 
-def test_truncated_gzip_keeps_what_came_before_and_ends_in_a_bad_row(tmp_path: Path) -> None:
+def test_truncated_gzip_ends_in_bad_row(tmp_path: Path) -> None:
     packed = gzip.compress(b"".join(b'{"content": "%d"}\n' % n for n in range(50_000)))
     path = tmp_path / "cut.jsonl.gz"
     path.write_bytes(packed[: len(packed) // 2])
@@ -149,13 +149,13 @@ def test_truncated_gzip_keeps_what_came_before_and_ends_in_a_bad_row(tmp_path: P
     assert "gzip data is damaged" in last.reason
 
 
-def test_a_gz_file_that_is_not_compressed_is_one_bad_row(tmp_path: Path) -> None:
+def test_uncompressed_gz_file_is_one_bad_row(tmp_path: Path) -> None:
     path = tmp_path / "plain.jsonl.gz"
     path.write_bytes(b'{"content": "one"}\n')
     assert "Not a gzipped file" in only_bad(read_jsonl(path)).reason
 
 
-def test_files_are_streamed_not_loaded(tmp_path: Path) -> None:
+def test_files_are_streamed_in_constant_memory(tmp_path: Path) -> None:
     path = tmp_path / "large.jsonl"
     with path.open("wb") as file:
         file.writelines(b'{"content": "%d %s"}\n' % (n, b"x" * 1000) for n in range(20_000))
@@ -169,7 +169,7 @@ def test_files_are_streamed_not_loaded(tmp_path: Path) -> None:
     assert peak < 2_000_000
 
 
-def test_a_file_is_closed_when_reading_stops_early(write: WriteFile) -> None:
+def test_file_is_closed_when_reading_stops_early(write: WriteFile) -> None:
     path = write("notes.jsonl", b'{"content": "one"}\n' * 3)
     rows = read_jsonl(path)
     next(rows)
@@ -179,7 +179,7 @@ def test_a_file_is_closed_when_reading_stops_early(write: WriteFile) -> None:
 
 
 @pytest.mark.parametrize("reader", [read_jsonl, read_csv])
-def test_a_missing_file_or_a_folder_is_a_usage_error(tmp_path: Path, reader: Callable[..., Iterator[object]]) -> None:
+def test_missing_file_or_folder_is_usage_error(tmp_path: Path, reader: Callable[..., Iterator[object]]) -> None:
     with pytest.raises(UsageError, match=r"cannot read .*missing\.x: No such file"):
         list(reader(tmp_path / "missing.x"))
     with pytest.raises(UsageError, match="Is a directory"):
@@ -195,7 +195,7 @@ json_values = st.recursive(
 
 @settings(deadline=None, max_examples=examples(60))
 @given(rows=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=5), escaped=st.booleans())
-def test_jsonl_yields_exactly_what_was_written(
+def test_jsonl_yields_written_rows(
     tmp_path_factory: pytest.TempPathFactory, rows: list[dict[str, object]], escaped: bool
 ) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "rows.jsonl"
@@ -205,7 +205,7 @@ def test_jsonl_yields_exactly_what_was_written(
 
 @settings(deadline=None, max_examples=examples(100))
 @given(content=st.binary(max_size=200) | st.text('{}[]":,\n\\ux1e9d', max_size=60).map(str.encode))
-def test_no_bytes_stop_the_jsonl_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_jsonl_reader_accepts_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("jsonl") / "bytes.jsonl"
     path.write_bytes(content + b'\n{"content": "last"}')
     rows = list(read_jsonl(path))
@@ -217,13 +217,13 @@ def test_no_bytes_stop_the_jsonl_reader(tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_csv_finds_the_separator_by_the_header(write: WriteFile, delimiter: str) -> None:
+def test_csv_detects_delimiter_from_header(write: WriteFile, delimiter: str) -> None:
     lines = [["id", "content", "tags"], ["1", '"first, second; third\t"', "a"]]
     path = write("notes.csv", "\n".join(delimiter.join(line) for line in lines).encode())
     assert list(read_csv(path)) == [Row(2, {"id": "1", "content": "first, second; third\t", "tags": "a"})]
 
 
-def test_csv_line_is_where_the_record_starts(write: WriteFile) -> None:
+def test_csv_record_has_line_of_its_start(write: WriteFile) -> None:
     path = write("notes.csv", b'id,content\r\n1,"one\r\ntwo\r\n"\r\n\r\n2,three\r\n')
     assert list(read_csv(path)) == [
         Row(2, {"id": "1", "content": "one\r\ntwo\r\n"}),
@@ -231,7 +231,7 @@ def test_csv_line_is_where_the_record_starts(write: WriteFile) -> None:
     ]
 
 
-def test_csv_puts_dotted_columns_into_metadata_and_leaves_empty_cells_out(write: WriteFile) -> None:
+def test_csv_dotted_columns_become_metadata(write: WriteFile) -> None:
     path = write("notes.csv", b"content,goal,metadata.team,metadata.a.b\none,,core,\ntwo, ,,7\nthree,x,,\n")
     assert fields_of(read_csv(path)) == [
         {"content": "one", "metadata": {"team": "core"}},
@@ -240,12 +240,12 @@ def test_csv_puts_dotted_columns_into_metadata_and_leaves_empty_cells_out(write:
     ]
 
 
-def test_csv_tolerates_byte_order_mark_gzip_padded_names_and_unnamed_columns(write: WriteFile) -> None:
+def test_csv_accepts_byte_order_mark_gzip_and_padded_names(write: WriteFile) -> None:
     path = write("notes.csv.gz", b"\xef\xbb\xbf, execution_summary ,id\n0,one,1\n")
     assert fields_of(read_csv(path)) == [{"execution_summary": "one", "id": "1"}]
 
 
-def test_csv_skips_records_without_any_content(write: WriteFile) -> None:
+def test_csv_skips_empty_records(write: WriteFile) -> None:
     assert list(read_csv(write("notes.csv", b"\ncontent,id\n\n,\n ,\none,1\n"))) == [
         Row(6, {"content": "one", "id": "1"})
     ]
@@ -256,7 +256,7 @@ def test_csv_reads_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fields_of(read_csv("-")) == [{"content": "one"}]
 
 
-def test_a_tsv_of_one_column_keeps_its_commas(write: WriteFile) -> None:
+def test_tsv_of_one_column_keeps_commas(write: WriteFile) -> None:
     assert fields_of(read_csv(write("notes.tsv", b"content\none, two; three\n"))) == [{"content": "one, two; three"}]
 
 
@@ -270,7 +270,7 @@ def test_a_tsv_of_one_column_keeps_its_commas(write: WriteFile) -> None:
         (b"1," + b"x," * (MAX_LINE_BYTES // 2), "not valid CSV: a line is longer than 20 MB"),
     ],
 )
-def test_csv_reports_a_bad_record_and_reads_on(write: WriteFile, record: bytes, reason: str) -> None:
+def test_csv_reports_bad_record_and_continues(write: WriteFile, record: bytes, reason: str) -> None:
     path = write("notes.csv", b"id,content\n0,before\n" + record + b"\n2,behind\n")
     assert list(read_csv(path)) == [
         Row(2, {"id": "0", "content": "before"}),
@@ -279,12 +279,12 @@ def test_csv_reports_a_bad_record_and_reads_on(write: WriteFile, record: bytes, 
     ]
 
 
-def test_csv_reports_a_quote_that_never_closes_where_it_opened(write: WriteFile) -> None:
+def test_csv_reports_unclosed_quote_at_its_line(write: WriteFile) -> None:
     path = write("notes.csv", b'id,content\n1,one\n2,"two\n3,three\n')
     assert list(read_csv(path))[1] == BadRow(3, "not valid CSV: unexpected end of data")
 
 
-def test_csv_accepts_cells_beyond_the_limit_of_the_csv_module(write: WriteFile) -> None:
+def test_csv_accepts_cell_of_one_million_characters(write: WriteFile) -> None:
     text = "x" * 1_000_000
     assert fields_of(read_csv(write("notes.csv", f"content\n{text}\n".encode()))) == [{"content": text}]
 
@@ -301,7 +301,7 @@ def test_csv_accepts_cells_beyond_the_limit_of_the_csv_module(write: WriteFile) 
         (b"content," + b"x" * MAX_LINE_BYTES, "a line is longer than 20 MB"),
     ],
 )
-def test_csv_refuses_a_header_that_cannot_work(write: WriteFile, content: bytes, message: str) -> None:
+def test_csv_refuses_invalid_header(write: WriteFile, content: bytes, message: str) -> None:
     path = write("notes.csv", content)
     with pytest.raises(UsageError, match=message) as refused:
         list(read_csv(path))
@@ -313,7 +313,7 @@ cells = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 
 @settings(deadline=None, max_examples=examples(100))
 @given(records=st.lists(st.tuples(cells, cells), max_size=6), delimiter=st.sampled_from(",;\t"))
-def test_csv_yields_exactly_what_was_written(
+def test_csv_yields_written_records(
     tmp_path_factory: pytest.TempPathFactory, records: list[tuple[str, str]], delimiter: str
 ) -> None:
     text, expected = io.StringIO(newline=""), []
@@ -331,7 +331,7 @@ def test_csv_yields_exactly_what_was_written(
 
 @settings(deadline=None, max_examples=examples(100))
 @given(content=st.binary(max_size=200) | st.text('a",\r\n', max_size=60).map(str.encode))
-def test_no_bytes_stop_the_csv_reader(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_csv_reader_accepts_any_bytes(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.mktemp("csv") / "bytes.csv"
     path.write_bytes(b"content,goal\n" + content)
     rows = list(read_csv(path))
@@ -393,7 +393,7 @@ def contents_of(repository: Path) -> list[object]:
     return [fields["content"] for fields in fields_of(read_git(repository))]
 
 
-def test_git_makes_each_commit_a_row_oldest_first(commit: Commit, repository: Path) -> None:
+def test_git_yields_commits_oldest_first(commit: Commit, repository: Path) -> None:
     commit("feat(api, cli)!: add paging\n\nPages hold 50 rows.\n\nMore on request.\n", "src/a.py", "b ü.txt")
     commit("Second\n", "src/a.py")
     first, second = read_git(repository)
@@ -417,7 +417,7 @@ def test_git_makes_each_commit_a_row_oldest_first(commit: Commit, repository: Pa
     assert (second.line, second.fields["content"], second.fields["files"]) == (2, "Second", ["src/a.py"])
 
 
-def test_git_drops_trailers_from_the_text_and_keeps_them_without_addresses(commit: Commit, repository: Path) -> None:
+def test_git_trailers_become_metadata_without_addresses(commit: Commit, repository: Path) -> None:
     commit("Fix it\n\nWhy.\n\nChange-Id: I123\nSigned-off-by: Ada Lovelace <ada@example.org>\n")
     (fields,) = fields_of(read_git(repository))
     assert fields["content"] == "Fix it\n\nWhy."
@@ -428,7 +428,7 @@ def test_git_drops_trailers_from_the_text_and_keeps_them_without_addresses(commi
     assert "example.org" not in json.dumps(fields)
 
 
-def test_git_keeps_odd_messages_and_odd_file_names_apart(commit: Commit, repository: Path) -> None:
+def test_git_handles_unusual_messages_and_file_names(commit: Commit, repository: Path) -> None:
     commit("", "a")
     commit("No files\n")
     commit("a \x1e\x1f and\n\n\n\nmany lines\r\nand carriage returns", "line\nfeed", "\nleading", 'quo"te')
@@ -442,20 +442,20 @@ def test_git_keeps_odd_messages_and_odd_file_names_apart(commit: Commit, reposit
     assert [row["id"] for row in rows] == shas_of(repository)
 
 
-def test_git_reads_messages_in_the_encoding_they_were_written_in(commit: Commit, git: Git, repository: Path) -> None:
+def test_git_decodes_declared_commit_encoding(commit: Commit, git: Git, repository: Path) -> None:
     git("config", "i18n.commitEncoding", "ISO-8859-1")
     commit(b"caf\xe9")
     assert contents_of(repository) == ["café"]
 
 
-def test_git_lists_both_names_of_a_renamed_file(commit: Commit, git: Git, repository: Path) -> None:
+def test_git_lists_both_names_of_renamed_file(commit: Commit, git: Git, repository: Path) -> None:
     commit("One", "old")
     git("mv", "old", "new")
     commit("Two")
     assert [row["files"] for row in fields_of(read_git(repository))] == [["old"], ["new", "old"]]
 
 
-def test_git_leaves_merges_out(commit: Commit, git: Git, repository: Path) -> None:
+def test_git_skips_merge_commits(commit: Commit, git: Git, repository: Path) -> None:
     commit("Base", "a")
     git("switch", "-q", "-c", "side")
     commit("Side", "b")
@@ -465,7 +465,7 @@ def test_git_leaves_merges_out(commit: Commit, git: Git, repository: Path) -> No
     assert sorted(map(str, contents_of(repository))) == ["Base", "Main", "Side"]
 
 
-def test_git_reads_a_shallow_clone_without_taking_its_tree_for_a_change(
+def test_git_reads_shallow_clone_without_its_base_tree(
     commit: Commit, git: Git, repository: Path, tmp_path: Path
 ) -> None:
     for name in ("one", "two", "three"):
@@ -475,7 +475,7 @@ def test_git_reads_a_shallow_clone_without_taking_its_tree_for_a_change(
     assert [(row["content"], row["files"]) for row in rows] == [("two", []), ("three", ["three"])]
 
 
-def test_git_reads_a_bare_repository_and_a_folder_inside_one(commit: Commit, git: Git, repository: Path) -> None:
+def test_git_reads_bare_repository_and_subfolder(commit: Commit, git: Git, repository: Path) -> None:
     commit("One", "src/a")
     git("clone", "-q", "--bare", ".", str(repository / "bare.git"))
     assert contents_of(repository / "bare.git") == ["One"]
@@ -483,7 +483,7 @@ def test_git_reads_a_bare_repository_and_a_folder_inside_one(commit: Commit, git
     assert guess_format(repository / "bare.git") == guess_format(repository) == "git"
 
 
-def test_git_is_not_misled_by_configuration_or_hook_variables(
+def test_git_ignores_configuration_and_hook_variables(
     commit: Commit, git: Git, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit("One", "src/a", "b")
@@ -501,7 +501,7 @@ def test_git_is_not_misled_by_configuration_or_hook_variables(
     assert (row["content"], row["files"]) == ("One", ["b", "src/a"])
 
 
-def test_git_reads_a_repository_of_another_owner(
+def test_git_reads_repository_of_another_owner(
     commit: Commit, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commit("One")
@@ -511,7 +511,7 @@ def test_git_reads_a_repository_of_another_owner(
     assert contents_of(repository) == ["One"]
 
 
-def test_git_ends_when_reading_stops_early(commit: Commit, repository: Path) -> None:
+def test_git_process_ends_when_reading_stops_early(commit: Commit, repository: Path) -> None:
     for number in range(4):
         commit(f"Number {number}\n\n" + "long body\n" * 40_000)
     rows = read_git(repository)
@@ -521,7 +521,7 @@ def test_git_ends_when_reading_stops_early(commit: Commit, repository: Path) -> 
     assert running_gits() == 0
 
 
-def test_git_keeps_what_it_read_when_history_breaks_off(commit: Commit, repository: Path) -> None:
+def test_git_keeps_commits_before_damaged_history(commit: Commit, repository: Path) -> None:
     for number in range(3):
         commit(f"Number {number}", "a")
     tree = subprocess.run(
@@ -536,7 +536,7 @@ def test_git_keeps_what_it_read_when_history_breaks_off(commit: Commit, reposito
 
 
 @pytest.mark.usefixtures("git")
-def test_git_says_what_is_wrong_with_a_path(repository: Path, tmp_path: Path) -> None:
+def test_git_explains_unusable_path(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=r"history of .*empty: not a git repository"):
         list(read_git(tmp_path / "empty"))
@@ -546,13 +546,13 @@ def test_git_says_what_is_wrong_with_a_path(repository: Path, tmp_path: Path) ->
         list(read_git(tmp_path / "missing"))
 
 
-def test_git_that_is_not_installed_is_a_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_git_is_usage_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UsageError, match="git is not installed"):
         list(read_git(tmp_path))
 
 
-def test_rows_of_every_format_are_memories(commit: Commit, write: WriteFile, repository: Path) -> None:
+def test_rows_of_every_format_are_valid_memories(commit: Commit, write: WriteFile, repository: Path) -> None:
     commit("fix(api): one\n\nSigned-off-by: Ada <ada@example.org>\n", "a.py")
     table = b'content,tags,success,metadata.x,created_at\none,"a, b",yes,1,2024-05-06\n'
     lines = b'{"content": "one", "tags": ["a", "b"], "success": true}\n'
@@ -603,7 +603,7 @@ def test_rows_of_every_format_are_memories(commit: Commit, write: WriteFile, rep
         ("", "change"),
     ],
 )
-def test_the_first_telling_word_of_a_subject_decides_the_type(subject: str, memory_type: str) -> None:
+def test_commit_subject_determines_memory_type(subject: str, memory_type: str) -> None:
     assert guess_commit_type(subject) == memory_type
     assert memory_type in MEMORY_TYPES
 
@@ -618,11 +618,11 @@ def test_the_first_telling_word_of_a_subject_decides_the_type(subject: str, memo
         ("Call print(x) last", []),
     ],
 )
-def test_scopes_are_those_of_conventional_commits(subject: str, scopes: list[str]) -> None:
+def test_conventional_commit_scopes_are_parsed(subject: str, scopes: list[str]) -> None:
     assert parse_scopes(subject) == scopes
 
 
-def test_trailers_are_found_anywhere_and_prose_with_a_colon_stays() -> None:
+def test_trailers_are_split_from_commit_body() -> None:
     body = (
         "* one\n\nco-authored-by: B <b@example.org>\n\n* two\n\nNote: keep this.\nBREAKING CHANGE: and this.\n"
         "  Signed-off-by: quoted\nContent-Type: text/html\n\nSigned-off-by: A <a@example.org>\nSigned-off-by: c@x.org\n"
@@ -645,7 +645,7 @@ def test_trailers_are_found_anywhere_and_prose_with_a_colon_stays() -> None:
         ("Ada <ada@x.org>, Bob <bob@x.org>", "Ada Bob"),
     ],
 )
-def test_addresses_are_taken_out(text: str, expected: str) -> None:
+def test_email_addresses_are_stripped(text: str, expected: str) -> None:
     assert strip_addresses(text) == expected
 
 
@@ -659,26 +659,26 @@ def test_addresses_are_taken_out(text: str, expected: str) -> None:
         *[("a.csv", "csv"), ("a.tsv", "csv"), ("a.b.csv.gz", "csv")],
     ],
 )
-def test_the_format_is_told_by_the_ending(name: str, format: str) -> None:
+def test_file_extension_determines_format(name: str, format: str) -> None:
     assert guess_format(name) == format
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "notes", "notes.gz", "folder", "folder.csv"])
-def test_a_path_that_tells_no_format_is_refused_with_the_formats(tmp_path: Path, name: str) -> None:
+def test_path_without_known_format_is_refused(tmp_path: Path, name: str) -> None:
     if name.startswith("folder"):
         (tmp_path / name).mkdir()
     with pytest.raises(UsageError, match=rf"{name}; name one of: jsonl .*csv .*git"):
         guess_format(tmp_path / name)
 
 
-def test_read_takes_the_reader_of_the_format(commit: Commit, write: WriteFile, repository: Path) -> None:
+def test_read_rows_uses_reader_of_format(commit: Commit, write: WriteFile, repository: Path) -> None:
     commit("One")
     assert fields_of(read_rows(write("a.txt", b'{"content": "one"}'), "jsonl")) == [{"content": "one"}]
     assert fields_of(read_rows(str(write("b.txt", b"content\none")), "csv")) == [{"content": "one"}]
     assert fields_of(read_rows(repository, "git"))[0]["content"] == "One"
 
 
-def test_read_refuses_an_unknown_format_before_it_reads(tmp_path: Path) -> None:
+def test_read_rows_refuses_unknown_format_before_reading(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown format 'xml'; known formats: jsonl .*csv .*git"):
         read_rows(tmp_path, "xml")
 
@@ -692,5 +692,5 @@ def test_read_refuses_an_unknown_format_before_it_reads(tmp_path: Path) -> None:
         ("/src/project", "git", "git"),
     ],
 )
-def test_the_default_source_names_the_file(path: str | Path, format: str, source: str) -> None:
+def test_default_source_is_file_name(path: str | Path, format: str, source: str) -> None:
     assert default_source(path, format) == source

@@ -44,7 +44,7 @@ def unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
     return [found.job_id for found in list_unlaunched_jobs(pipeline.engine, lambda _: launched)]
 
 
-def test_a_job_is_asked_for_and_the_run_that_comes_does_it(pipeline: Pipeline) -> None:
+def test_requested_job_is_claimed_by_next_run(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     pipeline.configure(timeout_seconds=120)
     asked = ask(pipeline)
@@ -64,7 +64,7 @@ def test_a_job_is_asked_for_and_the_run_that_comes_does_it(pipeline: Pipeline) -
     assert again.estimated_seconds == job(pipeline, asked.job_id).duration_seconds
 
 
-def test_a_live_job_is_returned_and_not_doubled(pipeline: Pipeline) -> None:
+def test_request_returns_live_job(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     first = ask(pipeline, job="decay")
     second = ask(pipeline)
@@ -80,7 +80,7 @@ def test_a_live_job_is_returned_and_not_doubled(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
 
 
-def test_many_who_ask_at_once_get_one_job(pipeline: Pipeline) -> None:
+def test_concurrent_job_requests_create_one_job(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with ThreadPoolExecutor(8) as pool:
         asked = list(pool.map(lambda _: ask(pipeline), range(16)))
@@ -88,7 +88,7 @@ def test_many_who_ask_at_once_get_one_job(pipeline: Pipeline) -> None:
     assert [one.created for one in asked].count(True) == 1
 
 
-def test_a_job_of_a_dead_process_does_not_stand_in_the_way(pipeline: Pipeline) -> None:
+def test_request_replaces_job_of_dead_process(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     dead = ask(pipeline)
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
@@ -96,7 +96,7 @@ def test_a_job_of_a_dead_process_does_not_stand_in_the_way(pipeline: Pipeline) -
     assert job(pipeline, dead.job_id).status == "failed"
 
 
-def test_what_cannot_be_run_is_refused_and_leaves_no_job(pipeline: Pipeline) -> None:
+def test_invalid_request_creates_no_job(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
         ask(pipeline, phases=["clusters", "mergd"])
@@ -112,7 +112,7 @@ def test_what_cannot_be_run_is_refused_and_leaves_no_job(pipeline: Pipeline) -> 
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
 
 
-def test_phases_that_were_asked_for_are_claimed_by_a_run_of_just_these(pipeline: Pipeline) -> None:
+def test_requested_phases_are_claimed_by_matching_run(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     asked = ask(pipeline, phases=["similarity_graph", "embedding_matrix"])
     assert asked.phases == ("embedding_matrix", "similarity_graph")
@@ -124,7 +124,7 @@ def test_phases_that_were_asked_for_are_claimed_by_a_run_of_just_these(pipeline:
     assert job(pipeline, other.job_id).status == "cancelled"
 
 
-def test_pending_jobs_are_listed_oldest_first_without_disabled_projects(pipeline: Pipeline) -> None:
+def test_pending_jobs_are_listed_oldest_first(pipeline: Pipeline) -> None:
     for slug in ("b", "a", "off"):
         pipeline.add(alone(), slug=slug)
     asked = [ask(pipeline, slug, job="decay") for slug in ("b", "a", "off")]
@@ -136,7 +136,7 @@ def test_pending_jobs_are_listed_oldest_first_without_disabled_projects(pipeline
     assert not is_pending(pipeline.engine, uuid4())
 
 
-def test_a_request_waits_for_a_launch_unless_it_has_a_run_or_the_project_is_held(pipeline: Pipeline) -> None:
+def test_request_is_unlaunched_until_run_or_project_lock(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
         run_phases(run)
@@ -147,7 +147,7 @@ def test_a_request_waits_for_a_launch_unless_it_has_a_run_or_the_project_is_held
     assert unlaunched(pipeline, asked.job_id) == []
 
 
-def test_the_job_of_a_trigger_waits_only_when_its_launch_was_lost(pipeline: Pipeline) -> None:
+def test_triggered_job_is_unlaunched_after_lost_launch(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     (made,) = request_jobs(
         pipeline.engine, is_due_tonight, job="consolidate", trigger_type="scheduled", triggered_by="night"
@@ -158,7 +158,7 @@ def test_the_job_of_a_trigger_waits_only_when_its_launch_was_lost(pipeline: Pipe
     assert unlaunched(pipeline, made.job_id) == []
 
 
-def test_a_pending_job_that_is_cancelled_does_not_run(pipeline: Pipeline) -> None:
+def test_cancelled_pending_job_does_not_run(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     asked = ask(pipeline)
     cancelled = cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
@@ -172,9 +172,7 @@ def test_a_pending_job_that_is_cancelled_does_not_run(pipeline: Pipeline) -> Non
     assert pipeline.run().job_id != asked.job_id
 
 
-def test_a_running_job_that_is_cancelled_writes_nothing_more_and_can_be_undone(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cancelled_running_job_stops_writing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add([*TWINS, note("d", f"{LESSONS[1]}!")])
     before = knowledge(pipeline)
     monkeypatch.setattr(merged_memories, "BATCH", 1)
@@ -203,7 +201,7 @@ def test_a_running_job_that_is_cancelled_writes_nothing_more_and_can_be_undone(
     assert knowledge(pipeline) == before
 
 
-def test_every_phase_of_a_cancelled_job_is_refused_and_the_next_run_is_not(pipeline: Pipeline) -> None:
+def test_cancelled_job_refuses_every_phase(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
         cancel_job(pipeline.engine, run.job_id, cancelled_by="bob")
@@ -216,7 +214,7 @@ def test_every_phase_of_a_cancelled_job_is_refused_and_the_next_run_is_not(pipel
 
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
-def test_a_job_that_has_ended_cannot_be_cancelled(pipeline: Pipeline, status: str) -> None:
+def test_cancelling_ended_job_is_refused(pipeline: Pipeline, status: str) -> None:
     pipeline.add(alone())
     asked = ask(pipeline, job="decay")
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = :status", status=status)
@@ -227,7 +225,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(pipeline: Pipeline, status: st
         cancel_job(pipeline.engine, uuid4(), cancelled_by="bob")
 
 
-def test_a_job_whose_process_died_is_failed_and_not_cancelled(pipeline: Pipeline) -> None:
+def test_cancelling_dead_job_marks_it_failed(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     asked = ask(pipeline)
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
@@ -235,7 +233,7 @@ def test_a_job_whose_process_died_is_failed_and_not_cancelled(pipeline: Pipeline
         cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
 
 
-def test_a_job_can_be_asked_for_by_each_name(pipeline: Pipeline) -> None:
+def test_every_job_can_be_requested_by_name(pipeline: Pipeline) -> None:
     for name, phases in JOB_PHASES.items():
         pipeline.configure_new(name)
         assert ask(pipeline, name, job=name).phases == phases

@@ -23,7 +23,7 @@ from consolidation_pipeline.service.jobs.job_scope import check_scope
         ({"date_range": ["2026-01-01", "2026-02-01"]}, True),
     ],
 )
-def test_a_run_looks_at_more_than_types_and_dates_ask_for(scope: dict[str, Any], wider: bool) -> None:
+def test_scope_by_type_or_date_is_wider_than_requested(scope: dict[str, Any], wider: bool) -> None:
     assert check_scope(scope) is wider
 
 
@@ -43,6 +43,6 @@ def test_a_run_looks_at_more_than_types_and_dates_ask_for(scope: dict[str, Any],
         {"date_range": ["2026-02-01", "2026-01-01T00:00:00Z"]},
     ],
 )
-def test_a_mistake_is_told(scope: dict[str, Any]) -> None:
+def test_invalid_scope_is_refused(scope: dict[str, Any]) -> None:
     with pytest.raises(InvalidScopeError, match=r"^Invalid scope: "):
         check_scope(scope)

@@ -70,7 +70,7 @@ def kill_three_times(pipeline: Pipeline) -> None:
         end(pipeline, again.job_id)
 
 
-def test_a_failed_job_is_tried_twice_again_and_then_it_is_dead(project: Pipeline) -> None:
+def test_failed_job_is_dead_after_three_attempts(project: Pipeline) -> None:
     end(project, threshold(project).requests[0].job_id)
     assert retry(project, timedelta(seconds=30)) == []
     assert "attempt 1 of 3 failed" in threshold(project).skipped[SLUG]
@@ -88,7 +88,7 @@ def test_a_failed_job_is_tried_twice_again_and_then_it_is_dead(project: Pipeline
     assert [row["retry_count"] for row in list_jobs(project.engine, SLUG, limit=9)] == [3, 2, 1]
 
 
-def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None:
+def test_dead_job_is_reported_until_success(project: Pipeline) -> None:
     kill_three_times(project)
     assert WorkMonitor(project.engine).read().jobs_dead == 1
     told = describe_project(project.engine, SLUG, settings=project.settings)["failing"]
@@ -111,7 +111,7 @@ def test_the_dead_are_seen_everywhere_until_a_success(project: Pipeline) -> None
     assert newest(project)["retry_count"] == 0
 
 
-def test_a_night_tries_the_dead_once(project: Pipeline) -> None:
+def test_dead_job_is_retried_once_by_schedule(project: Pipeline) -> None:
     kill_three_times(project)
     project.write("UPDATE {s}.task_memories SET created_at = created_at - interval '2 days'")
     project.write(
@@ -126,7 +126,7 @@ def test_a_night_tries_the_dead_once(project: Pipeline) -> None:
     assert retry(project, timedelta(days=2)) == []
 
 
-def test_what_failed_for_a_person_is_theirs_but_automation_waits_too(project: Pipeline) -> None:
+def test_failed_manual_run_delays_automation_without_retry(project: Pipeline) -> None:
     with pytest.raises(ValueError, match="broken"), project.open() as run, run.phase("embedding_matrix"):
         raise ValueError("broken")
     assert retry(project, timedelta(hours=1)) == []
@@ -135,7 +135,7 @@ def test_what_failed_for_a_person_is_theirs_but_automation_waits_too(project: Pi
     assert "attempt 2 of 3" in request.reason
 
 
-def test_a_killed_process_counts_as_a_failure_unlike_partial_or_cancelled_runs(project: Pipeline) -> None:
+def test_killed_run_counts_as_failure(project: Pipeline) -> None:
     asked = threshold(project).requests[0].job_id
     project.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
     assert newest(project)["retry_count"] == 1  # whoever looks settles it
@@ -149,13 +149,13 @@ def test_a_killed_process_counts_as_a_failure_unlike_partial_or_cancelled_runs(p
         assert [one.job_id for one in list_failing_jobs(connection)] == [asked]
 
 
-def test_a_cancelled_job_is_not_back_a_minute_later(project: Pipeline) -> None:
+def test_cancelled_job_is_not_requested_again_at_once(project: Pipeline) -> None:
     end(project, threshold(project).requests[0].job_id, "cancelled")
     assert "not requested until" in threshold(project).skipped[SLUG]
     assert len(threshold(project, datetime.now(UTC) + timedelta(hours=1)).requests) == 1
 
 
-def test_each_job_fails_for_itself_and_whatever_does_all_of_it_ends_that(project: Pipeline) -> None:
+def test_failures_are_counted_per_job(project: Pipeline) -> None:
     asked = request_job(project.engine, SLUG, job="decay", triggered_by="ann")
     end(project, asked.job_id)
     assert len(threshold(project).requests) == 1
@@ -166,7 +166,7 @@ def test_each_job_fails_for_itself_and_whatever_does_all_of_it_ends_that(project
         assert list_failing_jobs(connection) == []
 
 
-def test_a_project_is_asked_when_its_own_schedule_has_come_for_what_was_there_then(pipeline: Pipeline) -> None:
+def test_project_is_due_by_its_own_schedule(pipeline: Pipeline) -> None:
     for slug, cron in (("early", "0 3 * * *"), ("late", "0 22 * * *"), ("wrong", "0 2 * * *")):
         pipeline.configure_new(slug, schedule=cron)
         pipeline.add(notes(1), slug=slug)
@@ -184,7 +184,7 @@ def test_a_project_is_asked_when_its_own_schedule_has_come_for_what_was_there_th
     assert [request.slug for request in night(pipeline, MORNING).requests] == ["late"]
 
 
-def test_a_night_leaves_out_a_large_project_in_which_a_run_would_find_nothing(pipeline: Pipeline) -> None:
+def test_unchanged_large_project_is_not_due(pipeline: Pipeline) -> None:
     def is_due_at_night() -> str:
         decision = request_jobs(
             pipeline.engine,
@@ -219,7 +219,7 @@ def look(pipeline: Pipeline) -> dict[str, Finding]:
     return {finding.check: finding for finding in _check_jobs(pipeline.engine)}
 
 
-def test_the_doctor_sees_requests_and_nights_that_nobody_takes(project: Pipeline) -> None:
+def test_doctor_reports_unclaimed_requests_and_schedules(project: Pipeline) -> None:
     assert {finding.status for finding in look(project).values()} == {"ok"}
     project.write("UPDATE {s}.task_memories SET created_at = now() - interval '3 days'")
     assert "notes due for more than a day" in look(project)["schedule"].message
@@ -231,7 +231,7 @@ def test_the_doctor_sees_requests_and_nights_that_nobody_takes(project: Pipeline
     assert str(asked.job_id) in found["requests"].message
 
 
-def test_a_tick_makes_all_jobs_that_are_due_in_a_few_statements(pipeline: Pipeline) -> None:
+def test_tick_uses_constant_number_of_statements(pipeline: Pipeline) -> None:
     statements: list[str] = []
     event.listen(pipeline.engine, "before_cursor_execute", lambda *call: statements.append(call[2]))
     for slug in ("a", "b", "c"):

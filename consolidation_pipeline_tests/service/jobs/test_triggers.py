@@ -39,7 +39,7 @@ def running(pipeline: Pipeline, slug: str = SLUG) -> Iterator[UUID]:
         run_phases(run)
 
 
-def test_a_project_is_due_from_its_threshold_of_new_memories_on(pipeline: Pipeline) -> None:
+def test_project_is_due_at_memory_threshold(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10, timeout_seconds=120)
     pipeline.add(notes(9))
     below = ask(pipeline)
@@ -59,7 +59,7 @@ def test_a_project_is_due_from_its_threshold_of_new_memories_on(pipeline: Pipeli
     assert (row.scope, row.options["new_threshold"]) == ({"job": "consolidate"}, 10)
 
 
-def test_what_a_run_has_seen_is_not_new_any_more(pipeline: Pipeline) -> None:
+def test_processed_memories_are_not_new(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(12))
     pipeline.run()
@@ -69,7 +69,7 @@ def test_what_a_run_has_seen_is_not_new_any_more(pipeline: Pipeline) -> None:
     assert asked(ask(pipeline)).keys() == {SLUG}
 
 
-def test_scoring_alone_does_not_make_memories_old(pipeline: Pipeline) -> None:
+def test_scored_memories_remain_new(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(10))
     with pipeline.open(planned=("decay_scores",)) as run:
@@ -77,7 +77,7 @@ def test_scoring_alone_does_not_make_memories_old(pipeline: Pipeline) -> None:
     assert asked(ask(pipeline)).keys() == {SLUG}
 
 
-def test_memories_that_come_during_a_run_are_new_for_the_next_one(pipeline: Pipeline) -> None:
+def test_memories_added_during_run_are_new(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(12))
     with pipeline.open() as run:
@@ -87,7 +87,7 @@ def test_memories_that_come_during_a_run_are_new_for_the_next_one(pipeline: Pipe
     assert "10 new memories" in ask(pipeline).requests[0].reason
 
 
-def test_each_project_is_judged_by_itself(pipeline: Pipeline) -> None:
+def test_projects_are_due_independently(pipeline: Pipeline) -> None:
     for slug, threshold in (("due", 10), ("not-due", 50)):
         pipeline.configure_new(slug, new_threshold=threshold)
         pipeline.add(notes(20), slug=slug)
@@ -97,7 +97,7 @@ def test_each_project_is_judged_by_itself(pipeline: Pipeline) -> None:
     assert decision.skipped.keys() == {"empty", "not-due"}
 
 
-def test_every_night_anything_new_or_too_much_is_due(pipeline: Pipeline) -> None:
+def test_nightly_job_is_due_by_new_or_active_memories(pipeline: Pipeline) -> None:
     pipeline.configure_new(active_threshold=500)
     assert ask(pipeline, is_due_tonight).requests == []
     pipeline.add(notes(1))
@@ -122,7 +122,7 @@ def _settle(pipeline: Pipeline) -> None:
     )
 
 
-def test_relevance_fades_wherever_there_are_memories(pipeline: Pipeline) -> None:
+def test_decay_is_due_wherever_memories_exist(pipeline: Pipeline) -> None:
     pipeline.configure_new("empty")
     pipeline.add(notes(1))
     decision = ask(pipeline, has_memories, "decay")
@@ -130,7 +130,7 @@ def test_relevance_fades_wherever_there_are_memories(pipeline: Pipeline) -> None
     assert decision.skipped == {"empty": "0 active memories"}
 
 
-def test_disabled_projects_are_skipped(pipeline: Pipeline) -> None:
+def test_disabled_project_is_not_due(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(20))
     pipeline.configure(enabled=False, new_threshold=10)
@@ -139,7 +139,7 @@ def test_disabled_projects_are_skipped(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
 
 
-def test_a_running_job_gets_no_second(pipeline: Pipeline) -> None:
+def test_running_job_blocks_second_job(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(20))
     with running(pipeline) as job_id:
@@ -149,7 +149,7 @@ def test_a_running_job_gets_no_second(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 1
 
 
-def test_a_pending_job_is_not_asked_for_again(pipeline: Pipeline) -> None:
+def test_pending_job_is_not_requested_again(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.add(notes(20))
     first, second = asked(ask(pipeline)), ask(pipeline)
@@ -158,7 +158,7 @@ def test_a_pending_job_is_not_asked_for_again(pipeline: Pipeline) -> None:
     assert pipeline.run().job_id == first[SLUG]
 
 
-def test_consolidating_and_scoring_do_not_take_each_others_pending_job(pipeline: Pipeline) -> None:
+def test_pending_job_blocks_other_job_names(pipeline: Pipeline) -> None:
     pipeline.configure_new(new_threshold=10)
     pipeline.configure_new("other", new_threshold=10)
     pipeline.add(notes(20))
@@ -184,7 +184,7 @@ def summarize(pipeline: Pipeline) -> None:
         run_phases(run, phases)
 
 
-def test_fifty_memories_without_a_summary_ask_for_one_and_then_no_more(pipeline: Pipeline) -> None:
+def test_summary_is_due_at_fifty_memories(pipeline: Pipeline) -> None:
     pipeline.add(notes(49))
     assert "49 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
     pipeline.add(notes(1, "more"))
@@ -198,7 +198,7 @@ def test_fifty_memories_without_a_summary_ask_for_one_and_then_no_more(pipeline:
     assert "0 memories are not summarised" in ask_for_summary(pipeline).skipped[SLUG]
 
 
-def test_the_end_of_a_session_asks_for_a_summary_of_eight_memories(pipeline: Pipeline) -> None:
+def test_ended_session_of_eight_memories_makes_summary_due(pipeline: Pipeline) -> None:
     pipeline.add([row | {"session_id": "one"} for row in notes(8)])
     assert ask_for_summary(pipeline).requests == []
     pipeline.write("UPDATE {s}.task_memories SET created_at = created_at - interval '31 minutes'")
@@ -207,7 +207,7 @@ def test_the_end_of_a_session_asks_for_a_summary_of_eight_memories(pipeline: Pip
     assert ask_for_summary(pipeline).requests == []
 
 
-def test_what_a_summary_was_tried_of_asks_for_none_again_until_more_comes(pipeline: Pipeline) -> None:
+def test_failed_summary_is_due_again_with_new_memories(pipeline: Pipeline) -> None:
     """Fifty users with a memory each: a summary would be as long as what it covers."""
     pipeline.add([row | {"user_id": f"user-{at}"} for at, row in enumerate(notes(50))])
     assert len(ask_for_summary(pipeline).requests) == 1
@@ -218,7 +218,7 @@ def test_what_a_summary_was_tried_of_asks_for_none_again_until_more_comes(pipeli
     assert len(ask_for_summary(pipeline).requests) == 1
 
 
-def test_a_project_without_summaries_is_never_due_for_one(pipeline: Pipeline) -> None:
+def test_disabled_summaries_are_never_due(pipeline: Pipeline) -> None:
     pipeline.configure_new(summarize=False)
     pipeline.add(notes(60))
     assert ask_for_summary(pipeline).skipped == {SLUG: "summarize is off"}

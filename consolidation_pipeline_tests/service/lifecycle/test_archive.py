@@ -111,7 +111,7 @@ def archived(pipeline: Pipeline) -> dict[str, str]:
 # --- what is taken -------------------------------------------------------------------------------------------------
 
 
-def test_what_went_unused_for_long_enough_is_archived_with_a_reason_in_the_ledger(pipeline: Pipeline) -> None:
+def test_stale_memories_are_archived_with_reason(pipeline: Pipeline) -> None:
     pipeline.add(
         [
             unused("stale", "One.", 90),
@@ -133,7 +133,7 @@ def test_what_went_unused_for_long_enough_is_archived_with_a_reason_in_the_ledge
     assert pipeline.rows("SELECT DISTINCT archived_at FROM {s}.task_memories WHERE is_archived") == [(NOW,)]
 
 
-def test_the_projects_limits_are_used_and_the_policy_can_be_switched_off(pipeline: Pipeline) -> None:
+def test_archive_limits_are_options(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False)
     pipeline.add([unused("a", "One.", 35, reused_count=1), unused("b", "Two.", 35, reused_count=2)])
     assert run_archive(pipeline)[0].units == 0
@@ -142,7 +142,7 @@ def test_the_projects_limits_are_used_and_the_policy_can_be_switched_off(pipelin
     assert set(archived(pipeline)) == {"a"}
 
 
-def test_a_merged_memory_is_judged_by_its_newest_source_and_all_its_uses(pipeline: Pipeline) -> None:
+def test_merged_memory_is_stale_by_newest_source_and_total_use(pipeline: Pipeline) -> None:
     pipeline.add(
         [
             unused("a", LESSON, 300),
@@ -170,7 +170,7 @@ def test_a_merged_memory_is_judged_by_its_newest_source_and_all_its_uses(pipelin
 FORGETTABLE: dict[str, Any] = {"importance": 0.69, "reused_count": 9, "memory_type": "change"}
 
 
-def test_forgetting_takes_only_what_nothing_protects(pipeline: Pipeline) -> None:
+def test_forgetting_respects_every_protection(pipeline: Pipeline) -> None:
     pipeline.configure_new(forgetting=True)
     pipeline.add(
         [
@@ -192,13 +192,13 @@ def test_forgetting_takes_only_what_nothing_protects(pipeline: Pipeline) -> None
 
 
 @pytest.mark.parametrize(("decay_rate", "taken"), [(0.0, 0), (0.1, 1)])
-def test_forgetting_judges_relevance_as_it_was_scored(pipeline: Pipeline, decay_rate: float, taken: int) -> None:
+def test_forgetting_uses_scored_relevance(pipeline: Pipeline, decay_rate: float, taken: int) -> None:
     pipeline.configure_new(forgetting=True, archive=False, decay_rate=decay_rate)
     pipeline.add([unused("a", "One.", 400, **FORGETTABLE)])
     assert run_archive(pipeline, job="forget")[0].forgotten == taken
 
 
-def test_nothing_is_forgotten_in_another_job_or_while_it_is_off_or_not_scored(pipeline: Pipeline) -> None:
+def test_forgetting_needs_forget_job_option_and_scores(pipeline: Pipeline) -> None:
     pipeline.configure_new(forgetting=True)
     pipeline.add([unused("a", "One.", 400, **FORGETTABLE)])
     assert run_archive(pipeline)[0].units == 0
@@ -216,16 +216,14 @@ def crowd(stale: int, of: int) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize(("stale", "of", "held_back"), [(50, 100, 0), (51, 100, 51), (19, 19, 0)])
-def test_more_than_half_of_a_hundred_units_or_more_is_not_archived_unasked(
-    pipeline: Pipeline, stale: int, of: int, held_back: int
-) -> None:
+def test_archiving_over_half_of_project_is_held_back(pipeline: Pipeline, stale: int, of: int, held_back: int) -> None:
     pipeline.add(crowd(stale, of))
     done, _ = run_archive(pipeline)
     assert (done.held_back, done.units) == (held_back, 0 if held_back else stale)
     assert (len(archived(pipeline)), done.active_after) == (done.units, of - done.units)
 
 
-def test_what_was_held_back_is_archived_by_a_plan_or_with_a_larger_share(pipeline: Pipeline) -> None:
+def test_held_back_archives_need_plan_or_larger_share(pipeline: Pipeline) -> None:
     pipeline.add(crowd(60, 100))
     held, _ = run_archive(pipeline)
     advice = build_archive_metrics(SLUG, held)["to_archive_them"]
@@ -241,14 +239,14 @@ def test_what_was_held_back_is_archived_by_a_plan_or_with_a_larger_share(pipelin
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].units == 100
 
 
-def test_a_run_that_carries_out_a_plan_archives_what_stands_in_it_and_nothing_else(pipeline: Pipeline) -> None:
+def test_planned_archive_touches_only_planned_memories(pipeline: Pipeline) -> None:
     pipeline.add(crowd(80, 100))
     done, _ = run_archive(pipeline, planned=["n3", "n5", "n95"])
     assert (done.units, done.held_back, done.active_after) == (2, 0, 98)
     assert set(archived(pipeline)) == {"n3", "n5"}
 
 
-def test_a_plan_is_carried_out_as_of_the_instant_it_was_made(pipeline: Pipeline) -> None:
+def test_planned_archive_uses_plan_time(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", "One.", 89)])
     with pipeline.open() as run:
         run.plan = PlanDecisions(NOW, {}, {str(id_of("a")): "staleness"}, {})
@@ -259,7 +257,7 @@ def test_a_plan_is_carried_out_as_of_the_instant_it_was_made(pipeline: Pipeline)
     assert pipeline.value("SELECT archived_at FROM {s}.task_memories") == NOW + timedelta(days=2)
 
 
-def test_the_report_tells_what_was_archived_and_held_back(pipeline: Pipeline) -> None:
+def test_report_counts_archived_and_held_back(pipeline: Pipeline) -> None:
     pipeline.add(crowd(60, 100))
     for share, told in (("0.5", "60: `consolidation run notes --plan FILE`"), ("1", "0 |")):
         pipeline.configure(archive_max_share=float(share))
@@ -292,9 +290,7 @@ def between(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], None]) -> N
     monkeypatch.setattr(archive, "_archive_batch", late)
 
 
-def test_what_is_used_pinned_or_gone_meanwhile_is_left_and_the_rest_archived(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_archive_skips_memories_changed_meanwhile(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add([unused(name, f"Memory {name}.") for name in "abcde"])
 
     def meanwhile() -> None:
@@ -311,7 +307,7 @@ def test_what_is_used_pinned_or_gone_meanwhile_is_left_and_the_rest_archived(
     assert set(archived(pipeline)) == {"d", "e"}
 
 
-def test_an_archiving_waits_for_whoever_holds_a_row_and_looks_again(pipeline: Pipeline) -> None:
+def test_archive_waits_for_row_lock_and_rechecks(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", "One."), unused("b", "Two.")])
     done: list[ArchiveResult] = []
 
@@ -355,7 +351,7 @@ def test_failed_archive_batch_keeps_earlier_ones(pipeline: Pipeline, monkeypatch
 # --- there and back ------------------------------------------------------------------------------------------------
 
 
-def test_rolling_an_archiving_job_back_restores_everything_and_can_be_redone(pipeline: Pipeline) -> None:
+def test_rollback_of_archive_job_is_exact_and_redoable(pipeline: Pipeline) -> None:
     longer = "A lesson on tape backups that nobody asked for since the robot in the basement was sold to a museum."
     pipeline.add([*corpus(), unused("a", longer), unused("b", longer), unused("c", "Alone for long.")])
     consolidate(pipeline)
@@ -373,7 +369,7 @@ def test_rolling_an_archiving_job_back_restores_everything_and_can_be_redone(pip
     assert broken_lifecycle(pipeline) == []
 
 
-def test_what_was_brought_back_is_left_alone_until_it_went_unused_for_as_long_again(pipeline: Pipeline) -> None:
+def test_restored_memory_is_archived_after_full_period(pipeline: Pipeline) -> None:
     pipeline.configure_new(forgetting=True)
     pipeline.add([unused(name, f"Memory {name}.", 400) for name in "abc"])
     assert run_archive(pipeline, job="forget")[0].forgotten == 3
@@ -388,13 +384,13 @@ def test_what_was_brought_back_is_left_alone_until_it_went_unused_for_as_long_ag
     assert archived(pipeline) == {"a": "staleness", "b": "staleness", "c": "forgotten"}
 
 
-def test_a_rollback_of_anything_else_is_no_access(pipeline: Pipeline) -> None:
+def test_rollback_of_merge_does_not_count_as_access(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", LESSON), unused("b", f"Note to self: {LESSON}")])
     pipeline.roll_back(consolidate(pipeline))
     assert run_archive(pipeline)[0].units == 2
 
 
-def test_a_source_that_was_brought_back_keeps_the_memory_it_was_merged_into(pipeline: Pipeline) -> None:
+def test_restored_source_protects_its_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", LESSON)])
     run_archive(pipeline)
     restore_memories(pipeline.engine, [id_of("a")], changed_by="tester")
@@ -405,7 +401,7 @@ def test_a_source_that_was_brought_back_keeps_the_memory_it_was_merged_into(pipe
     assert run_archive(pipeline, NOW + timedelta(days=91))[0].merged == 1
 
 
-def test_archived_memories_do_not_come_back_into_the_groups_until_they_are_restored(pipeline: Pipeline) -> None:
+def test_archived_memories_stay_out_of_groups_until_restored(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", LESSON), unused("b", f"Note to self: {LESSON}"), unused("c", LESSONS[1])])
     consolidate(pipeline)
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
@@ -425,7 +421,7 @@ def test_archived_memories_do_not_come_back_into_the_groups_until_they_are_resto
     assert broken_lifecycle(pipeline) == []
 
 
-def test_archiving_again_finds_nothing(pipeline: Pipeline) -> None:
+def test_second_archive_finds_nothing(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", "One."), unused("b", LESSON), unused("c", LESSON)])
     consolidate(pipeline)
     assert run_archive(pipeline)[0].units == 2
@@ -437,7 +433,7 @@ def test_archiving_again_finds_nothing(pipeline: Pipeline) -> None:
 # --- the preview's units -------------------------------------------------------------------------------------------
 
 
-def test_units_folded_before_a_merge_are_those_that_stand_after_it(pipeline: Pipeline) -> None:
+def test_folded_units_match_units_after_merge(pipeline: Pipeline) -> None:
     def units() -> dict[UUID, dict[str, Any]]:
         with pipeline.open() as run, run.engine.connect() as connection:
             run.now = NOW
@@ -467,9 +463,7 @@ def as_row(units: ArchiveUnits, at: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("late", [[], ["c"]])
-def test_what_was_brought_back_is_kept_when_it_is_merged_anew_as_the_plan_says(
-    pipeline: Pipeline, late: list[str]
-) -> None:
+def test_restored_memory_survives_new_merge_as_planned(pipeline: Pipeline, late: list[str]) -> None:
     pipeline.add([unused("a", LESSON), unused("b", LESSON)])
     first = pipeline.run()
     assert first.archived.merged == 1

@@ -65,7 +65,7 @@ def kinds(pipeline: Pipeline) -> list[str]:
     return [row.relation_type for row in relations(pipeline)]
 
 
-def test_each_rule_makes_its_relation(pipeline: Pipeline) -> None:
+def test_each_rule_creates_its_relation(pipeline: Pipeline) -> None:
     pipeline.add(
         [
             at("yes", "decision", 1.0),
@@ -94,7 +94,7 @@ def test_each_rule_makes_its_relation(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(("insight", "work"), [("bugfix", "feature"), ("discovery", "codebase_knowledge")])
-def test_the_insight_explains_the_work_whatever_their_ids(pipeline: Pipeline, insight: str, work: str) -> None:
+def test_explains_relation_points_from_insight_to_work(pipeline: Pipeline, insight: str, work: str) -> None:
     for name in ("a", "b", "c", "d"):
         pipeline.configure_new(name)
         rows = [at("insight", insight, 1.0), at("work", work, 0.6, days=FAR)]
@@ -119,7 +119,7 @@ def test_the_insight_explains_the_work_whatever_their_ids(pipeline: Pipeline, in
         (0.7001, "shares_theme"),
     ],
 )
-def test_limits_of_two_decisions_years_apart(pipeline: Pipeline, similarity: float, expected: str | None) -> None:
+def test_similarity_limits_of_distant_decisions(pipeline: Pipeline, similarity: float, expected: str | None) -> None:
     pipeline.add([at("a", "decision", 1.0), at("b", "decision", similarity, days=FAR)])
     associated(pipeline)
     assert kinds(pipeline) == ([expected] if expected else [])
@@ -127,7 +127,7 @@ def test_limits_of_two_decisions_years_apart(pipeline: Pipeline, similarity: flo
 
 @pytest.mark.parametrize(("extra", "expected"), [(timedelta(0), 1), (timedelta(microseconds=1), 0)])
 @pytest.mark.parametrize("hour", [0, 9])
-def test_a_week_is_seven_days_to_the_microsecond(
+def test_parallel_context_spans_exactly_seven_days(
     pipeline: Pipeline, extra: timedelta, expected: int, hour: int
 ) -> None:
     later = datetime(2026, 3, 29, hour, 17, 3, 141_593, tzinfo=UTC)
@@ -140,7 +140,7 @@ def test_a_week_is_seven_days_to_the_microsecond(
     assert associated(pipeline).found["parallel_context"] == expected
 
 
-def test_repeating_a_run_adds_nothing(pipeline: Pipeline) -> None:
+def test_second_association_run_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.add([at(f"m{n}", MEMORY_TYPES[n % 10], math.cos(n), days=n) for n in range(15)])
     first = associated(pipeline)
     assert first.added == sum(first.found.values()) > 10
@@ -152,7 +152,7 @@ def test_repeating_a_run_adds_nothing(pipeline: Pipeline) -> None:
     assert dump(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
 
 
-def test_each_relation_is_a_group_of_its_own_and_says_why(pipeline: Pipeline) -> None:
+def test_each_relation_is_own_group_with_reason(pipeline: Pipeline) -> None:
     pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
     done = associated(pipeline)
     rows = pipeline.rows("SELECT * FROM {s}.consolidation_changes ORDER BY seq")
@@ -163,7 +163,7 @@ def test_each_relation_is_a_group_of_its_own_and_says_why(pipeline: Pipeline) ->
     assert len(relations(pipeline)) == done.added - 1
 
 
-def test_a_run_is_undone_and_found_again_as_it_was(pipeline: Pipeline) -> None:
+def test_association_run_is_undone_and_found_again(pipeline: Pipeline) -> None:
     pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
     before = knowledge(pipeline)
     associated(pipeline)
@@ -177,7 +177,7 @@ def test_a_run_is_undone_and_found_again_as_it_was(pipeline: Pipeline) -> None:
     assert [row.id for row in relations(pipeline)] == ids
 
 
-def test_what_was_rejected_is_not_found_again(pipeline: Pipeline) -> None:
+def test_rejected_relation_is_not_found_again(pipeline: Pipeline) -> None:
     pipeline.add([at("a", "decision", 1.0), at("b", "decision", 0.1, days=FAR)])
     associated(pipeline)
     (row,) = relations(pipeline)
@@ -193,7 +193,7 @@ def drawn(pipeline: Pipeline, now: datetime = NOW) -> set[UUID]:
     return {end for row in relations(pipeline) for end in (row.a_id, row.b_id)}
 
 
-def test_twenty_of_the_hundred_newest_are_drawn_anew_each_week(pipeline: Pipeline) -> None:
+def test_association_sample_changes_weekly(pipeline: Pipeline) -> None:
     pipeline.add([at(f"m{n}", "learning", 1.0, days=n) for n in range(130)])
     newest = {id_of(f"m{n}") for n in range(100)}
     first = drawn(pipeline)
@@ -205,7 +205,7 @@ def test_twenty_of_the_hundred_newest_are_drawn_anew_each_week(pipeline: Pipelin
     assert len(set().union(*weeks)) > 80
 
 
-def test_the_size_of_the_sample_is_an_option(pipeline: Pipeline) -> None:
+def test_association_sample_size_is_option(pipeline: Pipeline) -> None:
     pipeline.configure_new(sample_size=5)
     pipeline.add([at(f"m{n}", "learning", 1.0, days=n) for n in range(30)])
     assert len(drawn(pipeline)) == 5
@@ -214,7 +214,7 @@ def test_the_size_of_the_sample_is_an_option(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1])
-def test_without_two_memories_there_is_nothing_to_compare(pipeline: Pipeline, count: int) -> None:
+def test_association_of_fewer_than_two_memories_is_empty(pipeline: Pipeline, count: int) -> None:
     for size in (0, 20):
         pipeline.configure_new(sample_size=size)
         pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(count)])
@@ -222,7 +222,7 @@ def test_without_two_memories_there_is_nothing_to_compare(pipeline: Pipeline, co
         assert (done.memories, done.added, done.skipped) == (count, 0, None)
 
 
-def test_a_memory_without_a_vector_gets_one_for_the_purpose(pipeline: Pipeline) -> None:
+def test_association_embeds_missing_vectors_temporarily(pipeline: Pipeline) -> None:
     rows = [at("a", "learning", None, days=FAR), at("b", "warning", None), at("c", "change", 1.0)]
     pipeline.add([row | {"content": "amber birch"} if row["id"] != "c" else row for row in rows])
     embedder = WordEmbedder(MODEL, dimension=2)
@@ -246,9 +246,7 @@ class Picky(WordEmbedder):
         return super().embed(texts)
 
 
-def test_a_memory_that_cannot_be_embedded_is_left_out_with_a_warning(
-    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_unembeddable_memory_is_skipped_with_warning(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     same = ["amber birch", "birch amber"]
     pipeline.add(
         [note(f"m{n}", text, created_at=NOW.isoformat()) for n, text in enumerate([*same, "flint grove", "8"])]
@@ -260,15 +258,13 @@ def test_a_memory_that_cannot_be_embedded_is_left_out_with_a_warning(
     assert f"memory {id_of('m3')} is not associated" in caplog.text
 
 
-def test_where_the_model_refuses_every_memory_nothing_is_compared(pipeline: Pipeline) -> None:
+def test_association_skips_memories_refused_by_model(pipeline: Pipeline) -> None:
     pipeline.add([at("a", "learning", None), at("b", "learning", None)])
     done = associated(pipeline, embedder=Picky("Memory"))
     assert (done.memories, done.missing, done.added, done.skipped) == (0, 2, 0, None)
 
 
-def test_vectors_of_another_length_than_the_stored_ones_are_not_compared(
-    pipeline: Pipeline, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_association_skips_vectors_of_other_length(pipeline: Pipeline, caplog: pytest.LogCaptureFixture) -> None:
     pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9), at("c", "learning", None)])
     with caplog.at_level(logging.WARNING):
         done = associated(pipeline, embedder=WordEmbedder(MODEL, dimension=3))
@@ -277,7 +273,7 @@ def test_vectors_of_another_length_than_the_stored_ones_are_not_compared(
 
 
 @pytest.mark.parametrize("error", [EmbeddingError, ImportError, ConnectionError])
-def test_without_a_model_nothing_is_done_and_nothing_fails(pipeline: Pipeline, error: type[Exception]) -> None:
+def test_association_without_model_is_skipped(pipeline: Pipeline, error: type[Exception]) -> None:
     pipeline.add([at("a", "learning", 1.0), at("b", "learning", 1.0), at("c", "learning", None)])
     done = associated(pipeline, embedder=Picky("Memory", "memory", error=error))
     assert (done.memories, done.added, sum(done.found.values())) == (0, 0, 0)
@@ -287,7 +283,7 @@ def test_without_a_model_nothing_is_done_and_nothing_fails(pipeline: Pipeline, e
     assert pipeline.value("SELECT status FROM {s}.consolidation_jobs") == "completed"
 
 
-def test_a_model_that_does_not_exist_is_no_failure(pipeline: Pipeline) -> None:
+def test_association_with_unknown_model_is_skipped(pipeline: Pipeline) -> None:
     pipeline.configure_new(embedding_model="no-such-provider/model")
     pipeline.add([note("a", LESSONS[0]), note("b", LESSONS[1])])
     with pipeline.open(planned=("associations",)) as run:
@@ -295,13 +291,13 @@ def test_a_model_that_does_not_exist_is_no_failure(pipeline: Pipeline) -> None:
     assert "no-such-provider/model cannot be loaded or reached" in (done.skipped or "")
 
 
-def test_stored_vectors_need_no_model(pipeline: Pipeline) -> None:
+def test_association_of_stored_vectors_needs_no_model(pipeline: Pipeline) -> None:
     pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9)])
     assert associated(pipeline, embedder=Picky("")).found["shares_theme"] == 1
 
 
 @pytest.mark.breaks_rules
-def test_archived_and_merged_memories_are_not_compared_but_merged_ones_are(pipeline: Pipeline) -> None:
+def test_association_covers_active_units_only(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False)
     pipeline.add(
         [note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1]), note("d", "Old.")]
@@ -312,7 +308,7 @@ def test_archived_and_merged_memories_are_not_compared_but_merged_ones_are(pipel
         assert associate_memories(run).memories == 2
 
 
-def test_a_relation_of_a_source_is_one_of_its_merged_memory(pipeline: Pipeline) -> None:
+def test_relation_of_source_counts_for_merged_memory(pipeline: Pipeline) -> None:
     pipeline.configure_new(archive=False)
     lesson = LESSONS[0]
     when = {"created_at": "2024-01-05T10:00:00Z"}
@@ -327,7 +323,7 @@ def test_a_relation_of_a_source_is_one_of_its_merged_memory(pipeline: Pipeline) 
     assert (done.memories, sum(done.found.values()), done.added) == (2, 1, 0)
 
 
-def test_more_relations_than_can_be_kept_are_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_relations_are_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(associations, "MAX_RELATIONS", 9)
     pipeline.configure_new(sample_size=0)
     pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
@@ -338,14 +334,14 @@ def test_more_relations_than_can_be_kept_are_refused(pipeline: Pipeline, monkeyp
     assert associated(pipeline).added == 10
 
 
-def test_all_pairs_are_written_batch_by_batch(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relations_are_written_in_batches(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(associations, "BATCH_ROWS", 4)
     pipeline.configure_new(sample_size=0)
     pipeline.add([at(f"m{n}", "learning", 1.0) for n in range(5)])
     assert associated(pipeline).added == len(relations(pipeline)) == 10
 
 
-def test_where_all_are_compared_those_without_a_vector_wait(pipeline: Pipeline) -> None:
+def test_full_association_skips_memories_without_vector(pipeline: Pipeline) -> None:
     pipeline.configure_new(sample_size=0)
     pipeline.add([at("a", "learning", 1.0), at("b", "learning", 0.9), at("c", "learning", None)])
     done = associated(pipeline, embedder=Picky(""))
@@ -354,9 +350,7 @@ def test_where_all_are_compared_those_without_a_vector_wait(pipeline: Pipeline) 
 
 @settings(deadline=None, max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(MEMORY_TYPES), st.integers(0, 40)), max_size=40), st.integers(0, 3))
-def test_all_pairs_have_what_the_rules_find_but_for_parallel_contexts(
-    shared: Pipeline, memories: list[tuple[str, int]], seed: int
-) -> None:
+def test_full_association_matches_pairwise_rules(shared: Pipeline, memories: list[tuple[str, int]], seed: int) -> None:
     shared.clear()
     shared.configure_new(sample_size=0)
     vectors = normalize(np.random.default_rng(seed).standard_normal((len(memories), 3)))

@@ -57,7 +57,7 @@ def relate(pipeline: Pipeline, a: str, b: str, confidence: float, **fields: Any)
     )
 
 
-def test_relevance_follows_age_access_importance_and_confirmed_relations(pipeline: Pipeline) -> None:
+def test_relevance_matches_formula(pipeline: Pipeline) -> None:
     pipeline.add(
         [
             note("fresh", "One.", created_at=ago(0), last_accessed_at=ago(0), importance=1.0),
@@ -80,13 +80,13 @@ def test_relevance_follows_age_access_importance_and_confirmed_relations(pipelin
     assert found["old"] == 0.001
 
 
-def test_the_projects_rates_are_used(pipeline: Pipeline) -> None:
+def test_decay_rates_are_options(pipeline: Pipeline) -> None:
     pipeline.configure_new(decay_rate=0.0, access_decay_rate=0.0)
     pipeline.add([note("aged", "Two.", created_at=ago(100), last_accessed_at=ago(50), importance=0.5)])
     assert score(pipeline)["aged"] == pytest.approx(0.6 * 0.85)
 
 
-def test_scoring_twice_at_one_instant_changes_nothing(pipeline: Pipeline) -> None:
+def test_scoring_twice_at_one_time_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     score(pipeline)
@@ -95,7 +95,7 @@ def test_scoring_twice_at_one_instant_changes_nothing(pipeline: Pipeline) -> Non
     assert dump(pipeline, tables=KNOWLEDGE) == once
 
 
-def test_relevance_fades_but_importance_is_never_written(pipeline: Pipeline) -> None:
+def test_scoring_never_changes_importance(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One.", created_at=ago(1)), note("b", LESSONS[0]), note("c", LESSONS[0])])
     pipeline.run()
     columns = (
@@ -108,7 +108,7 @@ def test_relevance_fades_but_importance_is_never_written(pipeline: Pipeline) -> 
     assert sorted(pipeline.rows(columns)) == importance
 
 
-def test_merged_memories_are_scored_from_their_own_inputs_and_their_sources_no_more(pipeline: Pipeline) -> None:
+def test_merged_memory_is_scored_instead_of_its_sources(pipeline: Pipeline) -> None:
     pipeline.add(
         [
             note("a", LESSONS[0], created_at=ago(10), last_accessed_at=ago(4), importance=0.2),
@@ -134,7 +134,7 @@ def test_archived_memories_are_not_scored(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT relevance_score FROM {s}.task_memories WHERE external_id = 'b'") is None
 
 
-def test_the_spread_is_that_of_the_scores(pipeline: Pipeline) -> None:
+def test_relevance_spread_matches_stored_scores(pipeline: Pipeline) -> None:
     pipeline.add(
         [note(f"n{days}", f"Memory {days}.", created_at=ago(days), last_accessed_at=None) for days in range(5)]
     )
@@ -174,7 +174,7 @@ def merge(pipeline: Pipeline, content: str, *sources: str) -> UUID:
 
 
 @pytest.mark.breaks_rules
-def test_relations_of_sources_count_for_their_merged_memory_once(pipeline: Pipeline) -> None:
+def test_relations_of_sources_count_once_for_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.") for name in "abcde"])
     relate(pipeline, "a", "d", 0.75)
     relate(pipeline, "b", "d", 0.5)
@@ -188,7 +188,7 @@ def test_relations_of_sources_count_for_their_merged_memory_once(pipeline: Pipel
 
 
 @pytest.mark.breaks_rules
-def test_relations_follow_a_merged_memory_to_its_successor(pipeline: Pipeline) -> None:
+def test_relations_follow_superseded_memory(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.") for name in "abc"])
     relate(pipeline, "a", "c", 0.75)
     first, last = merge(pipeline, "first", "a"), merge(pipeline, "last")
@@ -199,7 +199,7 @@ def test_relations_follow_a_merged_memory_to_its_successor(pipeline: Pipeline) -
 
 
 @pytest.mark.breaks_rules
-def test_what_is_archived_lifts_nobody_until_it_is_restored(pipeline: Pipeline) -> None:
+def test_archived_memory_does_not_raise_relevance(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.") for name in "abcd"])
     relate(pipeline, "a", "b", 0.75)
     relate(pipeline, "a", "c", 0.5)
@@ -214,7 +214,7 @@ def test_what_is_archived_lifts_nobody_until_it_is_restored(pipeline: Pipeline) 
     assert links(pipeline)["a"] == (1, 0.75)
 
 
-def test_candidates_count_when_a_person_confirms_them_and_no_longer(pipeline: Pipeline) -> None:
+def test_candidate_relation_counts_only_while_confirmed(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.", created_at=ago(1), last_accessed_at=None) for name in "ab"])
     relate(pipeline, "a", "b", 0.6, status="candidate", type="contradicts")
     (relation,) = pipeline.rows("SELECT id FROM {s}.memory_relations")[0]
@@ -230,7 +230,7 @@ def test_candidates_count_when_a_person_confirms_them_and_no_longer(pipeline: Pi
     assert score(pipeline)["a"] == linked
 
 
-def test_scoring_every_hour_does_not_drift(pipeline: Pipeline) -> None:
+def test_hourly_scoring_does_not_drift(pipeline: Pipeline) -> None:
     pipeline.add([note(f"n{days}", f"Memory {days}.", created_at=ago(days * 1.7)) for days in range(6)])
     relate(pipeline, "n0", "n5", 0.8)
     for hour in range(1, 24):
@@ -240,7 +240,7 @@ def test_scoring_every_hour_does_not_drift(pipeline: Pipeline) -> None:
     assert score(pipeline, NOW + timedelta(days=1)) == often
 
 
-def test_a_run_over_everything_keeps_what_still_holds_and_the_next_day_nothing(pipeline: Pipeline) -> None:
+def test_full_run_rescores_only_changed_memories(pipeline: Pipeline) -> None:
     pipeline.add([note(name, f"Memory {name}.", created_at=ago(3), last_accessed_at=ago(1)) for name in "abcdef"])
     before = score(pipeline)
     relate(pipeline, "b", "c", 0.8, created_at=ago(-0.1))
@@ -268,7 +268,7 @@ def score_of(pipeline: Pipeline, name: str) -> Any:
     return pipeline.value(f"SELECT relevance_score FROM {{s}}.task_memories WHERE external_id = '{name}'")
 
 
-def test_the_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
+def test_relevance_histogram_counts_every_memory_once(pipeline: Pipeline) -> None:
     ages = [0, 0, 5, 20, 60, 400]
     pipeline.add(
         [note(f"n{n}", f"Memory {n}.", created_at=ago(days), last_accessed_at=None, importance=1.0)

@@ -64,9 +64,7 @@ def unversioned(pipeline: Pipeline) -> dict[str, list[str]]:
     return {table: sorted(json.dumps(row | {"version": 0}) for row in found) for table, found in rows.items()}
 
 
-def test_raw_and_merged_memories_of_several_projects_are_archived_each_as_a_group(
-    pipeline: Pipeline, merged: UUID
-) -> None:
+def test_manual_archive_groups_each_memory_separately(pipeline: Pipeline, merged: UUID) -> None:
     pipeline.add([note("x", "Elsewhere.")], slug="other")
     elsewhere = memory_id("other", "test", "x")
     done = archive(pipeline, merged, id_of("c"), elsewhere, merged, reason="out of date")
@@ -90,7 +88,7 @@ def test_raw_and_merged_memories_of_several_projects_are_archived_each_as_a_grou
     assert broken_lifecycle(pipeline) == []
 
 
-def test_a_restored_memory_is_just_what_it_was(pipeline: Pipeline, merged: UUID) -> None:
+def test_restored_memory_equals_original(pipeline: Pipeline, merged: UUID) -> None:
     before = unversioned(pipeline)
     for _ in range(2):
         archive(pipeline, merged, id_of("c"))
@@ -102,7 +100,7 @@ def test_a_restored_memory_is_just_what_it_was(pipeline: Pipeline, merged: UUID)
     assert broken_lifecycle(pipeline) == []
 
 
-def test_each_can_be_rolled_back_by_itself(pipeline: Pipeline, merged: UUID) -> None:
+def test_manual_actions_are_rolled_back_independently(pipeline: Pipeline, merged: UUID) -> None:
     before = knowledge(pipeline)
     done = archive(pipeline, merged, id_of("c"))
     for memory in done:
@@ -113,18 +111,18 @@ def test_each_can_be_rolled_back_by_itself(pipeline: Pipeline, merged: UUID) -> 
     assert knowledge(pipeline) == before
 
 
-def test_without_words_the_reason_is_by_hand(pipeline: Pipeline, merged: UUID) -> None:
+def test_manual_archive_reason_defaults_to_by_hand(pipeline: Pipeline, merged: UUID) -> None:
     archive(pipeline, merged)
     assert pipeline.value("SELECT archive_reason FROM {s}.consolidated_memories") == "by hand"
 
 
 @pytest.mark.parametrize("reason", ["staleness", "forgotten"])
-def test_a_person_is_no_policy(pipeline: Pipeline, merged: UUID, reason: str) -> None:
+def test_manual_archive_refuses_policy_reasons(pipeline: Pipeline, merged: UUID, reason: str) -> None:
     with pytest.raises(UsageError, match=f"'{reason}' is one that a policy or a review gives"):
         archive(pipeline, merged, reason=reason)
 
 
-def test_nothing_is_archived_when_one_of_them_cannot_be(pipeline: Pipeline, merged: UUID) -> None:
+def test_manual_archive_is_all_or_nothing(pipeline: Pipeline, merged: UUID) -> None:
     pipeline.add([note("e", "Archived."), note("f", "Pinned.", pinned=True)])
     archive(pipeline, id_of("e"))
     before = knowledge(pipeline)
@@ -145,7 +143,7 @@ def test_nothing_is_archived_when_one_of_them_cannot_be(pipeline: Pipeline, merg
     assert knowledge(pipeline) == before
 
 
-def test_a_superseded_memory_is_neither_archived_nor_restored_nor_pinned(pipeline: Pipeline, merged: UUID) -> None:
+def test_superseded_memory_refuses_manual_actions(pipeline: Pipeline, merged: UUID) -> None:
     pipeline.add([note("g", LESSONS[2]), note("h", LESSONS[2])])
     consolidate(pipeline)
     other = pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE id <> :id", id=merged)
@@ -159,7 +157,7 @@ def test_a_superseded_memory_is_neither_archived_nor_restored_nor_pinned(pipelin
             act(pipeline, other)
 
 
-def test_only_what_is_archived_is_restored(pipeline: Pipeline, merged: UUID) -> None:
+def test_only_archived_memories_are_restored(pipeline: Pipeline, merged: UUID) -> None:
     with pytest.raises(ConflictError, match=f"{merged} is not archived"):
         restore(pipeline, merged)
     archive(pipeline, merged)
@@ -170,7 +168,7 @@ def test_only_what_is_archived_is_restored(pipeline: Pipeline, merged: UUID) -> 
     assert pipeline.value("SELECT retired_at IS NOT NULL FROM {s}.consolidated_memories")
 
 
-def test_a_merged_memory_stays_archived_while_another_says_the_same(pipeline: Pipeline) -> None:
+def test_restore_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
     first = [note("a", LESSON), note("b", f"{LESSON}!")]
     pipeline.add(first)
     consolidate(pipeline)
@@ -199,7 +197,7 @@ def archived(pipeline: Pipeline) -> UUID:
     return one
 
 
-def test_a_run_does_not_merge_what_is_restored_meanwhile_a_second_time(
+def test_run_reuses_merged_memory_restored_meanwhile(
     pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hands: list[list[ManualChange]] = []
@@ -219,7 +217,7 @@ def test_a_run_does_not_merge_what_is_restored_meanwhile_a_second_time(
     assert broken_lifecycle(pipeline) == []
 
 
-def test_a_restoring_waits_for_whoever_writes_and_looks_again(
+def test_restore_waits_for_writer_and_rechecks(
     pipeline: Pipeline, archived: UUID, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with ThreadPoolExecutor() as pool:
@@ -239,7 +237,7 @@ def test_a_restoring_waits_for_whoever_writes_and_looks_again(
     assert broken_lifecycle(pipeline) == []
 
 
-def test_what_is_pinned_is_not_archived_and_pinning_twice_is_a_conflict(pipeline: Pipeline, merged: UUID) -> None:
+def test_pinned_memory_refuses_archive_and_second_pin(pipeline: Pipeline, merged: UUID) -> None:
     pin(pipeline, merged, id_of("d"), reason="dear to us")
     assert [(row.operation, row.reason, row.new_state) for row in changes(pipeline, "edit")] == [
         ("edit", "dear to us", {"pinned": True})
@@ -262,7 +260,7 @@ def test_only_active_memories_are_pinned(pipeline: Pipeline, merged: UUID) -> No
         pin(pipeline, id_of("a"))
 
 
-def test_two_hands_at_once_archive_a_memory_once(pipeline: Pipeline) -> None:
+def test_concurrent_manual_archives_succeed_once(pipeline: Pipeline) -> None:
     pipeline.add([unused(name, f"Memory {name}.") for name in "abcdefgh"])
     ids = [id_of(name) for name in "abcdefgh"]
     outcomes: list[str] = []

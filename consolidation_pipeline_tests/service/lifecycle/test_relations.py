@@ -32,7 +32,7 @@ def decide(pipeline: Pipeline, status: str, *ids: UUID, reason: str | None = Non
     return decide_relations(pipeline.engine, ids, status, changed_by="tester", reason=reason)
 
 
-def test_one_may_change_ones_mind(pipeline: Pipeline) -> None:
+def test_relation_decision_can_be_changed(pipeline: Pipeline) -> None:
     one, two, three = candidates(pipeline)
     decide(pipeline, "confirmed", one, two, reason="seen in the minutes")
     decide(pipeline, "rejected", two)
@@ -48,7 +48,7 @@ def test_one_may_change_ones_mind(pipeline: Pipeline) -> None:
     ]
 
 
-def test_each_decision_is_undone_by_itself(pipeline: Pipeline) -> None:
+def test_relation_decisions_are_undone_independently(pipeline: Pipeline) -> None:
     one, two, _ = candidates(pipeline)
     groups = decide(pipeline, "confirmed", one, two)
     undone = pipeline.roll_back(groups[one])
@@ -57,12 +57,12 @@ def test_each_decision_is_undone_by_itself(pipeline: Pipeline) -> None:
     assert statuses(pipeline)[one] == "confirmed"
 
 
-def test_a_relation_named_twice_is_decided_once(pipeline: Pipeline) -> None:
+def test_relation_given_twice_is_decided_once(pipeline: Pipeline) -> None:
     one, *_ = candidates(pipeline)
     assert list(decide(pipeline, "rejected", one, one)) == [one]
 
 
-def test_all_or_none_are_decided(pipeline: Pipeline) -> None:
+def test_relation_decisions_are_all_or_nothing(pipeline: Pipeline) -> None:
     one, two, _ = candidates(pipeline)
     decide(pipeline, "confirmed", two)
     before = dump(pipeline, tables=["memory_relations", "consolidation_changes"])
@@ -84,7 +84,7 @@ def test_relations_of_several_projects_are_decided_together(pipeline: Pipeline) 
     assert {row[0] for row in projects} == {pipeline.project(slug).id for slug in ("alpha", "beta")}
 
 
-def test_relations_are_listed_with_whole_texts_and_totals(pipeline: Pipeline) -> None:
+def test_relations_are_listed_with_texts_and_totals(pipeline: Pipeline) -> None:
     one, *_ = candidates(pipeline)
     decide(pipeline, "rejected", one)
     found = list_relations(pipeline.engine, SLUG, limit=2)

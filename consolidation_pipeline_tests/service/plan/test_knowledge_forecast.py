@@ -72,7 +72,7 @@ def kinds(made: Plan) -> dict[str, int]:
     return {kind: sum(item.kind == kind for item in made.knowledge) for kind in ("pattern", "principle", "playbook")}
 
 
-def test_the_sample_is_learned_from_as_its_plan_says(pipeline: Pipeline) -> None:
+def test_run_on_sample_matches_knowledge_forecast(pipeline: Pipeline) -> None:
     pipeline.add(sample())
     before = everything(pipeline)
     made = plan(pipeline)
@@ -85,9 +85,7 @@ def test_the_sample_is_learned_from_as_its_plan_says(pipeline: Pipeline) -> None
 
 @settings(deadline=None, max_examples=5)
 @given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), size=st.sampled_from([2, 3]))
-def test_whatever_comes_a_run_learns_what_a_plan_said_just_before(
-    shared: Pipeline, seed: int, nights: int, size: int
-) -> None:
+def test_random_runs_match_knowledge_forecast(shared: Pipeline, seed: int, nights: int, size: int) -> None:
     shared.clear()
     shared.configure_new(**OPTIONS, min_pattern_size=size)
     draw = random.Random(seed)
@@ -111,7 +109,7 @@ def topics(pipeline: Pipeline) -> Pipeline:
     return pipeline
 
 
-def test_a_plan_is_carried_out_to_the_letter(topics: Pipeline) -> None:
+def test_planned_patterns_are_written_exactly(topics: Pipeline) -> None:
     made = plan(topics)
     assert kinds(made)["pattern"] == 2
     carry_out(topics, made)
@@ -122,7 +120,7 @@ def test_a_plan_is_carried_out_to_the_letter(topics: Pipeline) -> None:
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 2
 
 
-def test_what_is_taken_out_of_a_plan_is_left_alone_with_what_rests_on_it(topics: Pipeline) -> None:
+def test_run_skips_knowledge_removed_from_plan(topics: Pipeline) -> None:
     made = plan(topics)
     assert len(made.merges) == 1
     [hooks] = [item for item in made.knowledge if made.merges[0].id in item.rests_on]
@@ -135,7 +133,7 @@ def test_what_is_taken_out_of_a_plan_is_left_alone_with_what_rests_on_it(topics:
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories WHERE kind = 'pattern'") == 1
 
 
-def test_a_plan_is_refused_whole_when_a_pattern_would_turn_out_differently(topics: Pipeline) -> None:
+def test_plan_with_changed_pattern_is_refused(topics: Pipeline) -> None:
     made = plan(topics)
     topics.add([note("fifth", FIFTH)])
     with pytest.raises(ConflictError, match=r"knowledge .* would not be made now"):
@@ -143,7 +141,7 @@ def test_a_plan_is_refused_whole_when_a_pattern_would_turn_out_differently(topic
     assert topics.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
 
 
-def test_with_a_model_patterns_are_priced_and_worded_by_the_run(topics: Pipeline, provider: OpenAIServer) -> None:
+def test_plan_prices_llm_patterns_without_writing_them(topics: Pipeline, provider: OpenAIServer) -> None:
     topics.configure(**OPTIONS, llm_model=MODEL)
     made = plan(topics)
     assert provider.requests == []

@@ -68,7 +68,7 @@ def decided(made: Plan) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[U
     return merged, {archive.id: archive.policy for archive in made.archives}
 
 
-def test_a_plan_writes_nothing_at_all(pipeline: Pipeline) -> None:
+def test_plan_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     before = everything(pipeline)
     assert plan(pipeline).merges
@@ -80,14 +80,14 @@ def test_a_plan_writes_nothing_at_all(pipeline: Pipeline) -> None:
     assert everything(pipeline) == before
 
 
-def test_the_database_itself_refuses_a_write_of_a_plan(pipeline: Pipeline) -> None:
+def test_plan_uses_read_only_transaction(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     run = preview_run(pipeline.engine, SLUG, settings=pipeline.settings)
     with pytest.raises(DBAPIError, match="read-only"), run.engine.begin() as connection:
         connection.execute(text("UPDATE consolidation.task_memories SET importance = 1"))
 
 
-def test_a_run_does_what_the_plan_said(pipeline: Pipeline) -> None:
+def test_run_matches_plan(pipeline: Pipeline) -> None:
     old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(ALONE)]
     pipeline.add([*reworded(), *near_misses(), *old])
     made = plan(pipeline)
@@ -96,7 +96,7 @@ def test_a_run_does_what_the_plan_said(pipeline: Pipeline) -> None:
     assert (plan(pipeline).merges, plan(pipeline).archives) == ([], [])
 
 
-def test_a_plan_shows_each_group_before_and_after_and_why(pipeline: Pipeline) -> None:
+def test_plan_shows_groups_texts_and_vetoes(pipeline: Pipeline) -> None:
     texts = [LESSONS[0], f"Note to self: {LESSONS[0]}"]
     pipeline.add([note("a", texts[0]), note("b", texts[1]), *near_misses()])
     made = plan(pipeline)
@@ -115,9 +115,7 @@ def test_a_plan_shows_each_group_before_and_after_and_why(pipeline: Pipeline) ->
 
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(0, 10**6), nights=st.integers(1, 3), old=st.booleans())
-def test_whatever_comes_and_goes_a_run_does_what_a_plan_said_just_before(
-    shared: Pipeline, seed: int, nights: int, old: bool
-) -> None:
+def test_random_runs_match_plans(shared: Pipeline, seed: int, nights: int, old: bool) -> None:
     shared.clear()
     shared.configure_new()
     draw = random.Random(seed)
@@ -130,7 +128,7 @@ def test_whatever_comes_and_goes_a_run_does_what_a_plan_said_just_before(
         assert decided(made) == done_by(shared, shared.run())
 
 
-def test_a_plan_of_a_project_that_is_due_for_calibration_takes_it_in_memory(pipeline: Pipeline) -> None:
+def test_plan_calibrates_in_memory(pipeline: Pipeline) -> None:
     boiler = "This text was written by the assistant of the night shift."
     pipeline.add(note(f"n{at}", f"{boiler} {text}") for at, text in enumerate([*LESSONS, *ALONE] * 1))
     pipeline.run()
@@ -141,9 +139,7 @@ def test_a_plan_of_a_project_that_is_due_for_calibration_takes_it_in_memory(pipe
     assert decided(made) == done_by(pipeline, pipeline.run())
 
 
-def test_no_paid_call_is_made_and_what_it_would_cost_is_told(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_plan_prices_paid_embedding_without_calls(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.configure_new(embedding_model="openai/text-embedding-3-small")
     pipeline.add(corpus())
     with openai_server() as server:
@@ -162,7 +158,7 @@ def test_no_paid_call_is_made_and_what_it_would_cost_is_told(
         assert (made.costs.memories_to_embed, len(server.requests)) == (1, paid)
 
 
-def test_a_plan_is_carried_out_to_the_letter(pipeline: Pipeline) -> None:
+def test_planned_merges_are_written_exactly(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     made = plan(pipeline)
     carry_out(pipeline, made)
@@ -172,7 +168,7 @@ def test_a_plan_is_carried_out_to_the_letter(pipeline: Pipeline) -> None:
     assert {row.id: row.content for row in merged} == {merge.id: merge.text for merge in made.merges}
 
 
-def test_a_plan_that_was_cut_off_is_carried_out_to_its_end(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_plan_is_completed_by_next_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(ALONE)]
     pipeline.add([*reworded(), *old])
     made = plan(pipeline)
@@ -199,7 +195,7 @@ def test_a_plan_that_was_cut_off_is_carried_out_to_its_end(pipeline: Pipeline, m
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == len(made.archives)
 
 
-def test_groups_taken_out_of_a_plan_are_left_alone(pipeline: Pipeline) -> None:
+def test_run_skips_groups_removed_from_plan(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     made = plan(pipeline)
     kept = made.model_copy(update={"merges": made.merges[:2]})
@@ -208,7 +204,7 @@ def test_groups_taken_out_of_a_plan_are_left_alone(pipeline: Pipeline) -> None:
     assert {row.id for row in merged} == {merge.id for merge in made.merges[:2]}
 
 
-def test_what_came_since_does_not_stand_in_the_way_where_it_touches_no_group(pipeline: Pipeline) -> None:
+def test_plan_survives_unrelated_changes(pipeline: Pipeline) -> None:
     pipeline.add(reworded(LESSONS[:2]))
     made = plan(pipeline)
     pipeline.add([*reworded(LESSONS[4:6]), note("other", ALONE[0])])
@@ -218,7 +214,7 @@ def test_what_came_since_does_not_stand_in_the_way_where_it_touches_no_group(pip
 
 
 @pytest.mark.parametrize("change", ["newcomer", "archived", "threshold"])
-def test_a_plan_is_refused_whole_when_a_group_of_it_changed(pipeline: Pipeline, change: str) -> None:
+def test_plan_with_changed_group_is_refused(pipeline: Pipeline, change: str) -> None:
     pipeline.add(reworded(LESSONS[:3]))
     made = plan(pipeline)
     source = memory_id(SLUG, "test", "lesson-0-1")
@@ -238,7 +234,7 @@ def test_a_plan_is_refused_whole_when_a_group_of_it_changed(pipeline: Pipeline, 
     assert pipeline.value("SELECT status FROM {s}.consolidation_jobs") == "failed"
 
 
-def test_a_memory_that_was_used_since_is_not_archived_by_an_old_plan(pipeline: Pipeline) -> None:
+def test_plan_refuses_to_archive_memory_used_since(pipeline: Pipeline) -> None:
     pipeline.add([note("old", ALONE[0], **OLD), note("old too", ALONE[1], **OLD)])
     made = plan(pipeline)
     assert len(made.archives) == 2
@@ -248,7 +244,7 @@ def test_a_memory_that_was_used_since_is_not_archived_by_an_old_plan(pipeline: P
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == 0
 
 
-def test_what_a_run_holds_back_a_plan_archives(pipeline: Pipeline) -> None:
+def test_plan_archives_memories_held_back_by_run(pipeline: Pipeline) -> None:
     words = "amber birch cedar delta ember flint grove heron iris jade".split()
     pipeline.add(note(f"n{at}", f"{words[at % 10]} {words[at // 10]} {at}", **OLD) for at in range(100))
     held_back = pipeline.run()
@@ -262,7 +258,7 @@ def test_what_a_run_holds_back_a_plan_archives(pipeline: Pipeline) -> None:
     assert gone == len(made.archives)
 
 
-def test_a_plan_survives_its_file(pipeline: Pipeline, tmp_path: Path) -> None:
+def test_plan_file_round_trips(pipeline: Pipeline, tmp_path: Path) -> None:
     pipeline.add([*corpus(), note("old", "An old note about nothing in particular.", **OLD)])
     made = plan(pipeline)
     save_plan(made, tmp_path / "plan.json")
@@ -270,7 +266,7 @@ def test_a_plan_survives_its_file(pipeline: Pipeline, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "", "{}", "[1]", "not json", '{"format": 2}'])
-def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, content: str | None) -> None:
+def test_invalid_plan_file_is_refused(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_text(content)
@@ -278,7 +274,7 @@ def test_a_file_that_is_no_plan_is_refused(tmp_path: Path, content: str | None) 
         load_plan(path)
 
 
-def test_a_plan_of_another_project_or_of_none_is_refused(pipeline: Pipeline) -> None:
+def test_plan_of_other_or_unknown_project_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", ALONE[0])])
     pipeline.add([note("a", ALONE[0])], slug="other")
     made = make_plan(pipeline.engine, "other", settings=pipeline.settings)
@@ -288,7 +284,7 @@ def test_a_plan_of_another_project_or_of_none_is_refused(pipeline: Pipeline) -> 
         make_plan(pipeline.engine, "nowhere", settings=pipeline.settings)
 
 
-def test_a_run_without_a_plan_has_nothing_to_check(pipeline: Pipeline) -> None:
+def test_run_without_plan_passes_plan_check(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         check_plan(run)

@@ -74,7 +74,7 @@ def unsure(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
-def test_what_waits_is_listed_with_what_it_rests_on_the_surest_first(unsure: Pipeline) -> None:
+def test_review_queue_lists_surest_first_with_evidence(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     added = entry(unsure, moves, reason="not sure enough to be promoted")
     found = list_review(unsure.engine, SLUG, limit=50)
@@ -96,7 +96,7 @@ def test_what_waits_is_listed_with_what_it_rests_on_the_surest_first(unsure: Pip
         list_review(unsure.engine, "nobody", limit=1)
 
 
-def test_an_approved_pattern_stays_approved_until_its_group_changes(unsure: Pipeline) -> None:
+def test_approved_pattern_stays_approved_until_group_changes(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     (done,) = decide(unsure, hooks.id, approved=True, reason="seen it")
     assert (done.id, done.project, done.kind) == (hooks.id, SLUG, "pattern")
@@ -113,7 +113,7 @@ def test_an_approved_pattern_stays_approved_until_its_group_changes(unsure: Pipe
     assert set(waiting(unsure)) == {hooks.id, moves.id}
 
 
-def test_a_dismissed_pattern_is_not_made_again_until_its_group_grows(unsure: Pipeline) -> None:
+def test_dismissed_pattern_returns_when_group_grows(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     (done,) = decide(unsure, hooks.id, approved=False)
     row = unsure.rows("SELECT * FROM {s}.consolidated_memories WHERE id = :id", id=hooks.id)[0]
@@ -127,7 +127,7 @@ def test_a_dismissed_pattern_is_not_made_again_until_its_group_grows(unsure: Pip
     assert {row.id for row in list_patterns(unsure)} == {hooks.id, larger.id, moves.id}
 
 
-def test_a_pattern_archived_by_hand_is_not_made_again_and_comes_back_as_it_was(unsure: Pipeline) -> None:
+def test_archived_pattern_returns_only_by_restore(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     (pinned,) = pin_memories(unsure.engine, [hooks.id], pinned=True, changed_by="tester")
     with pytest.raises(ConflictError, match="pinned"):
@@ -141,7 +141,7 @@ def test_a_pattern_archived_by_hand_is_not_made_again_and_comes_back_as_it_was(u
 
 
 @pytest.mark.breaks_rules
-def test_a_pattern_does_not_come_back_beside_another_of_its_group(unsure: Pipeline) -> None:
+def test_restore_refuses_second_pattern_of_group(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     (done,) = archive_manually(unsure.engine, [hooks.id], changed_by="tester")
     unsure.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
@@ -151,7 +151,7 @@ def test_a_pattern_does_not_come_back_beside_another_of_its_group(unsure: Pipeli
         unsure.roll_back(done.group_id)
 
 
-def test_all_or_none_are_decided(unsure: Pipeline) -> None:
+def test_review_decisions_are_all_or_nothing(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     decide(unsure, moves.id, approved=True)
     before = dump(unsure, tables=KNOWLEDGE)
@@ -170,7 +170,7 @@ def test_all_or_none_are_decided(unsure: Pipeline) -> None:
     assert [row.id for row in list_patterns(unsure)] == [hooks.id]
 
 
-def test_what_a_person_approved_is_promoted_by_the_next_run(unsure: Pipeline) -> None:
+def test_approved_pattern_is_promoted_by_next_run(unsure: Pipeline) -> None:
     hooks, _ = list_patterns(unsure)
     unsure.run()
     assert unsure.value("SELECT count(*) FROM {s}.playbook_entries") == 0
@@ -180,7 +180,7 @@ def test_what_a_person_approved_is_promoted_by_the_next_run(unsure: Pipeline) ->
     assert (promoted.source_id, promoted.status) == (hooks.id, "active")
 
 
-def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itself(unsure: Pipeline) -> None:
+def test_playbook_decisions_are_undone_independently(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     good, bad = entry(unsure, hooks), entry(unsure, moves)
     (approved,) = decide(unsure, good, good, approved=True)
@@ -199,7 +199,7 @@ def test_an_entry_becomes_active_or_retired_and_each_decision_is_undone_by_itsel
     assert {status(unsure, id_) for id_ in (good, bad)} == {"review"}
 
 
-def test_what_waits_in_several_projects_is_decided_together(unsure: Pipeline) -> None:
+def test_review_of_several_projects_is_decided_together(unsure: Pipeline) -> None:
     unsure.configure_new("other", **OPTIONS, llm_model="openai/gpt-4o-mini")
     unsure.add(topic_notes("hook", WEBHOOKS), "other")
     unsure.run("other")
@@ -209,7 +209,7 @@ def test_what_waits_in_several_projects_is_decided_together(unsure: Pipeline) ->
     assert len({one.group_id for one in done}) == 2
 
 
-def test_a_dismissed_principle_is_not_made_again_and_a_dismissed_pattern_is_in_none(pipeline: Pipeline) -> None:
+def test_dismissed_principle_stays_dismissed(pipeline: Pipeline) -> None:
     pipeline.configure_new(**test_principles.OPTIONS)
     rows = [
         row for name in (*test_principles.TOPICS, test_principles.FOURTH) for row in test_principles.memory_notes(name)

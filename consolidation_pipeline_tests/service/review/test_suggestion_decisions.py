@@ -106,7 +106,7 @@ def test_undone_approval_makes_suggestion_pending(desk: Desk) -> None:
     assert desk.approve(desk.ids[0]).memory_id == done.memory_id
 
 
-def test_a_person_may_word_it_and_what_that_leaves_out_is_kept_beside_it(desk: Desk) -> None:
+def test_approval_with_edited_text_keeps_left_out_texts(desk: Desk) -> None:
     assert desk.get(desk.ids[0]).left_out == ("30 seconds", "60 seconds")
     done = desk.approve(desk.ids[0], content="  Idle connections close after 60 seconds. ", lessons_learned="")
     memory = desk.memory(done.memory_id)
@@ -116,13 +116,13 @@ def test_a_person_may_word_it_and_what_that_leaves_out_is_kept_beside_it(desk: D
 
 
 @pytest.mark.parametrize(("content", "said"), [(" ", "blank"), ("x" * 100_001, "100,000")])
-def test_a_text_that_cannot_stand_is_refused(desk: Desk, content: str, said: str) -> None:
+def test_blank_or_oversized_suggestion_text_is_refused(desk: Desk, content: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         desk.approve(desk.ids[0], content=content, lessons_learned="")
     assert desk.get(desk.ids[0]).status == "pending"
 
 
-def test_merged_originals_are_united_never_nested(desk: Desk) -> None:
+def test_approval_of_merged_memories_unites_their_sources(desk: Desk) -> None:
     first, second = desk.approve(desk.ids[0]).memory_id, desk.approve(desk.ids[1]).memory_id
     assert first is not None
     assert second is not None
@@ -139,7 +139,7 @@ def test_merged_originals_are_united_never_nested(desk: Desk) -> None:
     assert knowledge(desk.pipeline)["task_memories"] == before["task_memories"]
 
 
-def test_words_that_a_person_approved_stand_when_the_memory_grows(desk: Desk) -> None:
+def test_approved_text_survives_extension(desk: Desk) -> None:
     pipeline, lesson = desk.pipeline, LESSONS[0]
     pipeline.add([note("a", lesson), note("b", f"Note to self: {lesson}")])
     ids = [row.id for row in pipeline.rows("SELECT id FROM {s}.task_memories WHERE external_id IN ('a', 'b')")]
@@ -152,7 +152,7 @@ def test_words_that_a_person_approved_stand_when_the_memory_grows(desk: Desk) ->
     assert memory.details["approved"]
 
 
-def test_approval_refuses_text_of_another_memory(desk: Desk) -> None:
+def test_approval_refuses_text_of_other_memory(desk: Desk) -> None:
     desk.approve(desk.ids[1], content="The same words.", lessons_learned="")
     with pytest.raises(ConflictError, match="has the same text"):
         desk.approve(desk.ids[2], content="The same words.", lessons_learned="")
@@ -221,7 +221,7 @@ def _at_once(*decisions: Callable[[], SuggestionDecision]) -> list[SuggestionDec
     return outcomes
 
 
-def test_of_people_who_decide_at_once_one_wins_and_the_others_learn_who_was_quicker(desk: Desk) -> None:
+def test_one_of_concurrent_decisions_wins(desk: Desk) -> None:
     id_ = desk.ids[0]
     outcomes = _at_once(
         lambda: desk.approve(id_, by="anna"),
@@ -254,7 +254,7 @@ def test_one_of_overlapping_approvals_wins(desk: Desk) -> None:
 # --- rejecting, withdrawing, many at once --------------------------------------------------------------------------
 
 
-def test_a_rejection_changes_the_status_alone_and_can_be_undone(desk: Desk) -> None:
+def test_rejection_changes_only_status_and_is_undoable(desk: Desk) -> None:
     before = knowledge(desk.pipeline)
     done = desk.reject(desk.ids[0], note=" Two gateways ")
     after = knowledge(desk.pipeline)
@@ -268,7 +268,7 @@ def test_a_rejection_changes_the_status_alone_and_can_be_undone(desk: Desk) -> N
     assert knowledge(desk.pipeline) == before
 
 
-def test_an_undo_is_refused_where_the_memories_wait_in_another_suggestion_by_now(desk: Desk) -> None:
+def test_rollback_of_rejection_refuses_overlapping_suggestion(desk: Desk) -> None:
     done = desk.reject(desk.ids[0])
     desk.reject(desk.ids[1])
     desk.suggest([desk.raw[1], desk.raw[2]])
@@ -276,7 +276,7 @@ def test_an_undo_is_refused_where_the_memories_wait_in_another_suggestion_by_now
         desk.pipeline.roll_back(done.group_id)
 
 
-def test_decisions_are_labelled_pairs_and_what_was_withdrawn_is_none(desk: Desk) -> None:
+def test_decided_suggestions_become_labelled_pairs(desk: Desk) -> None:
     desk.approve(desk.ids[0])
     desk.reject(desk.ids[1])
     assert withdraw_suggestion(desk.engine, desk.ids[2], decided_by="anna").status == "expired"
@@ -288,7 +288,7 @@ def test_decisions_are_labelled_pairs_and_what_was_withdrawn_is_none(desk: Desk)
     }
 
 
-def test_a_merged_memory_teaches_what_it_said_when_it_was_decided_on(desk: Desk) -> None:
+def test_labelled_pair_uses_text_at_decision_time(desk: Desk) -> None:
     merged = desk.approve(desk.ids[0]).memory_id
     assert merged is not None
     desk.reject(desk.ids[1])
@@ -302,7 +302,7 @@ def test_a_merged_memory_teaches_what_it_said_when_it_was_decided_on(desk: Desk)
         assert load_decided_texts(connection, project) == {}
 
 
-def test_many_are_decided_by_a_rule_and_one_in_the_way_stops_no_other(desk: Desk) -> None:
+def test_decisions_by_rule_continue_after_conflict(desk: Desk) -> None:
     archive_manually(desk.engine, [desk.raw[5]], changed_by="tester")
     approve = partial(approve_suggestion, decided_by="anna", settings=desk.pipeline.settings)
     done = decide_each(desk.engine, list_pending(desk.engine, SLUG, min_similarity=0.92, type="learning"), approve)
@@ -316,7 +316,7 @@ def test_many_are_decided_by_a_rule_and_one_in_the_way_stops_no_other(desk: Desk
     assert [one.suggestion_id for one in rejected.decided] == [desk.ids[0]]
 
 
-def test_lists_are_narrowed_counted_and_paged(desk: Desk) -> None:
+def test_suggestion_list_is_filtered_and_paged(desk: Desk) -> None:
     def listed(**chosen: Any) -> list[UUID]:
         return [one.id for one in list_suggestions(desk.engine, SLUG, **chosen).suggestions]
 
@@ -330,7 +330,7 @@ def test_lists_are_narrowed_counted_and_paged(desk: Desk) -> None:
     assert listed(status=None) == [desk.ids[0], desk.ids[2], desk.ids[1]]
 
 
-def test_what_is_not_there_is_said(desk: Desk) -> None:
+def test_unknown_suggestion_and_filter_are_refused(desk: Desk) -> None:
     for decide in (desk.get, desk.approve, desk.reject):
         with pytest.raises(NotFoundError, match="suggestions list"):
             decide(uuid4())

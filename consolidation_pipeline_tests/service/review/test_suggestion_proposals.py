@@ -61,9 +61,7 @@ def asked(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     return pipeline
 
 
-def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_none(
-    asked: Pipeline, provider: OpenAIServer
-) -> None:
+def test_each_suggest_group_costs_one_call(asked: Pipeline, provider: OpenAIServer) -> None:
     done = propose(asked)
     assert done == ProposalResult(groups=3, created=3, waiting=3)
     assert len(provider.requests) == 3
@@ -87,15 +85,13 @@ def test_each_group_that_a_person_decides_on_is_one_call_and_a_second_run_makes_
     assert created == 3
 
 
-def test_without_a_model_groups_are_counted_and_nothing_is_proposed(asked: Pipeline, provider: OpenAIServer) -> None:
+def test_suggest_groups_without_model_get_no_proposal(asked: Pipeline, provider: OpenAIServer) -> None:
     asked.configure(**{**OPTIONS, "llm_model": None})
     assert propose(asked) == ProposalResult(groups=3, without_text=3)
     assert (pending(asked), provider.requests) == ([], [])
 
 
-def test_what_was_rejected_is_asked_again_only_when_its_group_has_changed(
-    asked: Pipeline, provider: OpenAIServer
-) -> None:
+def test_rejected_group_is_proposed_again_after_change(asked: Pipeline, provider: OpenAIServer) -> None:
     propose(asked)
     for shown in pending(asked):
         reject_suggestion(asked.engine, shown.id, decided_by="anna")
@@ -116,9 +112,7 @@ def test_superseded_suggestion_is_rebuilt_from_cache(asked: Pipeline, provider: 
     assert len(provider.requests) == 3
 
 
-def test_a_reply_that_invents_a_number_is_refused_and_the_next_run_asks_again(
-    asked: Pipeline, provider: OpenAIServer
-) -> None:
+def test_proposal_with_invented_number_is_refused_and_retried(asked: Pipeline, provider: OpenAIServer) -> None:
     provider.behaviour = reply_with_json(both, edit=change_numbers)
     done = propose(asked)
     # The pair that differs in a "not" has no number to spoil.
@@ -128,7 +122,7 @@ def test_a_reply_that_invents_a_number_is_refused_and_the_next_run_asks_again(
     assert (propose(asked).created, len(pending(asked))) == (2, 3)
 
 
-def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_made(
+def test_exhausted_budget_keeps_earlier_proposals(
     asked: Pipeline, provider: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llm_gateway, "BATCH", 1)
@@ -143,7 +137,7 @@ def test_a_budget_that_is_used_up_ends_the_phase_and_keeps_what_was_made(
     assert propose(asked).created == 3 - done.created
 
 
-def test_what_has_no_vector_is_grouped_by_its_words(asked: Pipeline, provider: OpenAIServer) -> None:
+def test_unembedded_memories_are_grouped_by_words(asked: Pipeline, provider: OpenAIServer) -> None:
     asked.add([note("words-0", f"{LESSONS[0]} Always."), note("words-1", f"Always. {LESSONS[0]}")])
     done = propose(asked, [PHASE])
     assert (done.groups, done.by_terms, done.created) == (done.by_terms, done.by_terms, done.by_terms)
@@ -153,7 +147,7 @@ def test_what_has_no_vector_is_grouped_by_its_words(asked: Pipeline, provider: O
     assert len(provider.requests) == done.created
 
 
-def test_a_plan_shows_the_groups_and_prices_the_questions(asked: Pipeline, provider: OpenAIServer) -> None:
+def test_plan_prices_suggestion_calls(asked: Pipeline, provider: OpenAIServer) -> None:
     plan = make_plan(asked.engine, SLUG, settings=asked.settings)
     assert (len(plan.questions), plan.costs.completion_calls, provider.requests) == (3, 3, [])
     assert plan.costs.cost_usd
@@ -162,7 +156,7 @@ def test_a_plan_shows_the_groups_and_prices_the_questions(asked: Pipeline, provi
     assert (len(after.questions), after.costs.completion_calls) == (3, 0)
 
 
-def test_a_plan_counts_by_their_words_what_a_paid_model_has_not_embedded(asked: Pipeline) -> None:
+def test_plan_counts_unembedded_groups_by_words(asked: Pipeline) -> None:
     asked.configure(**OPTIONS, embedding_model="openai/text-embedding-3-small")
     plan = make_plan(asked.engine, SLUG, settings=asked.settings)
     assert plan.costs.memories_to_embed == 6
@@ -170,7 +164,7 @@ def test_a_plan_counts_by_their_words_what_a_paid_model_has_not_embedded(asked: 
     assert all("no vectors" in question.vetoes[0]["conflicts"][0] for question in plan.questions)
 
 
-def test_a_run_that_is_undone_takes_its_suggestions_back(asked: Pipeline) -> None:
+def test_rollback_of_run_removes_its_suggestions(asked: Pipeline) -> None:
     with asked.open(planned=PHASES) as run:
         run_phases(run, PHASES)
     asked.roll_back(run.job_id)

@@ -10,12 +10,12 @@ import pytest
 from consolidation_pipeline.service.runs.prefetch import prefetch
 
 
-def test_items_come_in_order_and_falsy_ones_too() -> None:
+def test_prefetch_keeps_order_and_falsy_items() -> None:
     assert list(prefetch(iter([3, 0, None, [], 1]))) == [3, 0, None, [], 1]
     assert list(prefetch(iter([]))) == []
 
 
-def test_the_next_item_is_made_while_the_last_one_is_worked_on() -> None:
+def test_prefetch_makes_next_item_during_processing() -> None:
     made = [threading.Event() for _ in range(3)]
 
     def make() -> Iterator[int]:
@@ -28,7 +28,7 @@ def test_the_next_item_is_made_while_the_last_one_is_worked_on() -> None:
         assert not any(event.is_set() for event in made[number + 2 :])
 
 
-def test_what_was_made_before_an_error_is_handed_out_first() -> None:
+def test_prefetch_yields_items_before_error() -> None:
     def make() -> Iterator[int]:
         yield 1
         raise ValueError("no second item")
@@ -39,7 +39,7 @@ def test_what_was_made_before_an_error_is_handed_out_first() -> None:
         next(items)
 
 
-def test_a_caller_that_stops_leaves_no_thread_behind() -> None:
+def test_prefetch_stopped_early_leaves_no_thread() -> None:
     before = threading.active_count()
     for number in prefetch(iter(range(5))):
         if number == 1:

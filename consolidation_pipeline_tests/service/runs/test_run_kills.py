@@ -71,7 +71,7 @@ SAMPLED = [p if at % 5 == 0 else pytest.param(*p, marks=pytest.mark.slow) for at
 
 
 @pytest.mark.parametrize(("phase", "commit", "when"), SAMPLED)
-def test_a_run_after_a_kill_ends_where_an_undisturbed_one_does(
+def test_run_after_kill_matches_undisturbed_run(
     shared: Pipeline, undisturbed: dict[str, list[str]], phase: str, commit: int, when: str
 ) -> None:
     begin(shared)

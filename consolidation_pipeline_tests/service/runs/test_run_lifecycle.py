@@ -58,7 +58,7 @@ def pend(pipeline: Pipeline, name: str) -> UUID:
         )
 
 
-def test_the_job_row_follows_the_run(pipeline: Pipeline) -> None:
+def test_job_row_records_run_progress(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.configure(decay_rate=0.2)
     with pipeline.open(triggered_by="ada", run_id="run-1") as run:
@@ -81,7 +81,7 @@ def test_the_job_row_follows_the_run(pipeline: Pipeline) -> None:
     assert events(pipeline) == ["consolidation.started", "consolidation.completed"]
 
 
-def test_a_phase_that_fails_makes_the_job_failed_and_the_others_go_on(pipeline: Pipeline) -> None:
+def test_failed_phase_fails_job_and_others_continue(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         run_phases(run, PHASES[:3])
@@ -97,7 +97,7 @@ def test_a_phase_that_fails_makes_the_job_failed_and_the_others_go_on(pipeline: 
     assert pipeline.run().merging.created == len(LESSONS)
 
 
-def test_no_phase_begins_once_the_time_of_the_run_is_over_and_the_next_run_goes_on(pipeline: Pipeline) -> None:
+def test_timed_out_run_starts_no_phase(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.configure(timeout_seconds=60)
     with pipeline.open() as run:
@@ -115,7 +115,7 @@ def test_no_phase_begins_once_the_time_of_the_run_is_over_and_the_next_run_goes_
     assert (done.embedded.computed, done.merging.created) == (0, len(LESSONS))
 
 
-def test_an_error_that_ends_the_run_stands_on_the_job(pipeline: Pipeline) -> None:
+def test_run_error_is_recorded_on_job(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pytest.raises(RuntimeError), pipeline.open() as run:
         raise RuntimeError
@@ -123,7 +123,7 @@ def test_an_error_that_ends_the_run_stands_on_the_job(pipeline: Pipeline) -> Non
     assert (row.status, row.error_message) == ("failed", "RuntimeError")
 
 
-def test_a_run_that_leaves_phases_out_without_a_failure_did_not_complete(pipeline: Pipeline) -> None:
+def test_run_with_skipped_phases_is_failed(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
         run_phases(run, PHASES[:4])
@@ -133,7 +133,7 @@ def test_a_run_that_leaves_phases_out_without_a_failure_did_not_complete(pipelin
 
 
 @pytest.mark.parametrize("swallowed", [False, True])
-def test_an_interrupted_run_is_cancelled_and_frees_the_project(pipeline: Pipeline, swallowed: bool) -> None:
+def test_interrupted_run_is_cancelled_and_releases_lock(pipeline: Pipeline, swallowed: bool) -> None:
     pipeline.add(corpus())
 
     def interrupted() -> None:
@@ -160,7 +160,7 @@ def test_an_interrupted_run_is_cancelled_and_frees_the_project(pipeline: Pipelin
     assert pipeline.run().merging.created == len(LESSONS)
 
 
-def test_a_disabled_project_is_refused_and_gets_no_job(pipeline: Pipeline) -> None:
+def test_run_of_disabled_project_creates_no_job(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     pipeline.configure(enabled=False)
     with pytest.raises(ProjectDisabledError, match=SLUG):
@@ -170,9 +170,7 @@ def test_a_disabled_project_is_refused_and_gets_no_job(pipeline: Pipeline) -> No
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_jobs") == 0
 
 
-def test_a_second_run_at_the_same_time_is_refused_and_leaves_the_first_alone(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_concurrent_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
     pipeline.add(alone())
     pipeline.add(alone(), slug="other")
@@ -196,7 +194,7 @@ def dead_job(pipeline: Pipeline) -> UUID:
     return UUID(str(row.id))
 
 
-def test_the_next_run_marks_the_job_of_a_killed_one_failed_and_goes_on(pipeline: Pipeline, dead_job: UUID) -> None:
+def test_next_run_fails_dead_job_and_continues(pipeline: Pipeline, dead_job: UUID) -> None:
     done = pipeline.run()
     assert (done.embedded.computed, done.graph.compared, done.merging.created) == (0, 0, len(LESSONS))
     row = job(pipeline, dead_job)
@@ -205,14 +203,14 @@ def test_the_next_run_marks_the_job_of_a_killed_one_failed_and_goes_on(pipeline:
     assert "consolidation.failed" in events(pipeline)
 
 
-def test_the_job_of_a_killed_run_is_settled_without_a_new_run(pipeline: Pipeline, dead_job: UUID) -> None:
+def test_dead_job_is_failed_without_new_run(pipeline: Pipeline, dead_job: UUID) -> None:
     project = pipeline.project()
     assert fail_dead_job(pipeline.engine, project)
     assert job(pipeline, dead_job).status == "failed"
     assert not fail_dead_job(pipeline.engine, project)
 
 
-def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dead_job: UUID) -> None:
+def test_jobs_of_ended_dagster_runs_are_finished(pipeline: Pipeline, dead_job: UUID) -> None:
     statuses = {"a": "cancelled", "b": None, "c": "completed"}
     waiting = {}
     for slug in statuses:
@@ -228,7 +226,7 @@ def test_jobs_whose_runs_ended_without_them_are_finished(pipeline: Pipeline, dea
     assert job(pipeline, dead_job).status == "failed"
 
 
-def test_a_live_run_is_not_taken_for_dead(pipeline: Pipeline) -> None:
+def test_live_run_is_not_marked_dead(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
         assert end_dead_jobs(pipeline.engine, lambda jobs: dict.fromkeys(jobs, "failed")) == []
@@ -236,7 +234,7 @@ def test_a_live_run_is_not_taken_for_dead(pipeline: Pipeline) -> None:
         run_phases(run)
 
 
-def test_a_run_takes_the_pending_job_that_asked_for_it(pipeline: Pipeline) -> None:
+def test_run_claims_matching_pending_job(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     asked = pend(pipeline, "consolidate")
     assert pipeline.run().job_id == asked
@@ -248,9 +246,7 @@ def test_a_run_takes_the_pending_job_that_asked_for_it(pipeline: Pipeline) -> No
 
 
 @pytest.mark.parametrize(("asked", "planned"), [("decay", PHASES), ("consolidate", ("decay_scores",))])
-def test_a_run_does_not_pass_for_a_job_that_asked_for_something_else(
-    pipeline: Pipeline, asked: str, planned: tuple[str, ...]
-) -> None:
+def test_run_cancels_pending_job_of_other_scope(pipeline: Pipeline, asked: str, planned: tuple[str, ...]) -> None:
     pipeline.add(alone())
     waiting = pend(pipeline, asked)
     with pipeline.open(planned=planned) as run:
@@ -263,7 +259,7 @@ def test_a_run_does_not_pass_for_a_job_that_asked_for_something_else(
     )
 
 
-def test_a_run_given_twice_adds_no_row_anywhere_and_leaves_the_ledger_alone(pipeline: Pipeline) -> None:
+def test_second_run_writes_no_rows(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     written = ["consolidation_changes", "consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
@@ -275,7 +271,7 @@ def test_a_run_given_twice_adds_no_row_anywhere_and_leaves_the_ledger_alone(pipe
     assert dump(pipeline, tables=written, without=scores) == state
 
 
-def test_nothing_to_do_is_known_before_a_run(pipeline: Pipeline) -> None:
+def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     project = pipeline.project()
     assert find_unchanged_job(pipeline.engine, project, pipeline.settings) is None
@@ -292,7 +288,7 @@ def test_nothing_to_do_is_known_before_a_run(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("phase", PHASES)
-def test_a_memory_that_came_during_a_run_is_not_taken_for_seen(pipeline: Pipeline, phase: str) -> None:
+def test_memory_added_during_run_is_not_marked_seen(pipeline: Pipeline, phase: str) -> None:
     pipeline.add(alone())
     with pipeline.open() as run:
         for name in PHASES:
@@ -305,7 +301,7 @@ def test_a_memory_that_came_during_a_run_is_not_taken_for_seen(pipeline: Pipelin
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
 
 
-def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline: Pipeline) -> None:
+def test_run_report_counts_project_and_run(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     report = pipeline.run().report
     assert report.metrics["memories"] == len(corpus())
@@ -317,7 +313,7 @@ def test_the_report_counts_what_the_project_holds_and_what_the_run_did(pipeline:
     assert pipeline.run().report.metrics["memories_merged"] == 0
 
 
-def test_agents_that_write_and_read_during_a_run_are_neither_refused_nor_lost(pipeline: Pipeline) -> None:
+def test_concurrent_agent_writes_survive_runs(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     over, errors = threading.Event(), []
     written = count()
@@ -362,7 +358,7 @@ def ask_over_a_dropped_connection(pipeline: Pipeline) -> None:
         connection.execute(text("SELECT 1"))
 
 
-def test_a_run_goes_on_after_the_database_dropped_its_connections_between_two_phases(pipeline: Pipeline) -> None:
+def test_run_survives_dropped_connections_between_phases(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         run_phases(run, PHASES[:3])
@@ -372,7 +368,7 @@ def test_a_run_goes_on_after_the_database_dropped_its_connections_between_two_ph
     assert find_broken_rules(pipeline) == []
 
 
-def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipeline: Pipeline) -> None:
+def test_phase_with_dropped_connection_fails(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         run_phases(run, PHASES[:4])
@@ -387,7 +383,7 @@ def test_a_phase_whose_connection_is_dropped_fails_and_the_next_run_does_it(pipe
 LOSE_THE_LOCK = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
 
 
-def test_a_run_that_lost_its_lock_begins_no_phase_after_another_took_over(pipeline: Pipeline) -> None:
+def test_run_without_lock_begins_no_phase(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     with pipeline.open() as first:
         pipeline.rows(LOSE_THE_LOCK)
@@ -406,7 +402,7 @@ def write_while(run: ProjectRun, something: Callable[[], object]) -> None:
 
 
 @pytest.mark.parametrize("by", ["run", "rollback"])
-def test_a_run_that_lost_its_lock_within_a_phase_writes_no_more_of_it(pipeline: Pipeline, by: str) -> None:
+def test_run_without_lock_writes_nothing(pipeline: Pipeline, by: str) -> None:
     pipeline.add(corpus())
     before = pipeline.run().job_id
     told = "SELECT count(*) FROM {s}.consolidation_events WHERE type = 'test'"
@@ -419,7 +415,7 @@ def test_a_run_that_lost_its_lock_within_a_phase_writes_no_more_of_it(pipeline: 
     assert job(pipeline, run.job_id).status == "failed"
 
 
-def test_whatever_a_phase_writes_is_written_while_the_job_is_running() -> None:
+def test_phases_write_only_through_run_transaction() -> None:
     folder = Path(run_lifecycle.__file__).parent.parent
     past = [path.name for path in folder.rglob("*.py") if "run.engine.begin(" in path.read_text()]
     assert past == ["run_lifecycle.py"]  # It ends the job.

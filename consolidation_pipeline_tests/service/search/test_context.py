@@ -85,7 +85,7 @@ def ask(pipeline: Pipeline, slug: str = KNOWN, task: str = TASK, **how: Any) -> 
     return build_context(pipeline.engine, slug, task, settings=pipeline.settings, **{"count_use": False, **how})
 
 
-def test_a_fact_that_stands_on_every_level_is_told_once_as_an_instruction(known: Pipeline) -> None:
+def test_context_gives_fact_once_at_highest_level(known: Pipeline) -> None:
     context = ask(known)
     told = to_document(context)
     assert told.count("Run the database migrations before deploying") == 1
@@ -97,14 +97,14 @@ def test_a_fact_that_stands_on_every_level_is_told_once_as_an_instruction(known:
     assert "Deploys of the web service failed again" not in told
 
 
-def test_levels_are_counted_and_the_token_count_is_that_of_the_document(known: Pipeline) -> None:
+def test_context_counts_levels_and_tokens(known: Pipeline) -> None:
     context = ask(known)
     assert set(context.abstraction_distribution) == {"0", "1", "2", "3"}
     assert sum(context.abstraction_distribution.values()) == len(context.memories)
     assert context.tokens == estimate_tokens(to_document(context)) <= context.token_budget == 2000
 
 
-def test_recommendations_follow_from_what_is_there(known: Pipeline) -> None:
+def test_context_recommendations_follow_from_data(known: Pipeline) -> None:
     advice = ask(known).recommendations
     assert "Read the chapter workflow of the playbook: 2 entries, 1 of them here." in advice
     assert "1 wait for a person's word: `consolidation review list known`." in advice
@@ -114,12 +114,12 @@ def test_recommendations_follow_from_what_is_there(known: Pipeline) -> None:
 @settings(max_examples=examples(25), deadline=None)
 @example(1)
 @given(st.one_of(st.integers(1, 300), st.integers(1, 5000)))
-def test_no_budget_is_exceeded(known: Pipeline, budget: int) -> None:
+def test_context_never_exceeds_budget(known: Pipeline, budget: int) -> None:
     context = ask(known, token_budget=budget)
     assert estimate_tokens(to_document(context)) == context.tokens <= budget
 
 
-def test_what_is_told_counts_as_used_and_nothing_else(known: Pipeline) -> None:
+def test_context_counts_use_of_its_memories_only(known: Pipeline) -> None:
     query = (
         "SELECT id, reused_count FROM {s}.task_memories UNION ALL SELECT id, reuse_count FROM {s}.consolidated_memories"
     )
@@ -129,7 +129,7 @@ def test_what_is_told_counts_as_used_and_nothing_else(known: Pipeline) -> None:
     assert {id_ for id_ in after if after[id_] > before[id_]} == {hit.id for hit in context.memories}
 
 
-def test_a_project_that_knows_nothing_says_so(shared: Pipeline) -> None:
+def test_context_of_empty_project_says_so(shared: Pipeline) -> None:
     add(shared, "empty", [])
     context = ask(shared, "empty")
     assert (context.memories, context.playbook_entries) == ([], [])
@@ -137,7 +137,7 @@ def test_a_project_that_knows_nothing_says_so(shared: Pipeline) -> None:
     assert ask(shared, "empty", token_budget=1).recommendations == []
 
 
-def test_raw_memories_alone_are_told_and_differences_named(shared: Pipeline) -> None:
+def test_context_of_raw_memories_names_differences(shared: Pipeline) -> None:
     gateway = "The upload gateway closes idle connections after {} seconds, so the client has to send keepalives."
     more = (
         "The upload gateway refuses idle clients a third session.",
@@ -155,17 +155,17 @@ def test_raw_memories_alone_are_told_and_differences_named(shared: Pipeline) -> 
     assert any("more fit the task, not the budget" in " ".join(one.recommendations) for one in small)
 
 
-def test_what_has_one_common_word_with_the_task_is_not_told(known: Pipeline) -> None:
+def test_context_ignores_single_shared_word(known: Pipeline) -> None:
     assert ask(known, task="write a haiku on cats that were moved").memories == []
 
 
 @pytest.mark.parametrize("budget", [0, -1])
-def test_a_budget_of_nothing_is_refused(known: Pipeline, budget: int) -> None:
+def test_context_refuses_nonpositive_budget(known: Pipeline, budget: int) -> None:
     with pytest.raises(UsageError, match=f"token_budget is {budget}; it must be 1 or more"):
         ask(known, token_budget=budget)
 
 
-def test_a_task_must_say_something_and_its_project_exist(known: Pipeline) -> None:
+def test_context_refuses_blank_task_and_unknown_project(known: Pipeline) -> None:
     with pytest.raises(UsageError, match="the task is blank"):
         ask(known, task=" \n")
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'"):

@@ -52,7 +52,7 @@ def key_figures(hits: Sequence[SearchHit]) -> list[tuple[UUID, float]]:
     return [(hit.id, hit.relevance_score) for hit in hits]
 
 
-def test_other_words_are_found_by_meaning(pipeline: Pipeline) -> None:
+def test_search_finds_paraphrase_by_vector(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     first = ask(pipeline, "automobile engine ignition").results[0]
     assert first.content == CAR
@@ -62,19 +62,19 @@ def test_other_words_are_found_by_meaning(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("fusion", ["rrf", "zscore", "default"])
-def test_an_identifier_is_found_by_words(pipeline: Pipeline, fusion: str) -> None:
+def test_search_finds_identifier_by_keyword(pipeline: Pipeline, fusion: str) -> None:
     add(pipeline, TEXTS | {f"more{n}": f"Gateway number {n} of the upload service is idle." for n in range(20)})
     first = ask(pipeline, "what was ERR_7731 about?", fusion=fusion).results[0]
     assert (first.content, first.keyword_rank) == (TIMEOUT, 1)
 
 
-def test_one_common_word_is_enough(pipeline: Pipeline) -> None:
+def test_search_matches_single_keyword(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     found = ask(pipeline, "how are invoices of our beloved customers printed on paper", min_similarity=1.0)
     assert contents(found) == [INVOICE]
 
 
-def test_words_are_read_in_the_language_of_each_memory(pipeline: Pipeline) -> None:
+def test_search_stems_in_language_of_memory(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS | {"de": "Die Rechnungen wurden wegen der Häuser doppelt verschickt."})
     assert contents(ask(pipeline, "Haus", min_similarity=1.0)) == []
     pipeline.write("UPDATE {s}.task_memories SET language = 'german' WHERE external_id = 'de'")
@@ -84,13 +84,13 @@ def test_words_are_read_in_the_language_of_each_memory(pipeline: Pipeline) -> No
     assert contents(ask(pipeline, "invoice", min_similarity=1.0)) == [INVOICE]
 
 
-def test_a_query_without_a_word_of_its_own_finds_nothing_by_words(pipeline: Pipeline) -> None:
+def test_search_without_keywords_finds_nothing_by_text(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     for query in ("the of and", "?!", "", "\0"):
         assert ask(pipeline, query, min_similarity=1.0).results == []
 
 
-def test_odd_queries_do_not_fail(pipeline: Pipeline) -> None:
+def test_search_accepts_unusual_queries(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     operators = ("'", "''", "&|!:*", "a & | ! b", "\\", "car\\", "it's <-> (", ":*", "C:\\Temp\\'a'.txt")
     bindings = ("%s %(x)s :project", "SELECT 1; --", "{car}")
@@ -100,7 +100,7 @@ def test_odd_queries_do_not_fail(pipeline: Pipeline) -> None:
     assert CAR in contents(ask(pipeline, "'car\\", min_similarity=1.0))
 
 
-def test_conditions_that_cannot_be_are_refused(pipeline: Pipeline) -> None:
+def test_search_refuses_invalid_filters(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     day = datetime(2026, 1, 2, tzinfo=UTC)
     for how, said in (
@@ -121,7 +121,7 @@ def test_conditions_that_cannot_be_are_refused(pipeline: Pipeline) -> None:
         ask(pipeline, "car", "nowhere")
 
 
-def test_a_filter_never_starves_the_result(pipeline: Pipeline) -> None:
+def test_search_filter_does_not_starve_results(pipeline: Pipeline) -> None:
     near = {f"n{at}": f"The car would not start on day {at} as the battery was empty." for at in range(300)}
     add(pipeline, near, memory_type="error_fix", tags=["car"], created_at="2026-01-05")
     far = "A battery was recycled."
@@ -139,7 +139,7 @@ def test_a_filter_never_starves_the_result(pipeline: Pipeline) -> None:
     assert len(ask(pipeline, "battery", levels=[0], limit=7).results) == 7
 
 
-def test_a_merged_memory_stands_for_its_sources(pipeline: Pipeline) -> None:
+def test_search_returns_merged_memory_instead_of_sources(pipeline: Pipeline) -> None:
     pipeline.add(reworded())
     pipeline.run()
     found = ask(pipeline, "restart the payments worker after rotating the webhook secret", include_sources=True)
@@ -157,7 +157,7 @@ def test_a_merged_memory_stands_for_its_sources(pipeline: Pipeline) -> None:
     assert ask(pipeline, "payments worker").results[0].sources is None
 
 
-def test_levels_and_kinds_are_told_apart(pipeline: Pipeline) -> None:
+def test_search_filters_by_level_and_kind(pipeline: Pipeline) -> None:
     pipeline.add(reworded())
     pipeline.run()
     levels = {hit.level for hit in ask(pipeline, "payments worker", limit=100, min_similarity=0).results}
@@ -166,7 +166,7 @@ def test_levels_and_kinds_are_told_apart(pipeline: Pipeline) -> None:
     assert {(hit.level, hit.kind) for hit in only} == {(1, "merged")}
 
 
-def test_archived_memories_are_found_on_request_alone(pipeline: Pipeline) -> None:
+def test_search_excludes_archived_by_default(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     (id_,) = (hit.id for hit in ask(pipeline, "ERR_7731").results[:1])
     archive_manually(pipeline.engine, [id_], reason="test", changed_by="tester")
@@ -174,7 +174,7 @@ def test_archived_memories_are_found_on_request_alone(pipeline: Pipeline) -> Non
     assert contents(ask(pipeline, "ERR_7731", include_archived=True))[0] == TIMEOUT
 
 
-def test_another_project_is_never_seen(pipeline: Pipeline) -> None:
+def test_search_excludes_other_projects(pipeline: Pipeline) -> None:
     add(pipeline, {"mine": INVOICE})
     add(pipeline, TEXTS, "other")
     found = ask(pipeline, f"{CAR} {TIMEOUT} {INVOICE}", min_similarity=0, include_archived=True)
@@ -182,7 +182,7 @@ def test_another_project_is_never_seen(pipeline: Pipeline) -> None:
     assert contents(ask(pipeline, "ERR_7731", "other"))[0] == TIMEOUT
 
 
-def test_the_order_is_the_same_every_time_and_equal_texts_stand_by_id(pipeline: Pipeline) -> None:
+def test_search_order_is_deterministic(pipeline: Pipeline) -> None:
     add(pipeline, {f"same{at}": CAR for at in range(30)} | TEXTS)
     for fusion in ("rrf", "zscore"):
         first = ask(pipeline, "car battery", limit=40, fusion=fusion).results
@@ -193,7 +193,7 @@ def test_the_order_is_the_same_every_time_and_equal_texts_stand_by_id(pipeline: 
         assert same == sorted(same)
 
 
-def test_each_hit_counts_one_reuse_of_a_search(pipeline: Pipeline) -> None:
+def test_search_counts_one_reuse_per_hit(pipeline: Pipeline) -> None:
     pipeline.add(reworded())
     pipeline.run()
     counts = (
@@ -212,7 +212,7 @@ def test_each_hit_counts_one_reuse_of_a_search(pipeline: Pipeline) -> None:
         assert after[id_][2] == before[id_][2]
 
 
-def test_searches_at_once_all_count(pipeline: Pipeline) -> None:
+def test_concurrent_searches_are_all_counted(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     with ThreadPoolExecutor(6) as pool:
         list(
@@ -223,7 +223,7 @@ def test_searches_at_once_all_count(pipeline: Pipeline) -> None:
     assert pipeline.rows("SELECT DISTINCT reused_count FROM {s}.task_memories") == [(24,)]
 
 
-def test_a_search_does_not_wait_for_a_run_that_holds_rows(pipeline: Pipeline) -> None:
+def test_search_does_not_wait_for_locked_rows(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     with pipeline.engine.connect() as other:
         other.execute(text(f"SELECT 1 FROM {SCHEMA}.task_memories WHERE external_id = 'car' FOR UPDATE"))
@@ -233,7 +233,7 @@ def test_a_search_does_not_wait_for_a_run_that_holds_rows(pipeline: Pipeline) ->
     assert (counted["car"], counted["invoice"]) == (0, 1)
 
 
-def test_without_vectors_words_decide_and_that_is_said(pipeline: Pipeline) -> None:
+def test_search_without_vectors_uses_keywords(pipeline: Pipeline) -> None:
     pipeline.add([{"id": "a", "content": TIMEOUT}])
     found = ask(pipeline, "ERR_7731")
     assert contents(found) == [TIMEOUT]
@@ -241,7 +241,7 @@ def test_without_vectors_words_decide_and_that_is_said(pipeline: Pipeline) -> No
     assert found.note == found.results[0].why
 
 
-def test_without_budget_words_decide_and_that_is_said(pipeline: Pipeline) -> None:
+def test_search_without_budget_uses_keywords(pipeline: Pipeline) -> None:
     pipeline.configure_new(embedding_model="openai/text-embedding-3-small", budget_usd_per_run=0)
     pipeline.add([{"id": "a", "content": TIMEOUT}])
     pipeline.write(
@@ -253,7 +253,7 @@ def test_without_budget_words_decide_and_that_is_said(pipeline: Pipeline) -> Non
     assert "found by words alone: embedding was not sent" in str(hit.why)
 
 
-def test_why_names_places_and_similarity(pipeline: Pipeline) -> None:
+def test_search_explanation_names_ranks_and_similarity(pipeline: Pipeline) -> None:
     add(pipeline, TEXTS)
     assert ask(pipeline, "car battery").results[0].why is None
     why = str(ask(pipeline, "car battery", explain=True).results[0].why)
@@ -262,7 +262,7 @@ def test_why_names_places_and_similarity(pipeline: Pipeline) -> None:
     assert "number 1 of 1 by words" in why
 
 
-def test_a_run_indexes_the_vectors_of_a_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_indexes_vectors_of_large_project(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     add(pipeline, TEXTS)
     monkeypatch.setattr(vector_indexes, "MIN_INDEXED_ROWS", 3)
     before = ask(pipeline, "car battery")
@@ -272,7 +272,7 @@ def test_a_run_indexes_the_vectors_of_a_large_project(pipeline: Pipeline, monkey
     assert key_figures(ask(pipeline, "car battery", levels=[0]).results) == key_figures(before.results)
 
 
-def test_a_search_between_a_run_and_its_rollback_stands_in_nobodys_way(pipeline: Pipeline) -> None:
+def test_search_use_does_not_block_rollback(pipeline: Pipeline) -> None:
     pipeline.add(reworded())
     done = pipeline.run()
     ask(pipeline, "payments worker", count_use=True)
@@ -281,7 +281,7 @@ def test_a_search_between_a_run_and_its_rollback_stands_in_nobodys_way(pipeline:
     assert {hit.kind for hit in ask(pipeline, "payments worker").results} == {"raw"}
 
 
-def test_no_moment_of_a_run_or_its_rollback_hides_a_fact(pipeline: Pipeline) -> None:
+def test_facts_stay_visible_during_run_and_rollback(pipeline: Pipeline) -> None:
     pipeline.add(reworded())
     embed(pipeline)
     ended, missed, seen = Event(), [], Counter[str]()

@@ -45,7 +45,7 @@ def embedder_of(server: OpenAIServer, timeout: float = QUERY_TIMEOUT_SECONDS) ->
     return LiteLLMEmbedder(MODEL, api_base=server.api_base, api_key="key", timeout=timeout, retries=0)
 
 
-def test_the_same_query_is_asked_for_once(server: OpenAIServer) -> None:
+def test_query_vector_is_cached(server: OpenAIServer) -> None:
     vectors, embedder = QueryVectorCache(), embedder_of(server)
     first, again = (vectors.embed(embedder, "a question") for _ in range(2))
     vectors.embed(embedder, "another question")
@@ -53,7 +53,7 @@ def test_the_same_query_is_asked_for_once(server: OpenAIServer) -> None:
     assert len(server.requests) == 2
 
 
-def test_only_the_last_queries_are_remembered(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_cache_is_bounded(server: OpenAIServer, monkeypatch: pytest.MonkeyPatch) -> None:
     assert MAX_CACHED_VECTORS >= 100
     monkeypatch.setattr(query_vectors, "MAX_CACHED_VECTORS", 2)
     vectors, embedder = QueryVectorCache(), embedder_of(server)
@@ -63,7 +63,7 @@ def test_only_the_last_queries_are_remembered(server: OpenAIServer, monkeypatch:
 
 
 @pytest.mark.parametrize("behaviour", [reply_with_error(503), reply_with_error(429), never_reply])
-def test_a_model_that_is_down_is_asked_once_and_again_after_a_pause(server: OpenAIServer, behaviour: Behaviour) -> None:
+def test_unreachable_model_is_retried_after_pause(server: OpenAIServer, behaviour: Behaviour) -> None:
     clock = Clock()
     vectors, embedder = QueryVectorCache(clock), embedder_of(server, timeout=0.3)
     server.then(behaviour)
@@ -76,7 +76,7 @@ def test_a_model_that_is_down_is_asked_once_and_again_after_a_pause(server: Open
     assert len(server.requests) == 2
 
 
-def test_a_query_that_is_refused_says_nothing_of_the_next(server: OpenAIServer) -> None:
+def test_refused_query_does_not_pause_model(server: OpenAIServer) -> None:
     vectors, embedder = QueryVectorCache(), embedder_of(server)
     server.then(reply_with_error(400))
     with pytest.raises(EmbeddingError, match="test error with status 400"):
@@ -84,7 +84,7 @@ def test_a_query_that_is_refused_says_nothing_of_the_next(server: OpenAIServer) 
     assert vectors.embed(embedder, "two").ndim == 1
 
 
-def test_somebody_who_waits_gets_one_attempt(monkeypatch: pytest.MonkeyPatch, server: OpenAIServer) -> None:
+def test_query_embedding_makes_one_attempt(monkeypatch: pytest.MonkeyPatch, server: OpenAIServer) -> None:
     monkeypatch.setenv("OPENAI_API_BASE", server.api_base)
     monkeypatch.setenv("OPENAI_API_KEY", "key")
     server.then(reply_with_error(503))

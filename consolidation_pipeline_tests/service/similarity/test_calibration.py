@@ -69,7 +69,7 @@ def edges(pipeline: Pipeline) -> dict[tuple[str, str], float]:
     return {(min(a, b), max(a, b)): similarity for a, b, similarity in rows}
 
 
-def test_a_small_project_has_the_profile_for_plain_vectors(pipeline: Pipeline) -> None:
+def test_small_project_uses_profile_thresholds(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = calibrated(pipeline)
     assert WORDLLAMA.plain is not None
@@ -80,7 +80,7 @@ def test_a_small_project_has_the_profile_for_plain_vectors(pipeline: Pipeline) -
 
 
 @pytest.mark.usefixtures("few")
-def test_a_larger_project_is_calibrated_on_its_own_memories(pipeline: Pipeline) -> None:
+def test_large_project_is_calibrated_on_own_memories(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         embed_memories(run)
@@ -98,7 +98,7 @@ def test_a_larger_project_is_calibrated_on_its_own_memories(pipeline: Pipeline) 
 
 
 @pytest.mark.usefixtures("few")
-def test_the_same_memories_give_the_same_calibration(pipeline: Pipeline) -> None:
+def test_calibration_is_deterministic(pipeline: Pipeline) -> None:
     rows = [*placeholders(), *corpus()]
     found = []
     for given in (rows, rows[::-1]):
@@ -109,7 +109,7 @@ def test_the_same_memories_give_the_same_calibration(pipeline: Pipeline) -> None
     assert (found[0].thresholds, found[0].boilerplate) == (found[1].thresholds, found[1].boilerplate)
 
 
-def test_it_is_held_until_the_active_memories_have_grown_by_half(pipeline: Pipeline) -> None:
+def test_calibration_is_renewed_after_growth_by_half(pipeline: Pipeline) -> None:
     pipeline.add([note(str(at), f"{word} grows here") for at, word in enumerate(VOCABULARY)])
     assert calibrated(pipeline).renewed
     pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} grows there") for at in range(4)])
@@ -122,7 +122,7 @@ def test_it_is_held_until_the_active_memories_have_grown_by_half(pipeline: Pipel
 
 
 @pytest.mark.usefixtures("few")
-def test_it_is_held_without_any_work_of_the_model(pipeline: Pipeline) -> None:
+def test_held_calibration_needs_no_embedding(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     model = WordEmbedder(dimension=64)
     with pipeline.open(embedder=model) as run:
@@ -136,7 +136,7 @@ def test_it_is_held_without_any_work_of_the_model(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("options", [{"center": False}, {"t_merge": 0.9}, {"t_pattern": 0.55}])
-def test_other_options_take_it_anew(pipeline: Pipeline, options: dict[str, Any]) -> None:
+def test_changed_options_renew_calibration(pipeline: Pipeline, options: dict[str, Any]) -> None:
     pipeline.add(corpus())
     calibrated(pipeline)
     pipeline.configure(decay_rate=0.2)
@@ -148,7 +148,7 @@ def test_other_options_take_it_anew(pipeline: Pipeline, options: dict[str, Any])
 
 
 @pytest.mark.usefixtures("few")
-def test_a_given_threshold_wins_and_its_wrong_merges_are_estimated(pipeline: Pipeline) -> None:
+def test_given_threshold_wins_and_its_errors_are_estimated(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.configure(t_merge=0.9, t_pattern=0.5)
     held = calibrated(pipeline).snapshot
@@ -160,7 +160,7 @@ def test_a_given_threshold_wins_and_its_wrong_merges_are_estimated(pipeline: Pip
 
 
 @pytest.mark.usefixtures("few")
-def test_without_centring_the_floor_is_that_for_plain_vectors(pipeline: Pipeline) -> None:
+def test_uncentered_calibration_keeps_plain_floor(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.configure(center=False)
     held = calibrated(pipeline).snapshot
@@ -169,7 +169,7 @@ def test_without_centring_the_floor_is_that_for_plain_vectors(pipeline: Pipeline
     assert held.thresholds["t_merge"] >= WORDLLAMA.plain.t_merge
 
 
-def test_a_snapshot_from_before_options_were_kept_is_taken_anew(pipeline: Pipeline) -> None:
+def test_snapshot_without_options_is_renewed(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     update(pipeline)
     pipeline.write("UPDATE {s}.similarity_calibrations SET options = '{}', report = '{}'")
@@ -177,7 +177,7 @@ def test_a_snapshot_from_before_options_were_kept_is_taken_anew(pipeline: Pipeli
     assert (done.renewed, graph.rebuilt) == (True, True)
 
 
-def test_phases_run_alone_use_the_newest_snapshot_and_take_the_first_one(pipeline: Pipeline) -> None:
+def test_single_phases_use_newest_snapshot(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         run_phases(run, ["embedding_matrix", "similarity_graph"])
@@ -193,7 +193,7 @@ def test_phases_run_alone_use_the_newest_snapshot_and_take_the_first_one(pipelin
         assert run.thresholds["t_merge"] == 0.9
 
 
-def test_an_empty_project_is_calibrated_too(pipeline: Pipeline) -> None:
+def test_empty_project_is_calibrated(pipeline: Pipeline) -> None:
     pipeline.configure_new()
     done, graph = update(pipeline)
     assert (done.snapshot.memories, graph.nodes, graph.rebuilt) == (0, 0, False)
@@ -203,7 +203,7 @@ def test_an_empty_project_is_calibrated_too(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_placeholder_sentences_no_longer_make_neighbours(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boilerplate_does_not_make_neighbours(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add(placeholders())
     pipeline.configure(center=False, t_merge=0.9, t_suggest=0.8, t_pattern=0.6)
     with monkeypatch.context() as patch:
@@ -218,7 +218,7 @@ def test_placeholder_sentences_no_longer_make_neighbours(pipeline: Pipeline, mon
 
 
 @pytest.mark.usefixtures("few")
-def test_search_keeps_the_vector_of_the_whole_text(pipeline: Pipeline) -> None:
+def test_search_vector_keeps_boilerplate(pipeline: Pipeline) -> None:
     pipeline.add(placeholders())
     calibrated(pipeline)
     rows = pipeline.rows(
@@ -230,7 +230,7 @@ def test_search_keeps_the_vector_of_the_whole_text(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_the_mean_is_that_of_the_vectors_that_are_compared(pipeline: Pipeline) -> None:
+def test_center_is_mean_of_grouping_vectors(pipeline: Pipeline) -> None:
     pipeline.add([*placeholders(), *alone()])
     held = calibrated(pipeline).snapshot
     rows = pipeline.rows(
@@ -242,7 +242,7 @@ def test_the_mean_is_that_of_the_vectors_that_are_compared(pipeline: Pipeline) -
 
 
 @pytest.mark.usefixtures("few")
-def test_new_memories_with_held_boilerplate_get_their_vector_in_the_next_run(pipeline: Pipeline) -> None:
+def test_new_boilerplate_memories_are_stripped_by_next_run(pipeline: Pipeline) -> None:
     pipeline.add([*placeholders(11), *alone()])
     assert update(pipeline)[0].stripped == 11
     pipeline.add(placeholders(12, first=11))
@@ -254,7 +254,7 @@ def test_new_memories_with_held_boilerplate_get_their_vector_in_the_next_run(pip
 
 
 @pytest.mark.usefixtures("few")
-def test_equal_rests_are_embedded_once(pipeline: Pipeline) -> None:
+def test_equal_stripped_texts_are_embedded_once(pipeline: Pipeline) -> None:
     pipeline.add([*placeholders(11), *alone()])
     update(pipeline)
     rest = LESSONS[0].split(",")[0]
@@ -265,7 +265,7 @@ def test_equal_rests_are_embedded_once(pipeline: Pipeline) -> None:
 
 
 @pytest.mark.usefixtures("few")
-def test_a_graph_that_grew_with_boilerplate_in_it_is_the_graph_built_at_once(pipeline: Pipeline) -> None:
+def test_incremental_graph_with_boilerplate_matches_rebuild(pipeline: Pipeline) -> None:
     pipeline.add([*placeholders(10), *corpus()])
     calibrated(pipeline)
     for first in (10, 11):
@@ -295,7 +295,7 @@ def test_sources_stay_compared_without_boilerplate(
 
 
 @pytest.mark.usefixtures("few")
-def test_boilerplate_of_an_older_snapshot_is_forgotten(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_boilerplate_of_older_snapshot_is_removed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add([*placeholders(), *alone()])
     update(pipeline)
     monkeypatch.setattr(calibration_fit, "find_boilerplate", lambda _: ())
@@ -310,7 +310,7 @@ def test_boilerplate_of_an_older_snapshot_is_forgotten(pipeline: Pipeline, monke
 
 
 @pytest.mark.usefixtures("few")
-def test_a_request_writes_nothing_unless_it_is_applied(pipeline: Pipeline) -> None:
+def test_calibration_preview_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     update(pipeline)
     before = dump(pipeline)
@@ -322,7 +322,7 @@ def test_a_request_writes_nothing_unless_it_is_applied(pipeline: Pipeline) -> No
 
 
 @pytest.mark.usefixtures("few")
-def test_an_applied_calibration_makes_the_next_run_rebuild_the_graph(pipeline: Pipeline) -> None:
+def test_applied_calibration_rebuilds_graph(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     update(pipeline)
     before = edges(pipeline)
@@ -333,7 +333,7 @@ def test_an_applied_calibration_makes_the_next_run_rebuild_the_graph(pipeline: P
     assert edges(pipeline) == before
 
 
-def test_a_project_with_an_applied_calibration_is_not_unchanged(pipeline: Pipeline) -> None:
+def test_applied_calibration_marks_project_changed(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     pipeline.run()
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
@@ -341,7 +341,7 @@ def test_a_project_with_an_applied_calibration_is_not_unchanged(pipeline: Pipeli
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is None
 
 
-def test_a_project_that_a_run_holds_is_not_changed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_calibration_of_busy_project_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
     pipeline.add(alone())
     with pipeline.open():
@@ -358,7 +358,7 @@ def test_a_project_that_a_run_holds_is_not_changed(pipeline: Pipeline, monkeypat
 
 @pytest.mark.breaks_rules  # an approval without its memory
 @pytest.mark.usefixtures("few")
-def test_decisions_of_people_are_labelled_pairs_too(pipeline: Pipeline) -> None:
+def test_suggestion_decisions_are_labelled_pairs(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     ids = {row.external_id: row.id for row in pipeline.rows("SELECT external_id, id FROM {s}.task_memories")}
     decided = {

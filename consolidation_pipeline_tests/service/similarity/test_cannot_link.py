@@ -25,7 +25,7 @@ def group_of(pipeline: Pipeline, job_id: UUID) -> UUID:
     )
 
 
-def test_a_merge_that_a_person_undid_is_not_made_again_but_shown(pipeline: Pipeline) -> None:
+def test_undone_merge_becomes_suggestion(pipeline: Pipeline) -> None:
     pipeline.add(NOTES)
     pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
     planned = make_plan(pipeline.engine, SLUG, settings=pipeline.settings)
@@ -37,7 +37,7 @@ def test_a_merge_that_a_person_undid_is_not_made_again_but_shown(pipeline: Pipel
     assert find_broken_rules(pipeline) == []
 
 
-def test_a_redone_merge_stays_and_grows(pipeline: Pipeline) -> None:
+def test_redone_merge_can_be_extended(pipeline: Pipeline) -> None:
     pipeline.add(NOTES)
     undone = pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
     pipeline.roll_back(undone.rollback_id)
@@ -46,13 +46,13 @@ def test_a_redone_merge_stays_and_grows(pipeline: Pipeline) -> None:
     assert find_broken_rules(pipeline) == []
 
 
-def test_a_job_that_was_undone_is_done_again(pipeline: Pipeline) -> None:
+def test_undone_job_is_repeated_by_next_run(pipeline: Pipeline) -> None:
     pipeline.add(NOTES)
     pipeline.roll_back(pipeline.run().job_id)
     assert pipeline.run().merging.absorbed == 3
 
 
-def test_an_extension_that_was_undone_leaves_the_merge_and_the_newcomer(pipeline: Pipeline) -> None:
+def test_undone_extension_keeps_merge_and_newcomer_apart(pipeline: Pipeline) -> None:
     pipeline.add(NOTES[:2])
     pipeline.run()
     pipeline.add(NOTES[2:])
@@ -62,7 +62,7 @@ def test_an_extension_that_was_undone_leaves_the_merge_and_the_newcomer(pipeline
     assert find_broken_rules(pipeline) == []
 
 
-def test_a_newcomer_may_join_one_of_those_kept_apart_but_not_bring_them_together(pipeline: Pipeline) -> None:
+def test_newcomer_does_not_join_cannot_link_pair(pipeline: Pipeline) -> None:
     pipeline.add(NOTES[:2])
     pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
     pipeline.add(NOTES[2:])
@@ -73,7 +73,7 @@ def test_a_newcomer_may_join_one_of_those_kept_apart_but_not_bring_them_together
     assert find_broken_rules(pipeline) == []
 
 
-def test_exact_repeats_can_be_kept_apart_too(pipeline: Pipeline) -> None:
+def test_cannot_link_applies_to_exact_repeats(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON), note("other", LESSONS[1])])
     pipeline.roll_back(group_of(pipeline, pipeline.run().job_id))
     assert pipeline.run().merging.absorbed == 0

@@ -48,7 +48,7 @@ def groups_of(pipeline: Pipeline, tier: str) -> dict[str, list[Any]]:
     return found
 
 
-def test_rewordings_and_repeats_of_a_lesson_become_one_group_and_nothing_else_joins(pipeline: Pipeline) -> None:
+def test_rewordings_of_each_lesson_form_one_group(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add(corpus())
     done = pipeline.run()
@@ -64,7 +64,7 @@ def test_rewordings_and_repeats_of_a_lesson_become_one_group_and_nothing_else_jo
     assert done.clusters.map_svg is not None
 
 
-def test_near_misses_wait_for_a_person_with_the_reason(pipeline: Pipeline) -> None:
+def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
     pipeline.configure_new(**OPTIONS)
     pipeline.add(corpus())
     done = pipeline.run()
@@ -81,7 +81,7 @@ def test_near_misses_wait_for_a_person_with_the_reason(pipeline: Pipeline) -> No
     assert all({UUID(veto["a"]), UUID(veto["b"])} <= texts.keys() for (veto,) in vetoes)
 
 
-def test_memories_with_nothing_in_common_are_left_alone(pipeline: Pipeline) -> None:
+def test_unrelated_memories_form_no_groups(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     done = pipeline.run()
     assert set(done.clusters.groups.values()) == {0}
@@ -89,7 +89,7 @@ def test_memories_with_nothing_in_common_are_left_alone(pipeline: Pipeline) -> N
     assert done.clusters.cohesion_min is None
 
 
-def test_a_project_without_memories_has_no_groups(pipeline: Pipeline) -> None:
+def test_empty_project_has_no_groups(pipeline: Pipeline) -> None:
     pipeline.add([])
     done = pipeline.run()
     assert (done.clusters.contents, done.merging.created, done.decay.scored) == (0, 0, 0)
@@ -98,7 +98,7 @@ def test_a_project_without_memories_has_no_groups(pipeline: Pipeline) -> None:
 
 @settings(deadline=None, max_examples=4)
 @given(data=st.data())
-def test_the_order_and_the_batches_of_the_input_change_nothing(shared: Pipeline, data: st.DataObject) -> None:
+def test_groups_do_not_depend_on_order_or_batches(shared: Pipeline, data: st.DataObject) -> None:
     states: list[dict[str, list[str]]] = []
     for rows in (corpus(), data.draw(st.permutations(corpus()))):
         shared.clear()
@@ -161,7 +161,7 @@ def run_in_batches(pipeline: Pipeline, batches: list[list[tuple[str, str]]], **o
 
 @settings(deadline=None, max_examples=examples(12))
 @given(batches=BATCHES, cross_type=st.booleans())
-def test_merged_memories_hold_only_what_may_merge_and_leave_nothing_that_could(
+def test_merge_groups_are_valid_and_maximal(
     shared: Pipeline, batches: list[list[tuple[str, str]]], cross_type: bool
 ) -> None:
     shared.clear()
@@ -182,7 +182,7 @@ def test_merged_memories_hold_only_what_may_merge_and_leave_nothing_that_could(
         assert not all(found.may_merge(a, b, cross_type=cross_type) for a in one for b in other)
 
 
-def test_notes_of_different_types_share_a_group_only_when_asked(pipeline: Pipeline) -> None:
+def test_cross_type_groups_need_option(pipeline: Pipeline) -> None:
     notes = [("amber birch cedar", "learning"), ("cedar amber birch", "decision")]
     run_in_batches(pipeline, [notes])
     assert merged_names(pipeline) == set()
@@ -192,7 +192,7 @@ def test_notes_of_different_types_share_a_group_only_when_asked(pipeline: Pipeli
     assert merged_names(pipeline) == {frozenset({"n0-0", "n0-1"})}
 
 
-def test_fewer_memories_than_the_smallest_group_are_not_merged(pipeline: Pipeline) -> None:
+def test_min_cluster_size_limits_merges(pipeline: Pipeline) -> None:
     pair = [("amber birch cedar", "learning"), ("cedar amber birch", "learning")]
     triple = [("iris delta ember", "learning"), ("delta iris ember", "learning"), ("ember delta iris", "learning")]
     done = run_in_batches(pipeline, [pair + triple], min_cluster_size=3)
@@ -208,7 +208,7 @@ def test_exact_repeats_alone_are_merged(pipeline: Pipeline) -> None:
     assert merged_names(pipeline) == {frozenset({"n0-0", "n0-1"})}
 
 
-def test_without_merging_everything_stays_as_it_is(pipeline: Pipeline) -> None:
+def test_disabled_merging_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.configure_new(merge=False, summarize=False)
     pipeline.add(corpus())
     before = dump(pipeline, tables=["consolidated_memories", "consolidation_changes", "memory_lineage"])
@@ -219,7 +219,7 @@ def test_without_merging_everything_stays_as_it_is(pipeline: Pipeline) -> None:
     assert done.clusters.groups["suggest"] == len(LESSONS) + len(NEAR_MISSES)
 
 
-def test_merging_switched_off_later_keeps_what_was_merged(pipeline: Pipeline) -> None:
+def test_disabling_merging_keeps_earlier_merges(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     before = merged_names(pipeline)
@@ -230,7 +230,7 @@ def test_merging_switched_off_later_keeps_what_was_merged(pipeline: Pipeline) ->
     assert (done.merging.absorbed, done.clusters.groups["merge"]) == (0, len(LESSONS))
 
 
-def test_near_duplicates_count_once_in_a_pattern(pipeline: Pipeline) -> None:
+def test_near_duplicates_count_once_in_pattern(pipeline: Pipeline) -> None:
     shared_words = "amber birch cedar delta"
     topic = [(f"{shared_words} {word} {word} {word}", "learning") for word in ("grove", "heron", "iris")]
     repeats = [("ember flint", "learning"), ("flint ember", "learning"), ("Ember flint.", "learning")]
@@ -259,7 +259,7 @@ def test_merges_of_distant_sources_are_described(
         assert details["weakest_new_pair"] is None or details["weakest_new_pair"] >= 0.95 - SLACK
 
 
-def test_groups_that_did_not_change_keep_their_rows(pipeline: Pipeline) -> None:
+def test_unchanged_groups_keep_their_rows(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     pipeline.run()

@@ -30,7 +30,7 @@ def unembedded(pipeline: Pipeline) -> list[str]:
     ]
 
 
-def test_every_memory_gets_a_vector_of_the_local_model(pipeline: Pipeline) -> None:
+def test_every_memory_is_embedded_by_local_model(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = embed(pipeline)
     assert (done.memories, done.computed, done.reused) == (len(corpus()), len(corpus()), 0)
@@ -38,7 +38,7 @@ def test_every_memory_gets_a_vector_of_the_local_model(pipeline: Pipeline) -> No
     assert [tuple(row) for row in models] == [(LOCAL_MODEL, 256)]
 
 
-def test_nothing_is_embedded_twice(pipeline: Pipeline) -> None:
+def test_embedded_memory_is_not_embedded_again(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])
     assert embed(pipeline, model).computed == 2
@@ -48,7 +48,7 @@ def test_nothing_is_embedded_twice(pipeline: Pipeline) -> None:
     assert sorted(model.seen) == ["amber birch", "cedar delta", "ember flint"]
 
 
-def test_equal_content_is_embedded_once_within_and_across_projects(pipeline: Pipeline) -> None:
+def test_equal_content_is_embedded_once_across_projects(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "amber birch"), note("c", "cedar delta")])
     embed(pipeline, model)
@@ -59,7 +59,7 @@ def test_equal_content_is_embedded_once_within_and_across_projects(pipeline: Pip
     assert pipeline.value(same) == 1
 
 
-def test_a_whole_run_embeds_no_text_twice_merged_ones_included(pipeline: Pipeline) -> None:
+def test_run_embeds_each_text_once(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.configure_new(t_merge=0.8, t_suggest=0.8, t_pattern=0.6)
     pipeline.add([note("a", "amber birch"), note("b", "Amber birch."), note("c", "amber birch cedar amber birch")])
@@ -75,7 +75,7 @@ def test_a_whole_run_embeds_no_text_twice_merged_ones_included(pipeline: Pipelin
     assert pipeline.value(wrong) == 0
 
 
-def test_another_model_embeds_everything_anew(pipeline: Pipeline) -> None:
+def test_other_model_embeds_everything_again(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])
     embed(pipeline)
     model = WordEmbedder(dimension=5)
@@ -85,7 +85,7 @@ def test_another_model_embeds_everything_anew(pipeline: Pipeline) -> None:
     assert [tuple(row) for row in rows] == [("test/words", 5, None)]
 
 
-def test_another_model_takes_over_merged_memories_too(pipeline: Pipeline) -> None:
+def test_other_model_embeds_merged_memories(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     merged = pipeline.run().merging.created
     pipeline.configure(t_merge=0.95, t_suggest=0.9, t_pattern=0.85)
@@ -100,7 +100,7 @@ def test_another_model_takes_over_merged_memories_too(pipeline: Pipeline) -> Non
 
 
 @pytest.mark.breaks_rules
-def test_archived_memories_are_not_paid_for(pipeline: Pipeline) -> None:
+def test_archived_memories_are_not_embedded(pipeline: Pipeline) -> None:
     model = WordEmbedder()
     pipeline.add([note("a", "amber birch"), note("b", "cedar delta")])
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now() WHERE external_id = 'b'")
@@ -125,7 +125,7 @@ class StrictEmbedder(WordEmbedder):
 
 
 @pytest.mark.parametrize(("model", "text"), [(RawEmbedder, "..."), (RawEmbedder, "nan"), (StrictEmbedder, "...")])
-def test_an_unusable_vector_names_the_memory_and_stores_nothing_of_its_batch(
+def test_unusable_vector_names_memory_and_stores_no_batch(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, model: type[WordEmbedder], text: str
 ) -> None:
     monkeypatch.setattr(embedding, "BATCH", 2)
@@ -137,7 +137,7 @@ def test_an_unusable_vector_names_the_memory_and_stores_nothing_of_its_batch(
     assert unembedded(pipeline) == sorted(names[2:])
 
 
-def test_a_model_that_changed_its_dimension_is_refused(pipeline: Pipeline) -> None:
+def test_changed_model_dimension_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "amber birch")])
     embed(pipeline, WordEmbedder(dimension=8))
     pipeline.add([note("b", "cedar delta")])

@@ -94,15 +94,13 @@ def test_only_automatic_thresholds_need_shared_words(
 
 @pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize(("options", "expected"), [({}, TOPIC), ({"t_merge": 0.7}, MERGE)])
-def test_words_in_common_are_asked_for_in_a_measured_project_too(
-    pipeline: Pipeline, options: Mapping[str, float], expected: int
-) -> None:
+def test_calibrated_project_needs_shared_words(pipeline: Pipeline, options: Mapping[str, float], expected: int) -> None:
     pipeline.add(corpus())
     judge(pipeline, [REPORT, REPORT_IN_OTHER_WORDS], embedder=TopicEmbedder(), **options)
     assert verdict(pipeline) == expected
 
 
-def test_most_of_the_words_in_common_are_enough(pipeline: Pipeline) -> None:
+def test_majority_of_shared_words_is_enough(pipeline: Pipeline) -> None:
     mixed = " ".join([*VOCABULARY[:5], *list(FOREIGN.values())[5:]])
     judge(pipeline, [REPORT, mixed], embedder=TopicEmbedder())
     assert verdict(pipeline) == MERGE
@@ -111,14 +109,14 @@ def test_most_of_the_words_in_common_are_enough(pipeline: Pipeline) -> None:
     assert (verdict(pipeline, "a", "c"), verdict(pipeline, "b", "c")) == (TOPIC, MERGE)
 
 
-def test_a_short_pair_that_is_nearly_the_same_merges_in_a_small_project(pipeline: Pipeline) -> None:
+def test_near_identical_short_pair_merges_in_small_project(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     judge(pipeline, SHORT)
     assert verdict(pipeline) == MERGE
     assert tiers(pipeline) == {"merge"}
 
 
-def test_a_short_pair_that_is_less_alike_waits_for_a_person_in_a_small_project_too(pipeline: Pipeline) -> None:
+def test_similar_short_pair_is_suggested_in_small_project(pipeline: Pipeline) -> None:
     pipeline.add(alone())
     judge(pipeline, [SHORT[0], "After rotating the webhook secret, restart the payments worker please."])
     assert verdict(pipeline) == ASK
@@ -126,7 +124,7 @@ def test_a_short_pair_that_is_less_alike_waits_for_a_person_in_a_small_project_t
 
 
 @pytest.mark.usefixtures("measured")
-def test_the_same_short_pair_waits_for_a_person_in_a_measured_project(pipeline: Pipeline) -> None:
+def test_short_pair_is_suggested_in_calibrated_project(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     judge(pipeline, SHORT)
     assert verdict(pipeline) == ASK
@@ -138,7 +136,7 @@ def test_the_same_short_pair_waits_for_a_person_in_a_measured_project(pipeline: 
 
 
 @pytest.mark.usefixtures("measured")
-def test_a_given_merge_threshold_does_not_overrule_a_veto(pipeline: Pipeline) -> None:
+def test_given_merge_threshold_does_not_override_veto(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     judge(pipeline, [f"{SHORT[0]} Wait 30 seconds.", f"{SHORT[0]} Wait 60 seconds."], t_merge=0.7)
     assert verdict(pipeline) == ASK
@@ -147,7 +145,7 @@ def test_a_given_merge_threshold_does_not_overrule_a_veto(pipeline: Pipeline) ->
 
 
 @pytest.mark.usefixtures("measured")
-def test_boilerplate_does_not_make_words_common_or_texts_long(pipeline: Pipeline) -> None:
+def test_boilerplate_does_not_count_as_shared_words(pipeline: Pipeline) -> None:
     form = (
         "Review the full content of this learning entry and extract the actionable insights that future agents need. "
         "Add the key points of this learning here, with the context in which they apply and the evidence behind them."
@@ -157,7 +155,7 @@ def test_boilerplate_does_not_make_words_common_or_texts_long(pipeline: Pipeline
     assert verdict(pipeline) == ASK
 
 
-def test_pairs_of_different_types_are_judged_where_they_may_share_a_group(pipeline: Pipeline) -> None:
+def test_cross_type_pairs_are_classified_by_option(pipeline: Pipeline) -> None:
     lesson, *_ = reworded(times=1)
     pipeline.add([{**lesson, "id": "a"}, {**lesson, "id": "b", "memory_type": "decision"}])
     for cross_type, expected in ((False, CROSS_TYPE), (True, MERGE), (False, CROSS_TYPE)):
@@ -167,7 +165,7 @@ def test_pairs_of_different_types_are_judged_where_they_may_share_a_group(pipeli
         assert tiers(pipeline) == ({"suggest"} if cross_type else set())
 
 
-def test_pairs_are_judged_in_blocks(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_are_classified_in_blocks(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     query = "SELECT a, b, similarity, verdict FROM {s}.memory_neighbors ORDER BY a, b"
     pipeline.configure_new(t_merge=0.95, t_suggest=0.9, t_pattern=0.5)
     pipeline.add(corpus())

@@ -90,7 +90,7 @@ def brute_force(run: ProjectRun, threshold: float) -> dict[frozenset[Content], f
     return found
 
 
-def test_every_pair_of_contents_at_the_threshold_is_found_with_its_cosine(pipeline: Pipeline) -> None:
+def test_graph_holds_every_pair_with_exact_cosine(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     with pipeline.open() as run:
         embed_memories(run)
@@ -103,9 +103,7 @@ def test_every_pair_of_contents_at_the_threshold_is_found_with_its_cosine(pipeli
     assert max(abs(found[pair] - expected[pair]) for pair in expected) < 1e-6
 
 
-def test_a_project_that_is_large_enough_is_compared_around_the_mean_of_its_contents(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_project_is_compared_around_its_mean(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 20)
     pipeline.add(corpus())
     with pipeline.open() as run:
@@ -136,19 +134,19 @@ def test_exact_repeats_are_compared_once(pipeline: Pipeline) -> None:
     assert (done.nodes, done.compared, done.pairs_added) == (18, 0, 0)
 
 
-def test_repeats_that_the_model_sees_differently_are_all_compared(pipeline: Pipeline) -> None:
+def test_repeats_with_different_vectors_are_compared(pipeline: Pipeline) -> None:
     wording = "Run the database migrations before deploying the web service."
     pipeline.add([note("a", wording), note("b", wording.upper()), note("c", wording.replace(" ", "  "))])
     assert update(pipeline).compared == 3
 
 
-def test_repeats_of_different_types_are_different_contents(pipeline: Pipeline) -> None:
+def test_repeats_of_different_types_are_compared(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "amber birch"), note("b", "amber birch", memory_type="decision")])
     done = update(pipeline)
     assert (done.compared, done.pairs_added) == (2, 1)
 
 
-def test_nothing_new_compares_nothing(pipeline: Pipeline) -> None:
+def test_unchanged_project_compares_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     first = update(pipeline)
     second = update(pipeline)
@@ -156,7 +154,7 @@ def test_nothing_new_compares_nothing(pipeline: Pipeline) -> None:
     assert second.calibration == first.calibration == 1
 
 
-def test_the_calibration_is_renewed_when_the_project_has_grown_by_half(pipeline: Pipeline) -> None:
+def test_renewed_calibration_rebuilds_graph(pipeline: Pipeline) -> None:
     pipeline.add([note(str(at), f"{word} {other}") for at, (word, other) in enumerate(pairwise(VOCABULARY))])
     assert update(pipeline).calibration == 1
     pipeline.add([note(f"more-{at}", f"{VOCABULARY[at]} juniper") for at in range(4)])
@@ -168,7 +166,7 @@ def test_the_calibration_is_renewed_when_the_project_has_grown_by_half(pipeline:
     assert (renewed.rebuilt, renewed.calibration, renewed.compared) == (True, 2, 14)
 
 
-def test_another_threshold_rebuilds_the_graph(pipeline: Pipeline) -> None:
+def test_changed_threshold_rebuilds_graph(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     low = update(pipeline).pairs_added
     pipeline.configure(t_pattern=0.97, t_suggest=0.98, t_merge=0.98)
@@ -180,7 +178,7 @@ def test_another_threshold_rebuilds_the_graph(pipeline: Pipeline) -> None:
     assert 0 < done.pairs_added < low
 
 
-def test_two_models_keep_their_graphs_apart(pipeline: Pipeline) -> None:
+def test_models_keep_separate_graphs(pipeline: Pipeline) -> None:
     pipeline.add([note(str(at), f"{word} {word} amber") for at, word in enumerate(VOCABULARY)])
     pipeline.configure(t_pattern=0.5, t_suggest=0.9, t_merge=0.95)
     for name in ("test/one", "test/two", "test/one"):
@@ -190,7 +188,7 @@ def test_two_models_keep_their_graphs_apart(pipeline: Pipeline) -> None:
             assert edges(pipeline, run).keys() == brute_force(run, 0.5).keys()
 
 
-def test_a_merged_memory_is_no_node_and_its_sources_stay_compared(pipeline: Pipeline) -> None:
+def test_graph_nodes_are_sources_not_merged_memories(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     first = pipeline.run()
     assert first.merging.created
@@ -198,9 +196,7 @@ def test_a_merged_memory_is_no_node_and_its_sources_stay_compared(pipeline: Pipe
     assert (again.nodes, again.compared) == (first.graph.nodes, 0) == (len(corpus()), 0)
 
 
-def test_a_project_with_too_many_pairs_fails_with_the_reason_and_writes_nothing(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_many_pairs_fail_without_writing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = ["memory_neighbors", "task_memories"]
     pipeline.add(corpus())
     update(pipeline)
@@ -217,9 +213,7 @@ def test_a_project_with_too_many_pairs_fails_with_the_reason_and_writes_nothing(
         assert update_similarity_graph(run).compared == len(LESSONS)
 
 
-def test_vectors_that_the_run_has_still_are_those_it_would_load(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cached_vectors_equal_stored_vectors(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(calibration_fit, "MIN_CONTENTS", 20)
     pipeline.add(corpus())
     with pipeline.open(embedder=WordEmbedder()) as run:
@@ -329,7 +323,7 @@ def forget_graph(pipeline: Pipeline, run: ProjectRun) -> None:
 
 @settings(deadline=None, max_examples=examples(12))
 @given(options=st.sampled_from([OPTIONS, AUTOMATIC]), steps=STEPS)
-def test_a_graph_that_grew_is_the_graph_built_at_once(
+def test_incremental_graph_matches_rebuild(
     shared: Pipeline, options: dict[str, Any], steps: list[tuple[str, Any]]
 ) -> None:
     shared.clear()

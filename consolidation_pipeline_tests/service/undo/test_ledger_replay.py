@@ -69,7 +69,7 @@ def live(album: Album) -> None:
     album.take()
 
 
-def test_the_ledger_alone_can_rebuild_every_ledgered_table_as_it_was_at_any_time(pipeline: Pipeline) -> None:
+def test_ledger_rebuilds_tables_at_any_time(pipeline: Pipeline) -> None:
     album = Album(pipeline)
     live(album)
     kinds = {row[0] for row in pipeline.rows("SELECT DISTINCT operation FROM {s}.consolidation_changes")}
@@ -82,7 +82,7 @@ def test_the_ledger_alone_can_rebuild_every_ledgered_table_as_it_was_at_any_time
         assert differing(state, replay.state) == {}
 
 
-def test_what_was_changed_past_the_ledger_is_told_apart(pipeline: Pipeline) -> None:
+def test_replay_detects_unledgered_changes(pipeline: Pipeline) -> None:
     album = Album(pipeline)
     album.add(*reworded(LESSONS[:1]))
     pipeline.run()
@@ -102,7 +102,7 @@ def merge_groups(pipeline: Pipeline) -> list[UUID]:
     return [row.group_id for row in pipeline.rows(query)]
 
 
-def test_a_past_row_is_found_by_the_change_that_came_after(pipeline: Pipeline) -> None:
+def test_replay_finds_row_before_change(pipeline: Pipeline) -> None:
     album = Album(pipeline)
     album.add(*reworded(LESSONS[:1]))
     pipeline.run()

@@ -78,7 +78,7 @@ def expire(pipeline: Pipeline) -> RetentionResult:
     return remove_expired_changes(pipeline.engine, settings=pipeline.settings, now=datetime.now(UTC), changed_by="me")
 
 
-def test_what_is_older_than_its_days_goes_and_the_younger_stays(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_removes_only_old_changes(pipeline: Pipeline, audit: Audit) -> None:
     audit.edit(0)
     audit.edit(1, 2)
     audit.age(2)
@@ -93,13 +93,13 @@ def test_what_is_older_than_its_days_goes_and_the_younger_stays(pipeline: Pipeli
 
 
 @pytest.mark.parametrize(("shift", "gone"), [(timedelta(minutes=-1), 0), (timedelta(seconds=1), 1)])
-def test_ninety_days_are_counted_to_the_moment(pipeline: Pipeline, audit: Audit, shift: timedelta, gone: int) -> None:
+def test_retention_counts_ninety_days_exactly(pipeline: Pipeline, audit: Audit, shift: timedelta, gone: int) -> None:
     audit.edit(0)
     age_changes(pipeline, timedelta(days=90) + shift)
     assert expire(pipeline).changes == gone
 
 
-def test_a_clock_that_is_ahead_removes_nothing_younger_than_ninety_days(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_ignores_clock_ahead_of_server(pipeline: Pipeline, audit: Audit) -> None:
     audit.edit(0)
     audit.age(89)
     ahead = datetime.now(UTC) + timedelta(days=30)
@@ -107,7 +107,7 @@ def test_a_clock_that_is_ahead_removes_nothing_younger_than_ninety_days(pipeline
 
 
 @pytest.mark.parametrize("options", [{"audit_days": 200}, {"rollback_days": 200}])
-def test_each_project_is_kept_as_long_as_its_options_say(pipeline: Pipeline, options: dict[str, int]) -> None:
+def test_retention_days_are_project_options(pipeline: Pipeline, options: dict[str, int]) -> None:
     long, short = Audit(pipeline, "long"), Audit(pipeline, "short")
     pipeline.configure("long", **options)
     long.edit(0)
@@ -120,7 +120,7 @@ def test_each_project_is_kept_as_long_as_its_options_say(pipeline: Pipeline, opt
 
 
 @pytest.mark.breaks_rules
-def test_the_record_says_what_went_and_proves_it(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_record_summarizes_removed_changes(pipeline: Pipeline, audit: Audit) -> None:
     group = audit.edit(0, 1)
     audit.merge(2, 3)
     pipeline.roll_back(group)
@@ -148,7 +148,7 @@ def test_the_record_says_what_went_and_proves_it(pipeline: Pipeline, audit: Audi
     assert record.reason == f"removed 5 changes of {day} to {day}, older than 90 days"
 
 
-def test_records_of_removals_are_kept_for_ever(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_records_are_kept(pipeline: Pipeline, audit: Audit) -> None:
     for _ in range(3):
         audit.edit(0)
         audit.age(100)
@@ -156,7 +156,7 @@ def test_records_of_removals_are_kept_for_ever(pipeline: Pipeline, audit: Audit)
     assert [record.previous_state["changes"] for record in audit.records()] == [1, 1, 1]
 
 
-def test_a_job_goes_as_a_whole_or_not_at_all(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_removes_whole_jobs_only(pipeline: Pipeline, audit: Audit) -> None:
     job = uuid4()
     audit.edit(0, job=job)
     audit.age(50)
@@ -167,7 +167,7 @@ def test_a_job_goes_as_a_whole_or_not_at_all(pipeline: Pipeline, audit: Audit) -
     assert expire(pipeline).changes == 2
 
 
-def test_nothing_goes_while_what_undoes_or_redoes_it_is_young(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_keeps_changes_with_recent_rollback(pipeline: Pipeline, audit: Audit) -> None:
     pipeline.configure(rollback_days=80)
     job, other = uuid4(), uuid4()
     first = audit.edit(0, job=job)
@@ -189,7 +189,7 @@ def test_nothing_goes_while_what_undoes_or_redoes_it_is_young(pipeline: Pipeline
     assert expire(pipeline).changes == 4
 
 
-def test_an_undone_merge_stays_for_it_keeps_its_sources_apart(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_keeps_undone_merge_for_cannot_link(pipeline: Pipeline, audit: Audit) -> None:
     job = uuid4()
     undone = audit.merge(0, 1, job=job)
     audit.edit(2, job=job)
@@ -207,7 +207,7 @@ def test_an_undone_merge_stays_for_it_keeps_its_sources_apart(pipeline: Pipeline
     assert after.ids.tolist() == before.ids.tolist()
 
 
-def test_a_busy_project_is_skipped_and_named(pipeline: Pipeline) -> None:
+def test_retention_skips_busy_project(pipeline: Pipeline) -> None:
     busy, free = Audit(pipeline, "busy"), Audit(pipeline, "free")
     busy.edit(0)
     free.edit(0)
@@ -219,7 +219,7 @@ def test_a_busy_project_is_skipped_and_named(pipeline: Pipeline) -> None:
     assert [removal.project for removal in expire(pipeline).removals] == ["busy"]
 
 
-def test_the_ledger_of_a_deleted_project_expires_by_the_defaults(pipeline: Pipeline, audit: Audit) -> None:
+def test_ledger_of_deleted_project_expires_by_defaults(pipeline: Pipeline, audit: Audit) -> None:
     pipeline.configure(audit_days=365)
     pipeline.roll_back(audit.merge(0, 1))
     with pipeline.engine.begin() as connection:
@@ -233,7 +233,7 @@ def test_the_ledger_of_a_deleted_project_expires_by_the_defaults(pipeline: Pipel
     assert expire(pipeline).removals == []
 
 
-def test_a_removal_cannot_be_rolled_back(pipeline: Pipeline, audit: Audit) -> None:
+def test_retention_record_cannot_be_rolled_back(pipeline: Pipeline, audit: Audit) -> None:
     group = audit.edit(0)
     audit.age(100)
     expire(pipeline)
@@ -247,7 +247,7 @@ def test_a_removal_cannot_be_rolled_back(pipeline: Pipeline, audit: Audit) -> No
     assert counts(pipeline) == before
 
 
-def test_history_tells_a_removal(pipeline: Pipeline, audit: Audit) -> None:
+def test_history_lists_retention_records(pipeline: Pipeline, audit: Audit) -> None:
     audit.edit(0, 1)
     audit.age(100)
     expire(pipeline)
@@ -258,7 +258,7 @@ def test_history_tells_a_removal(pipeline: Pipeline, audit: Audit) -> None:
     assert (told["total"], told["changes"][0]["previous_state"]["operations"]) == (1, {"edit": 2})
 
 
-def test_no_false_alarm_about_the_ledger_after_a_removal(pipeline: Pipeline) -> None:
+def test_retention_leaves_ledger_invariants_valid(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}")])
     pipeline.run()
     age = "UPDATE {s}.consolidated_memories SET updated_at = updated_at - interval '91 days'"

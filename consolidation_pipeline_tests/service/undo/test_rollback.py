@@ -53,7 +53,7 @@ def extended(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
     return first, second
 
 
-def test_rolling_a_job_back_restores_everything_to_the_byte(pipeline: Pipeline) -> None:
+def test_rollback_of_job_restores_every_byte(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     before, rows_before = knowledge(pipeline), counts(pipeline)
     done = pipeline.run()
@@ -69,7 +69,7 @@ def test_rolling_a_job_back_restores_everything_to_the_byte(pipeline: Pipeline) 
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'playbook.changed'") == 0
 
 
-def test_no_neighbour_of_a_merged_memory_outlives_it(pipeline: Pipeline) -> None:
+def test_rollback_removes_neighbours_of_merged_memories(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.roll_back(pipeline.run().job_id)
     dangling = """
@@ -80,7 +80,7 @@ def test_no_neighbour_of_a_merged_memory_outlives_it(pipeline: Pipeline) -> None
     assert pipeline.value(dangling) == 0
 
 
-def test_rolling_one_group_back_leaves_the_others(pipeline: Pipeline) -> None:
+def test_rollback_of_group_leaves_others(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
     group = merged_group(pipeline, done.job_id)
@@ -95,7 +95,7 @@ def test_rolling_one_group_back_leaves_the_others(pipeline: Pipeline) -> None:
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
 
 
-def test_rolling_one_change_back_takes_its_whole_group(pipeline: Pipeline) -> None:
+def test_rollback_of_change_covers_its_group(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), *reworded(LESSONS[1:2])])
     before = knowledge(pipeline)
     pipeline.run()
@@ -116,7 +116,7 @@ def test_rolling_one_change_back_takes_its_whole_group(pipeline: Pipeline) -> No
     assert knowledge(pipeline) == before
 
 
-def test_rolling_a_rollback_back_restores_the_merged_state(pipeline: Pipeline) -> None:
+def test_rollback_of_rollback_restores_merged_state(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
     merged = knowledge(pipeline)
@@ -138,7 +138,7 @@ def test_undo_and_redo_can_be_repeated(pipeline: Pipeline) -> None:
         assert knowledge(pipeline) == expected
 
 
-def test_a_second_rollback_of_a_job_is_a_conflict_and_changes_nothing(pipeline: Pipeline) -> None:
+def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
     pipeline.roll_back(done.job_id)
@@ -148,7 +148,7 @@ def test_a_second_rollback_of_a_job_is_a_conflict_and_changes_nothing(pipeline: 
     assert (knowledge(pipeline), ledger(pipeline)) == (before, changes)
 
 
-def test_a_run_after_a_rollback_merges_again_under_the_same_ids(pipeline: Pipeline) -> None:
+def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     first = pipeline.run()
     # Versions go on counting, so that nothing that was seen under the first merge fits the second.
@@ -164,7 +164,7 @@ def test_a_run_after_a_rollback_merges_again_under_the_same_ids(pipeline: Pipeli
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
 
 
-def test_a_job_whose_merge_was_extended_later_is_refused_and_nothing_changes(pipeline: Pipeline) -> None:
+def test_rollback_of_extended_merge_is_refused(pipeline: Pipeline) -> None:
     first, second = extended(pipeline)
     before, changes = knowledge(pipeline), ledger(pipeline)
     with pytest.raises(ConflictError, match="--cascade") as refused:
@@ -174,7 +174,7 @@ def test_a_job_whose_merge_was_extended_later_is_refused_and_nothing_changes(pip
     assert (knowledge(pipeline), ledger(pipeline)) == (before, changes)
 
 
-def test_cascade_takes_the_extension_back_too(pipeline: Pipeline) -> None:
+def test_cascade_rolls_back_extension(pipeline: Pipeline) -> None:
     first, _ = extended(pipeline)
     undone = pipeline.roll_back(first.job_id, cascade=True)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
@@ -186,7 +186,7 @@ def test_cascade_takes_the_extension_back_too(pipeline: Pipeline) -> None:
     assert pipeline.run().merging.absorbed == 0
 
 
-def test_an_extension_alone_can_be_taken_back(pipeline: Pipeline) -> None:
+def test_extension_is_rolled_back_alone(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
     pipeline.run()
     before = knowledge(pipeline)
@@ -199,7 +199,7 @@ def test_an_extension_alone_can_be_taken_back(pipeline: Pipeline) -> None:
     assert pipeline.run().merging.extended == 1
 
 
-def test_after_the_rollback_days_it_is_too_late(pipeline: Pipeline) -> None:
+def test_rollback_after_limit_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     done = pipeline.run()
     age_changes(pipeline, timedelta(days=8))
@@ -215,7 +215,7 @@ def test_after_the_rollback_days_it_is_too_late(pipeline: Pipeline) -> None:
     ("days", "moment", "allowed"),
     [(7, timedelta(minutes=-1), True), (7, timedelta(seconds=1), False), (1, timedelta(seconds=1), True)],
 )
-def test_a_week_is_counted_to_the_moment(pipeline: Pipeline, days: int, moment: timedelta, allowed: bool) -> None:
+def test_rollback_limit_is_exact(pipeline: Pipeline, days: int, moment: timedelta, allowed: bool) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     done = pipeline.run()
     age_changes(pipeline, timedelta(days=days) + moment)
@@ -226,7 +226,7 @@ def test_a_week_is_counted_to_the_moment(pipeline: Pipeline, days: int, moment: 
         pipeline.roll_back(done.job_id)
 
 
-def test_what_is_exactly_as_old_as_the_rollback_days_may_be_undone(pipeline: Pipeline) -> None:
+def test_rollback_limit_includes_exact_age(pipeline: Pipeline) -> None:
     pipeline.configure_new()
     project, target = pipeline.project(), uuid4()
     rollback._check(RollbackTarget("job", project, ["merge"], [1], [], timedelta(days=7)), target, 7)
@@ -236,7 +236,7 @@ def test_what_is_exactly_as_old_as_the_rollback_days_may_be_undone(pipeline: Pip
         )
 
 
-def test_a_rollback_without_a_reason_says_what_it_undid(pipeline: Pipeline) -> None:
+def test_rollback_reason_names_undone_target(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     done = pipeline.run()
     undone = pipeline.roll_back(done.job_id)
@@ -247,7 +247,7 @@ def test_a_rollback_without_a_reason_says_what_it_undid(pipeline: Pipeline) -> N
     assert pipeline.value(query, group=redone.rollback_id) == f"redoes what was undone by job {undone.rollback_id}"
 
 
-def test_an_id_that_changed_nothing_is_not_found(pipeline: Pipeline) -> None:
+def test_rollback_of_unknown_id_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON)])
     idle = pipeline.run().job_id
     for target in (uuid4(), idle, memory_id(SLUG, "test", "a")):
@@ -265,7 +265,7 @@ HISTORIES = st.lists(st.lists(WORDINGS, min_size=1, max_size=4), min_size=1, max
 
 @settings(deadline=None, max_examples=6)
 @given(history=HISTORIES, data=st.data())
-def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
+def test_rollback_of_all_runs_restores_initial_state(
     shared: Pipeline, history: list[list[str]], data: st.DataObject
 ) -> None:
     shared.clear()
@@ -285,9 +285,7 @@ def test_any_number_of_runs_taken_back_from_the_last_is_the_state_before_them(
 
 @settings(deadline=None, max_examples=6)
 @given(history=HISTORIES, data=st.data())
-def test_any_cascade_and_its_redo_leave_a_consistent_project(
-    shared: Pipeline, history: list[list[str]], data: st.DataObject
-) -> None:
+def test_random_cascade_and_redo_keep_rules(shared: Pipeline, history: list[list[str]], data: st.DataObject) -> None:
     shared.clear()
     for number, texts in enumerate(history):
         shared.add([note(f"n{number}-{at}", text) for at, text in enumerate(texts)])

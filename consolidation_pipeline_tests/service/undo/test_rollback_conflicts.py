@@ -54,7 +54,7 @@ def build_on(pipeline: Pipeline) -> list[UUID]:
     ]
 
 
-def test_a_merge_that_later_work_names_is_refused_with_a_list_of_it(pipeline: Pipeline) -> None:
+def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     groups = build_on(pipeline)
     before, changes = knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])
@@ -66,7 +66,7 @@ def test_a_merge_that_later_work_names_is_refused_with_a_list_of_it(pipeline: Pi
     assert (knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])) == (before, changes)
 
 
-def test_cascade_undoes_it_too_newest_first_and_the_redo_brings_all_of_it_back(pipeline: Pipeline) -> None:
+def test_cascade_undoes_dependents_newest_first(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     build_on(pipeline)
     after = knowledge(pipeline)
@@ -85,14 +85,14 @@ def test_cascade_undoes_it_too_newest_first_and_the_redo_brings_all_of_it_back(p
     assert knowledge(pipeline) == after
 
 
-def test_groups_in_the_way_can_be_undone_one_by_one(pipeline: Pipeline) -> None:
+def test_dependent_groups_are_undone_one_by_one(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     for group in reversed(build_on(pipeline)):
         pipeline.roll_back(group)
     assert pipeline.roll_back(job).memories_deleted == 1
 
 
-def test_what_was_there_before_and_was_redone_later_does_not_stand_in_the_way(pipeline: Pipeline) -> None:
+def test_earlier_group_redone_later_is_no_conflict(pipeline: Pipeline) -> None:
     pair(pipeline)
     (_, entry) = build_on(pipeline)
     pipeline.add([note("d", f"{LESSON} Seen again today.")])
@@ -106,7 +106,7 @@ def test_what_was_there_before_and_was_redone_later_does_not_stand_in_the_way(pi
     assert pipeline.value("SELECT count(*) FROM {s}.playbook_entries") == 1
 
 
-def test_a_merged_memory_does_not_come_back_beside_one_that_says_the_same(pipeline: Pipeline) -> None:
+def test_rollback_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     pipeline.run()
     [archived] = archive_manually(pipeline.engine, [only_merged(pipeline)], changed_by="tester")
@@ -130,7 +130,7 @@ def only_merged(pipeline: Pipeline) -> UUID:
     return id_
 
 
-def test_a_second_rollback_names_the_first(pipeline: Pipeline) -> None:
+def test_second_rollback_names_first(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     first = pipeline.roll_back(job)
     with pytest.raises(ConflictError, match=f"{job} was rolled back before, by {first.rollback_id}") as refused:
@@ -138,7 +138,7 @@ def test_a_second_rollback_names_the_first(pipeline: Pipeline) -> None:
     assert refused.value.conflicts == (str(first.rollback_id),)
 
 
-def test_a_second_rollback_is_a_conflict_even_after_the_same_was_done_again(pipeline: Pipeline) -> None:
+def test_second_rollback_after_new_run_is_refused(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     pipeline.roll_back(job)
     assert pipeline.run().merging.created == 1
@@ -147,7 +147,7 @@ def test_a_second_rollback_is_a_conflict_even_after_the_same_was_done_again(pipe
             pipeline.roll_back(job, cascade=cascade)
 
 
-def test_of_rollbacks_at_the_same_moment_exactly_one_wins(pipeline: Pipeline) -> None:
+def test_one_of_concurrent_rollbacks_wins(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     change = pipeline.value("SELECT min(id::text)::uuid FROM {s}.consolidation_changes")
     targets = [job, change, job, change]
@@ -172,9 +172,7 @@ def test_of_rollbacks_at_the_same_moment_exactly_one_wins(pipeline: Pipeline) ->
     assert find_broken_rules(pipeline) == []
 
 
-def test_a_rollback_waits_for_a_run_and_is_refused_when_that_takes_too_long(
-    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rollback_waiting_too_long_for_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
     job = pair(pipeline)
     before = knowledge(pipeline)
@@ -185,7 +183,7 @@ def test_a_rollback_waits_for_a_run_and_is_refused_when_that_takes_too_long(
     assert pipeline.roll_back(job).memories_deleted == 1
 
 
-def test_a_rollback_begins_when_the_run_under_way_is_done(pipeline: Pipeline) -> None:
+def test_rollback_starts_after_running_run(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     with ThreadPoolExecutor(1) as pool:
         with pipeline.open() as run:
@@ -199,7 +197,7 @@ def test_a_rollback_begins_when_the_run_under_way_is_done(pipeline: Pipeline) ->
     assert ended <= undone
 
 
-def test_a_run_does_not_begin_in_the_middle_of_a_rollback(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_does_not_start_during_rollback(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     job = pair(pipeline)
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
     entered, leave, real = threading.Event(), threading.Event(), rollback.revert_changes

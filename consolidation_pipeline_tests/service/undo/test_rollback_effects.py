@@ -66,7 +66,7 @@ def group_of(pipeline: Pipeline, name: str) -> UUID:
     return UUID(str(pipeline.value(query, id=memory_id(SLUG, "test", name))))
 
 
-def test_everything_that_is_visible_is_back(embedded: Pipeline) -> None:
+def test_rollback_restores_every_visible_query(embedded: Pipeline) -> None:
     before = seen(embedded)
     merging = embedded.run().merging
     assert merging.created == 1
@@ -79,7 +79,7 @@ def test_everything_that_is_visible_is_back(embedded: Pipeline) -> None:
     assert seen(embedded) == merged
 
 
-def test_the_extended_memory_is_back_with_its_vector_files_tags_lineage_and_counters(embedded: Pipeline) -> None:
+def test_rollback_restores_extended_memory(embedded: Pipeline) -> None:
     embedded.run()
     embedded.add([note("c", f"{LESSON} Seen again today.", tags=["new"], files=["c.py"], reused_count=9)])
     embedded.configure(merge=False)
@@ -92,9 +92,7 @@ def test_the_extended_memory_is_back_with_its_vector_files_tags_lineage_and_coun
     assert seen(embedded) == before
 
 
-def test_nobody_sees_a_fact_twice_or_not_at_all_while_it_is_undone(
-    embedded: Pipeline, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rollback_shows_each_fact_once(embedded: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     from consolidation_pipeline.service.undo import rollback
 
     embedded.run()
@@ -120,7 +118,7 @@ def forbidden(pipeline: Pipeline, *names: str) -> bool:
         return bool(np.any(load_cannot_links(connection, pipeline.project().id).forbids(a, b)))
 
 
-def test_an_undone_group_is_remembered_and_an_undone_job_is_not(pipeline: Pipeline) -> None:
+def test_undone_group_becomes_cannot_link_unlike_job(pipeline: Pipeline) -> None:
     pipeline.add(ROWS)
     done = pipeline.run()
     undone = pipeline.roll_back(done.job_id)
@@ -131,7 +129,7 @@ def test_an_undone_group_is_remembered_and_an_undone_job_is_not(pipeline: Pipeli
     assert undone.scope == "job"  # the group of the redo, which brought a whole job back
 
 
-def test_a_group_that_was_undone_is_kept_apart_until_it_is_redone(pipeline: Pipeline) -> None:
+def test_redo_of_group_removes_cannot_link(pipeline: Pipeline) -> None:
     pipeline.add(ROWS)
     pipeline.run()
     undone = pipeline.roll_back(group_of(pipeline, "a"))
@@ -155,7 +153,7 @@ def four(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], 
 
 @settings(deadline=None, max_examples=5)
 @given(data=st.data())
-def test_independent_groups_of_a_job_are_undone_in_any_order(
+def test_independent_groups_are_undone_in_any_order(
     four: tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]], data: st.DataObject
 ) -> None:
     pipeline, groups, raw, (merged,) = four
@@ -191,7 +189,7 @@ def redo_of(pipeline: Pipeline, group: UUID) -> UUID:
     return UUID(str(pipeline.value(query, group=group)))
 
 
-def test_the_ledger_grows_by_what_was_undone_and_by_nothing_else(pipeline: Pipeline) -> None:
+def test_ledger_grows_only_by_undone_changes(pipeline: Pipeline) -> None:
     pipeline.add(ROWS)
     pipeline.run()
     before = dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]

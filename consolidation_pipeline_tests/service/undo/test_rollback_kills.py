@@ -64,7 +64,7 @@ SAMPLED = [p if at % 5 == 0 else pytest.param(*p, marks=pytest.mark.slow) for at
 
 
 @pytest.mark.parametrize(("share", "when"), SAMPLED)
-def test_a_killed_rollback_is_done_or_never_happened(
+def test_killed_rollback_is_complete_or_absent(
     shared: Pipeline, statements: int, share: float | None, when: str
 ) -> None:
     shared.clear()

@@ -57,7 +57,7 @@ def redo(pipeline: Pipeline, done: list[UUID]) -> None:
 
 @settings(deadline=None, max_examples=5)
 @given(nights=NIGHTS, data=st.data())
-def test_groups_without_a_common_row_are_undone_in_either_order(
+def test_disjoint_groups_are_undone_in_either_order(
     shared: Pipeline, nights: list[list[tuple[int, int, bool]]], data: st.DataObject
 ) -> None:
     shared.clear()
@@ -78,7 +78,7 @@ def test_groups_without_a_common_row_are_undone_in_either_order(
     assert None in found or found[0] == found[1]
 
 
-def test_a_refused_rollback_leaves_every_table_as_it_was(pipeline: Pipeline) -> None:
+def test_refused_rollback_leaves_tables_unchanged(pipeline: Pipeline) -> None:
     live(pipeline, [[(0, 0, False), (0, 1, False)]])
     group = pipeline.value("SELECT group_id FROM {s}.consolidation_changes ORDER BY seq LIMIT 1")
     pipeline.roll_back(group, cascade=True)
