@@ -20,7 +20,7 @@ from consolidation_pipeline.service.similarity.embedding import embed_raw_memori
 from consolidation_pipeline.settings import Settings
 from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.ledger.ledger_writer import Author
-from consolidation_pipeline.store.memories.archive import MemoryUpdate, set_importance
+from consolidation_pipeline.store.memories.archive import MemoryUpdate, edit_rows
 from consolidation_pipeline.store.memories.memories import FEEDBACK_PREFIX, append_memories, list_feedback, load_memory
 from consolidation_pipeline.store.projects import Project, get_project
 
@@ -29,9 +29,10 @@ MAX_NOTE_CHARS = 2000
 
 @dataclass(frozen=True)
 class AddResult:
-    """Result of ``add_memories``: ids of new and of existing memories, (index, message) of each bad row.
+    """Result of ``add_memories``.
 
-    ``ids``: one for each row, in order; None for a bad row.
+    ``added``, ``existing``: distinct ids of new memories, and of those stored before. ``errors``: (index, message) of
+    each bad row. ``ids``: one for each row, in order; None for a bad row.
     """
 
     added: list[UUID]
@@ -49,15 +50,13 @@ def add_memories(
     changed_by: str,
     settings: Settings | None = None,
 ) -> AddResult:
-    """Add memories to an existing project; good rows are stored even if others are bad.
+    """Add memories to an existing project. Good rows are stored even if others are bad.
 
-    Adding is idempotent on (source, id, content); the id of a row without one is derived from its content. Keyword
+    Adding is idempotent on (source, id, content). The id of a row without one is derived from its content. Keyword
     search finds the memories at once. Vector search finds them at once if the project's embedding model is free and
     ``settings`` are given, else after the next run.
 
     Args:
-        engine: Database.
-        slug: The project.
         rows: Rows as in an import.
         source: Source of rows that name none.
         changed_by: Agent of rows that name none.
@@ -72,51 +71,37 @@ def add_memories(
     with engine.connect() as connection:
         project = get_project(connection, slug)
     with tracing.memory_span("create_memory", slug, {tracing.MEMORY_RECORD_COUNT: len(rows)}):
-        added = _store_rows(engine, project, rows, source=source, changed_by=changed_by, settings=settings)
-        if len(rows) == 1 and added.ids[0] is not None:
-            tracing.set_attributes({tracing.MEMORY_RECORD_ID: str(added.ids[0])})
-    return added
-
-
-def _store_rows(
-    engine: Engine,
-    project: Project,
-    rows: Sequence[Mapping[str, object]],
-    *,
-    source: str,
-    changed_by: str,
-    settings: Settings | None,
-) -> AddResult:
-    slug = project.slug
-    read, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by)
-    with engine.begin() as connection:
-        stored = append_memories(connection, project.id, slug, read.items())
-    errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
-    ids = {at: memory_id(slug, one.source, one.external_id) for at, one in read.items() if at not in errors}
-    if settings is not None and stored.ids:
-        _embed_if_free(engine, project, list(stored.ids), settings)
-    kept = list(dict.fromkeys(ids.values()))
+        parsed, errors = _parse_rows(rows, RowParser(engine, project, source), changed_by)
+        with engine.begin() as connection:
+            stored = append_memories(connection, project.id, slug, parsed.items())
+        errors |= dict.fromkeys(stored.changed, CHANGED_CONTENT)
+        ids = {i: memory_id(slug, row.source, row.external_id) for i, row in parsed.items() if i not in errors}
+        if settings is not None and stored.ids:
+            _embed_if_free(engine, project, list(stored.ids), settings)
+        if len(rows) == 1 and ids:
+            tracing.set_attributes({tracing.MEMORY_RECORD_ID: str(ids[0])})
+    distinct = list(dict.fromkeys(ids.values()))
     return AddResult(
-        added=[id_ for id_ in kept if id_ in stored.ids],
-        existing=[id_ for id_ in kept if id_ not in stored.ids],
+        added=[id_ for id_ in distinct if id_ in stored.ids],
+        existing=[id_ for id_ in distinct if id_ not in stored.ids],
         errors=sorted(errors.items()),
-        ids=[ids.get(at) for at in range(len(rows))],
+        ids=[ids.get(i) for i in range(len(rows))],
     )
 
 
 def _parse_rows(
-    rows: Sequence[Mapping[str, object]], read_row: RowParser, agent: str
+    rows: Sequence[Mapping[str, object]], parse_row: RowParser, agent: str
 ) -> tuple[dict[int, NewMemory], dict[int, str]]:
     """Return the memories, and the errors of bad rows, by the index of the row."""
-    read: dict[int, NewMemory] = {}
+    parsed: dict[int, NewMemory] = {}
     errors: dict[int, str] = {}
-    for at, row in enumerate(rows):
+    for i, row in enumerate(rows):
         try:
-            memory = read_row(row)
-            read[at] = memory if memory.agent_id else replace(memory, agent_id=agent)
+            memory = parse_row(row)
+            parsed[i] = memory if memory.agent_id else replace(memory, agent_id=agent)
         except InvalidMemoryError as error:
-            errors[at] = str(error)
-    return read, errors
+            errors[i] = str(error)
+    return parsed, errors
 
 
 def _embed_if_free(engine: Engine, project: Project, ids: Sequence[UUID], settings: Settings) -> None:
@@ -149,13 +134,11 @@ def get_memory(engine: Engine, id: UUID) -> dict[str, Any]:
 def give_feedback(
     engine: Engine, id: UUID, *, helpful: bool | None, note: str | None = None, changed_by: str
 ) -> dict[str, Any]:
-    """Record that a memory helped or did not: move its importance one step. The text does not change.
+    """Record that a memory helped or did not: move its importance by one step. Its text does not change.
 
-    The change is a group of its own, which a rollback can undo.
+    The change is a group of its own, which can be rolled back.
 
     Args:
-        engine: Database.
-        id: The memory.
         helpful: True or False; None = a note only, which leaves the importance as it is.
         note: Text for the ledger.
         changed_by: Author for the ledger.
@@ -171,7 +154,7 @@ def give_feedback(
         memory = lock_checked_memories(connection, [id], find_feedback_objection)[0]
         importance = adjust_importance(memory.importance, helpful=helpful)
         author, update = Author(memory.project_id, None, changed_by), MemoryUpdate(id, memory.version, group, reason)
-        set_importance(connection, author, memory.table, [update], importance=importance)
+        edit_rows(connection, author, memory.table, [update], values={"importance": importance})
     return {
         "id": id,
         "project": memory.project,

@@ -14,10 +14,10 @@ from consolidation_pipeline.errors import UsageError
 FORMATS = ("jsonl", "csv", "parquet")
 
 Row = Mapping[str, Any]
-Write = Callable[[Row], Any]
-OpenWriter = Callable[[IO[bytes]], AbstractContextManager[Write]]
+WriteRow = Callable[[Row], Any]
+OpenWriter = Callable[[IO[bytes]], AbstractContextManager[WriteRow]]
 
-# Rows in a row group, which are in memory at one time.
+# Rows of a Parquet row group. They are held in memory until it is written.
 _ROWS_IN_GROUP = 5_000
 
 # Columns of CSV and Parquet, each with its kind. Those of raw memories have the names that an import reads.
@@ -65,19 +65,19 @@ _DERIVED_COLUMNS = {
 
 
 def prepare_writer(format: str, *, with_derived: bool, is_terminal: bool) -> OpenWriter:
-    """Return a function that opens a writer of ``format`` on a binary file; nothing is written before that.
+    """Return a function that opens a writer of ``format`` on a binary file. Nothing is written before that.
 
     Args:
         format: One of ``FORMATS``.
-        with_derived: CSV and Parquet get the columns of derived memories too.
-        is_terminal: The file is a terminal.
+        with_derived: Add the columns of derived memories to CSV and Parquet.
+        is_terminal: True if the file is a terminal, which cannot show Parquet.
 
     Raises:
         UsageError: The format is unknown, needs a package that is not installed, or is binary and for a terminal.
     """
     columns = {**_RAW_COLUMNS, **(_DERIVED_COLUMNS if with_derived else {})}
     if format == "jsonl":
-        return _write_lines
+        return _write_jsonl
     if format == "csv":
         return lambda file: _write_csv(file, columns)
     if format != "parquet":
@@ -92,39 +92,38 @@ def prepare_writer(format: str, *, with_derived: bool, is_terminal: bool) -> Ope
 
 
 @contextmanager
-def _write_lines(file: IO[bytes]) -> Iterator[Write]:
-    yield lambda row: file.write(_line(row))
+def _write_jsonl(file: IO[bytes]) -> Iterator[WriteRow]:
+    yield lambda row: file.write(_encode_line(row))
 
 
-def _line(row: Row) -> bytes:
+def _encode_line(row: Row) -> bytes:
     # An import decodes text in these two columns as JSON if it can, so text is written as JSON.
     coded = {name: json.dumps(row[name]) for name in ("tool_usage", "error_patterns") if isinstance(row.get(name), str)}
-    said = {name: value for name, value in {**row, **coded}.items() if not _is_empty(value)}
-    return json.dumps(said, ensure_ascii=False, default=_plain).encode() + b"\n"
+    fields = {name: value for name, value in {**row, **coded}.items() if not _is_empty(value)}
+    return _to_json(fields).encode() + b"\n"
 
 
 @contextmanager
-def _write_csv(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Write]:
+def _write_csv(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[WriteRow]:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="", write_through=True)
     writer = csv.writer(text)
     writer.writerow(columns)
     try:
-        yield lambda row: writer.writerow([_cell(row.get(name), kind) for name, kind in columns.items()])
+        yield lambda row: writer.writerow([_format_cell(row.get(name), kind) for name, kind in columns.items()])
     finally:
-        # The caller closes the file.
-        text.detach()
+        text.detach()  # The caller closes the file.
 
 
-def _cell(value: Any, kind: str) -> Any:
+def _format_cell(value: Any, kind: str) -> Any:
     if _is_empty(value):
         return ""
     if kind in ("texts", "json", "sources", "boolean"):
-        return _json(value)
-    return _plain(value) if kind == "time" else value
+        return _to_json(value)
+    return _to_text(value) if kind == "time" else value
 
 
 @contextmanager
-def _write_parquet(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Write]:
+def _write_parquet(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[WriteRow]:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 
@@ -140,7 +139,7 @@ def _write_parquet(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Writ
         "sources": pa.list_(pa.struct(list(source.items()))),
     }
     schema = pa.schema([(name, types[kind]) for name, kind in columns.items()])
-    coded = [name for name, kind in columns.items() if kind == "json"]
+    json_columns = [name for name, kind in columns.items() if kind == "json"]
     rows: list[Row] = []
 
     def flush() -> None:
@@ -148,8 +147,8 @@ def _write_parquet(file: IO[bytes], columns: Mapping[str, str]) -> Iterator[Writ
         rows.clear()
 
     def write(row: Row) -> None:
-        told = {name: _json(row[name]) for name in coded if row.get(name) is not None}
-        rows.append({**row, **told, "id": str(row["id"])})
+        texts = {name: _to_json(row[name]) for name in json_columns if row.get(name) is not None}
+        rows.append({**row, **texts, "id": str(row["id"])})
         if len(rows) == _ROWS_IN_GROUP:
             flush()
 
@@ -163,9 +162,9 @@ def _is_empty(value: Any) -> bool:
     return value is None or value == [] or value == {}
 
 
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=_plain)
+def _to_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=_to_text)
 
 
-def _plain(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return str(value.isoformat() if hasattr(value, "isoformat") else value)

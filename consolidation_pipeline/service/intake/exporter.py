@@ -1,4 +1,4 @@
-"""Export a project to a file: raw memories under the names that an import reads, derived ones on request."""
+"""Export of a project to a file: raw memories with the field names of an import, derived ones on request."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.memories.export import open_snapshot, stream_derived, stream_memories
 from consolidation_pipeline.store.projects import get_project
 
-# Rows between two reports of progress.
-_TOLD = 1000
+# Raw memories between two reports of progress.
+_PROGRESS_ROWS = 1000
 
 
 @dataclass
-class Exported:
+class ExportResult:
     """Result of an export: numbers of raw and of derived memories written."""
 
     project: str
@@ -39,45 +39,43 @@ def export_memories(
     *,
     format: str = "jsonl",
     with_derived: bool = False,
-    progress: Callable[[Exported], None] = lambda _: None,
-) -> Exported:
+    progress: Callable[[ExportResult], None] = lambda _: None,
+) -> ExportResult:
     """Write all raw memories of a project to ``path``; ``-`` = standard output.
 
     Imported into a project of the same slug, they get the same ids. Vectors and results of runs (merged, archived,
-    relevance) are left out, as a run computes them again. The export is one consistent snapshot. A file is written
-    beside ``path`` and replaces it when it is complete.
+    relevance) are left out, as a run computes them again. The export is one consistent snapshot. It is written to a
+    file beside ``path``, which replaces ``path`` when it is complete.
 
     Args:
-        engine: Database.
-        slug: The project.
-        path: File to write.
         format: One of ``export_formats.FORMATS``.
         with_derived: Add the active consolidated memories with their sources. Their text has the key ``text``, so that
-            an import rejects them instead of reading them as raw memories.
+            an import rejects them.
         progress: Called with the counts so far.
 
     Raises:
         NotFoundError: There is no such project.
-        UsageError: ``path`` cannot be written, or not in this format; the format is unknown.
+        UsageError: The format is unknown, or ``path`` cannot be written in it.
     """
     open_writer = prepare_writer(format, with_derived=with_derived, is_terminal=path == STDIN and sys.stdout.isatty())
     with open_snapshot(engine) as connection:
         project = get_project(connection, slug)
-        done = Exported(slug, path, format)
-        with _opened(path) as file, open_writer(file) as write:
-            for done.memories, row in enumerate(stream_memories(connection, project.id), start=1):
+        result = ExportResult(slug, path, format)
+        with _open_target(path) as file, open_writer(file) as write:
+            for row in stream_memories(connection, project.id):
                 write(row)
-                if done.memories % _TOLD == 0:
-                    progress(done)
-            if with_derived:
-                for done.derived, row in enumerate(stream_derived(connection, project.id), start=1):
-                    write(row)
-    progress(done)
-    return done
+                result.memories += 1
+                if result.memories % _PROGRESS_ROWS == 0:
+                    progress(result)
+            for row in stream_derived(connection, project.id) if with_derived else ():
+                write(row)
+                result.derived += 1
+    progress(result)
+    return result
 
 
 @contextmanager
-def _opened(path: str) -> Iterator[IO[bytes]]:
+def _open_target(path: str) -> Iterator[IO[bytes]]:
     if path == STDIN:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

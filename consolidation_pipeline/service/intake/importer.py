@@ -1,11 +1,11 @@
-"""Import of memories in batches: good rows are stored, bad rows are listed and written to a file."""
+"""Import of memories in batches. Good rows are stored; bad rows are listed and written to a file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from consolidation_pipeline.core.memories.memories import NewMemory, check_memory_type
@@ -29,7 +29,7 @@ CHANGED_CONTENT = "its id was stored before with other content; raw memories are
 
 @dataclass
 class ImportResult:
-    """Result of an import: numbers of added and of known rows, the bad rows, and the file of rejects, if any."""
+    """Result of an import: numbers of added rows and of rows stored before, the bad rows, and their file, if any."""
 
     project: str
     source: str
@@ -56,7 +56,6 @@ def import_memories(
     idempotent on (source, external_id, content).
 
     Args:
-        engine: Database.
         slug: The project. Its ``language`` is that of rows that name none.
         path: File or folder; ``-`` = standard input.
         format: A key of ``READERS``.
@@ -66,25 +65,25 @@ def import_memories(
         progress: Called after each batch.
 
     Raises:
-        UsageError: The source cannot be read at all, or the format, project or type is not legal.
+        UsageError: The source cannot be read at all, or the format, slug or memory type is not legal.
     """
     check_memory_type(default_type)
     rows = read_rows(path, format)
     first = next(rows, None)  # Before the project is created: an unreadable source must not leave an empty project.
     project = ensure_project(engine, slug)
-    done = ImportResult(slug, source or default_source(path, format))
-    read_row = RowParser(engine, project, done.source, default_type=default_type)
-    parsed = _parse_rows(_prepend(first, rows), done, read_row)
+    result = ImportResult(slug, source or default_source(path, format))
+    parse_row = RowParser(engine, project, result.source, default_type=default_type)
+    parsed = _parse_rows(rows if first is None else chain([first], rows), result, parse_row)
     for batch in prefetch(iter(lambda: list(islice(parsed, BATCH_ROWS)), [])):
         with engine.begin() as connection:
             stored = append_memories(connection, project.id, slug, batch)
-        done.added += stored.added
-        done.unchanged += stored.unchanged
-        done.bad += [BadRow(line, CHANGED_CONTENT) for line in stored.changed]
-        progress(done)
-    done.bad.sort(key=lambda row: row.line)
-    done.rejects = _write_rejects(done, rejects_dir)
-    return done
+        result.added += stored.added
+        result.unchanged += stored.unchanged
+        result.bad += [BadRow(line, CHANGED_CONTENT) for line in stored.changed]
+        progress(result)
+    result.bad.sort(key=lambda row: row.line)
+    result.rejects = _write_rejects(result, rejects_dir)
+    return result
 
 
 def ensure_project(engine: Engine, slug: str) -> Project:
@@ -96,14 +95,8 @@ def ensure_project(engine: Engine, slug: str) -> Project:
             return get_project(connection, slug)
 
 
-def _prepend(first: Row | BadRow | None, rest: Iterator[Row | BadRow]) -> Iterator[Row | BadRow]:
-    if first is not None:
-        yield first
-        yield from rest
-
-
 class RowParser:
-    """Parser of rows for one project, whose options give the language of rows that name none."""
+    """Parser of the rows of one project. Its option ``language`` is that of rows that name none."""
 
     def __init__(self, engine: Engine, project: Project, source: str, *, default_type: str = "learning") -> None:
         self._engine = engine
@@ -113,7 +106,7 @@ class RowParser:
             "default_type": default_type,
             "default_language": parse_options(project.config).language,
         }
-        self._known = {LOCAL_MODEL: DIMENSION}
+        self._dimensions = {LOCAL_MODEL: DIMENSION}
 
     def __call__(self, fields: Mapping[str, object]) -> NewMemory:
         """Return the memory that a row describes.
@@ -122,41 +115,42 @@ class RowParser:
             InvalidMemoryError: A field is not legal, or the vector has another length than others of its model.
         """
         memory = parse_memory(fields, **self._defaults)
-        model, given = memory.embedding_model, len(memory.embedding or ())
-        expected = self._expected(model, given) if model is not None and given else given
-        if given != expected:
-            raise InvalidMemoryError(f"embedding has {given} numbers: expected {expected}, as other vectors of {model}")
-        return memory
-
-    def _expected(self, model: str, given: int) -> int:
-        if model not in self._known:
+        model, length = memory.embedding_model, len(memory.embedding or ())
+        if model is None or not length:
+            return memory
+        if model not in self._dimensions:
             with self._engine.connect() as connection:
-                self._known[model] = load_dimension(connection, self._project.id, model) or given
-        return self._known[model]
+                self._dimensions[model] = load_dimension(connection, self._project.id, model) or length
+        if length != (expected := self._dimensions[model]):
+            raise InvalidMemoryError(
+                f"embedding has {length} numbers: expected {expected}, as other vectors of {model}"
+            )
+        return memory
 
 
 def _parse_rows(
-    rows: Iterator[Row | BadRow], done: ImportResult, read_row: RowParser
+    rows: Iterator[Row | BadRow], result: ImportResult, parse_row: RowParser
 ) -> Iterator[tuple[int, NewMemory]]:
+    """Yield line and memory of each good row; add the bad rows to ``result``."""
     for row in rows:
         if isinstance(row, BadRow):
-            done.bad.append(row)
+            result.bad.append(row)
             continue
         try:
-            yield row.line, read_row(row.fields)
+            yield row.line, parse_row(row.fields)
         except InvalidMemoryError as error:
-            done.bad.append(BadRow(row.line, str(error), row.fields))
+            result.bad.append(BadRow(row.line, str(error), row.fields))
 
 
-def _write_rejects(done: ImportResult, folder: Path | None) -> Path | None:
-    """Write the bad rows to a file per project and source, replaced by each import; return its path."""
+def _write_rejects(result: ImportResult, folder: Path | None) -> Path | None:
+    """Write the bad rows to the file of their project and source, replacing an older one; return its path."""
     if folder is None:
         return None
-    path = folder / f"{done.project}.{done.source.replace('/', '_')}.rejects.jsonl"
-    if not done.bad:
+    path = folder / f"{result.project}.{result.source.replace('/', '_')}.rejects.jsonl"
+    if not result.bad:
         path.unlink(missing_ok=True)
         return None
     folder.mkdir(parents=True, exist_ok=True)
-    rows = ({"line": row.line, "reason": row.reason, "row": row.fields} for row in done.bad)
+    rows = ({"line": row.line, "reason": row.reason, "row": row.fields} for row in result.bad)
     path.write_text("".join(json.dumps(row, default=str) + "\n" for row in rows))
     return path

@@ -26,20 +26,20 @@ _METADATA_PREFIX = "metadata."
 def read_csv(path: str | Path) -> Iterator[Row | BadRow]:
     """Yield the rows of a CSV file (UTF-8; ``-`` = standard input; .gz is unpacked).
 
-    Values are text; empty cells are left out. The separator is the one of comma, semicolon and tab that splits the
+    Values are text; empty cells are left out. The separator is a comma, semicolon or tab: the one that splits the
     header into most names. Column ``metadata.x`` becomes key ``x`` of ``metadata``. Columns without a name and empty
     records are skipped. A record with a wrong number of cells, broken quotes or bytes that are not UTF-8 is a BadRow.
 
     Raises:
         UsageError: The file cannot be opened, or the header has neither ``content`` nor ``execution_summary``.
     """
-    # A header of one name does not show the separator; then the file's ending does.
+    # The first of these wins a tie: a header of one name does not show the separator, but the file's ending may.
     delimiters = "\t,;" if ".tsv" in Path(str(path).lower()).suffixes else ",;\t"
-    return read_lines(path, partial(_rows, delimiters=delimiters))
+    return read_lines(path, partial(_read_rows, delimiters=delimiters))
 
 
-def _rows(lines: LineReader, delimiters: str) -> Iterator[Row | BadRow]:
-    # The csv module's limit of 131,072 characters, which is process-wide, is too small for a long note.
+def _read_rows(lines: LineReader, delimiters: str) -> Iterator[Row | BadRow]:
+    # The csv module's process-wide limit of 131,072 characters is too small for a long note.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE_BYTES))
     records, columns = _open_table(lines, delimiters)
     while True:
@@ -56,10 +56,11 @@ def _rows(lines: LineReader, delimiters: str) -> Iterator[Row | BadRow]:
 
 
 def _open_table(lines: LineReader, delimiters: str) -> tuple[Iterator[list[str]], list[str]]:
+    """Return the records after the header, and the names in the header."""
     try:
         first = next((_decode_line(line) for line in lines if line.strip()), "")
         delimiter = max(delimiters, key=lambda mark: len(next(csv.reader([first], delimiter=mark), [])))
-        # map() continues after an error of _decode_line, so a line that is too long does not end the file.
+        # Unlike a generator, map() goes on after an error of _decode_line: a line that is too long spoils one record.
         records = csv.reader(chain([first], map(_decode_line, lines)), delimiter=delimiter, strict=True)
         columns = [name.strip() for name in next(records, [])]
     except csv.Error as error:
@@ -82,7 +83,7 @@ def _check_columns(columns: list[str], name: str) -> None:
 def _decode_line(line: bytes) -> str:
     if is_too_long(line):
         raise csv.Error(f"a line is {TOO_LONG}")
-    # Bytes that are not UTF-8 become lone surrogates, by which _build_row finds their record.
+    # Bytes that are not UTF-8 become lone surrogates, so that _build_row finds the record with them.
     return line.decode("utf-8", "surrogateescape")
 
 
@@ -94,14 +95,14 @@ def _build_row(start: int, columns: list[str], cells: list[str]) -> Row | BadRow
     except UnicodeEncodeError as error:
         byte = ord(error.object[error.start]) & 0xFF
         return BadRow(start, f"not valid UTF-8: byte 0x{byte:02x}; save the file as UTF-8")
-    return Row(start, _build_fields(columns, cells))
-
-
-def _build_fields(columns: list[str], cells: list[str]) -> dict[str, object]:
-    # CSV has no null: an empty cell is missing, so the defaults apply.
-    filled = {column: cell for column, cell in zip(columns, cells, strict=True) if column and cell.strip()}
-    metadata = {
-        key.removeprefix(_METADATA_PREFIX): cell for key, cell in filled.items() if key.startswith(_METADATA_PREFIX)
-    }
-    fields: dict[str, object] = {key: cell for key, cell in filled.items() if not key.startswith(_METADATA_PREFIX)}
-    return fields | {"metadata": metadata} if metadata else fields
+    fields: dict[str, object] = {}
+    metadata: dict[str, str] = {}
+    for column, cell in zip(columns, cells, strict=True):
+        # CSV has no null: an empty cell is missing, so the defaults apply.
+        if not column or not cell.strip():
+            continue
+        if column.startswith(_METADATA_PREFIX):
+            metadata[column.removeprefix(_METADATA_PREFIX)] = cell
+        else:
+            fields[column] = cell
+    return Row(start, fields | {"metadata": metadata} if metadata else fields)

@@ -37,7 +37,7 @@ def read_rows(path: str | Path, format: str) -> Iterator[Row | BadRow]:
 
 
 def guess_format(path: str | Path) -> str:
-    """Return the format by the ending of a path (before .gz) or by the files of a folder; jsonl for standard input.
+    """Return the format by the ending of a file (before .gz) or by what a folder holds; jsonl for standard input.
 
     Raises:
         UsageError: The format cannot be determined; the message lists the formats.
@@ -46,12 +46,16 @@ def guess_format(path: str | Path) -> str:
     if str(path) == STDIN:
         return "jsonl"
     if path.is_dir():
-        return _guess_folder_format(path)
-    name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
-    ending = name.suffix.lower()
-    if ending not in _ENDING_FORMATS:
-        raise _unknown_format(path)
-    return _ENDING_FORMATS[ending]
+        is_bare_repository = (path / "HEAD").is_file() and (path / "objects").is_dir()
+        if is_bare_repository or (path / ".git").exists():
+            return "git"
+        found = "markdown" if any(file.suffix.lower() in MARKDOWN_ENDINGS for file in path.iterdir()) else None
+    else:
+        name = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+        found = _ENDING_FORMATS.get(name.suffix.lower())
+    if found is None:
+        raise UsageError(f"cannot tell the format of {path}; name one of: {_FORMAT_LIST}")
+    return found
 
 
 def default_source(path: str | Path, format: str) -> str:
@@ -59,20 +63,3 @@ def default_source(path: str | Path, format: str) -> str:
     if format == "git":
         return "git"
     return "stdin" if str(path) == STDIN else Path(path).name or Path(path).resolve().name
-
-
-def _guess_folder_format(folder: Path) -> str:
-    if _is_repository(folder):
-        return "git"
-    if any(path.suffix.lower() in MARKDOWN_ENDINGS for path in folder.iterdir()):
-        return "markdown"
-    raise _unknown_format(folder)
-
-
-def _unknown_format(path: Path) -> UsageError:
-    return UsageError(f"cannot tell the format of {path}; name one of: {_FORMAT_LIST}")
-
-
-def _is_repository(folder: Path) -> bool:
-    bare = (folder / "HEAD").is_file() and (folder / "objects").is_dir()
-    return bare or (folder / ".git").exists()

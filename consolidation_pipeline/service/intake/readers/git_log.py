@@ -14,7 +14,7 @@ from typing import IO
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 
-# sha, author by .mailmap, author date, decoration, subject, body. No part can hold a NUL, so NUL ends each.
+# sha, author by .mailmap, author date, decoration, subject, body. A NUL ends each, as no part can hold one.
 _FORMAT = "format:" + "".join(f"{part}%x00" for part in ("%H", "%aN", "%aI", "%D", "%s", "%b"))
 _PARTS = 6
 _LOG = (
@@ -22,7 +22,7 @@ _LOG = (
     *("--reverse", "--no-merges", "--name-only", "--no-renames", "--no-ext-diff", "--no-color", "-z"),
     *("--encoding=UTF-8", "--decorate-refs-exclude=*", f"--format={_FORMAT}"),
 )
-# git sets these variables while it runs a hook. They would direct it to another repository.
+# git sets these variables while it runs a hook. They would make it read another repository.
 _REPOSITORY_VARIABLES = {
     *("GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR", "GIT_INDEX_FILE", "GIT_NAMESPACE", "GIT_PREFIX", "GIT_GRAFT_FILE"),
     *("GIT_OBJECT_DIRECTORY", "GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_SHALLOW_FILE", "GIT_CONFIG_PARAMETERS"),
@@ -53,7 +53,8 @@ _SUBJECT_CHARS = 200
 def read_git(path: str | Path) -> Iterator[Row | BadRow]:
     """Yield one row per commit of the repository at ``path``, without merges; ``line`` counts from 1, the oldest.
 
-    ``git log`` is streamed and ends with the generator. A history that cannot be read to its end ends in a BadRow.
+    ``git log`` is streamed, and is killed when the generator is closed. A history that cannot be read to its end ends
+    in a BadRow.
 
     Raises:
         UsageError: git is not installed, ``path`` is not a repository, or it has no commits.
@@ -62,7 +63,7 @@ def read_git(path: str | Path) -> Iterator[Row | BadRow]:
     with tempfile.TemporaryFile() as errors, _start_log(Path(path), errors) as log:
         try:
             for line, (parts, files) in enumerate(_split_commits(_read_tokens(log.stdout)), start=1):
-                yield Row(line, _fields(parts, files))
+                yield Row(line, _build_fields(parts, files))
             failed = log.wait() != 0
         finally:
             log.kill()
@@ -93,11 +94,11 @@ def _environment(path: Path) -> dict[str, str]:
         "LC_ALL": "C",
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
-        # Reading another user's repository is safe: git executes nothing of it ..
+        # Allow another user's repository: `git log` executes nothing of it.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
         "GIT_CONFIG_VALUE_0": str(path.resolve()),
-        # .. unless a partial clone fetches missing objects by commands of its own configuration.
+        # A partial clone would fetch missing objects by commands of its own configuration.
         "GIT_ALLOW_PROTOCOL": "none",
         "GIT_TERMINAL_PROMPT": "0",
     }
@@ -111,13 +112,14 @@ def _read_tokens(stream: IO[bytes] | None) -> Iterator[str]:
 
 
 def _split_commits(tokens: Iterator[str]) -> Iterator[tuple[list[str], list[str]]]:
-    # Each commit is its parts, its files (the first after a line feed) and an empty token, which the last one lacks.
+    """Yield the parts and the files of each commit."""
+    # A line feed stands before the first file, and an empty token after the files of all commits but the last.
     while len(parts := list(islice(tokens, _PARTS))) == _PARTS:
         files = list(takewhile(bool, tokens))
         yield parts, [files[0].removeprefix("\n"), *files[1:]] if files else []
 
 
-def _fields(parts: list[str], files: list[str]) -> dict[str, object]:
+def _build_fields(parts: list[str], files: list[str]) -> dict[str, object]:
     sha, author, authored_at, decoration, subject, body = parts
     text, trailers = split_trailers(body)
     metadata: dict[str, object] = {"commit": sha}
@@ -126,7 +128,7 @@ def _fields(parts: list[str], files: list[str]) -> dict[str, object]:
         "content": f"{subject}\n\n{text}".strip(),
         "memory_type": guess_commit_type(subject),
         "tags": parse_scopes(subject),
-        # For the last commit of a shallow clone git lists the whole tree.
+        # For the oldest commit of a shallow clone git lists the whole tree.
         "files": [] if "grafted" in decoration.split(", ") else files,
         "success": True,
         "user_id": strip_addresses(author),
@@ -164,7 +166,7 @@ def strip_addresses(text: str) -> str:
 def guess_commit_type(subject: str) -> str:
     """Return the memory type by the first known whole word of a commit's subject; ``change`` if there is none.
 
-    "Add a test for the bug" is a feature, "Fix the added test" a bugfix; "prefix" and "address" match nothing.
+    "Add a test for the bug" is a feature, "Fix the added test" a bugfix. "prefix" and "address" match nothing.
     Conventional types of upkeep (``chore:``, ``ci:``, ``test:``, ..) are changes, whatever words follow.
     """
     if _CHORE.match(subject):

@@ -26,20 +26,20 @@ def read_jsonl(path: str | Path) -> Iterator[Row | BadRow]:
     Raises:
         UsageError: The file cannot be opened.
     """
-    return read_lines(path, _rows)
+    return read_lines(path, _read_rows)
 
 
-def _rows(lines: LineReader) -> Iterator[Row | BadRow]:
+def _read_rows(lines: LineReader) -> Iterator[Row | BadRow]:
     for line in lines:
         if not line.strip():
             continue
         try:
-            yield Row(lines.number, _parse(line))
+            yield Row(lines.number, _parse_object(line))
         except _InvalidLineError as error:
             yield BadRow(lines.number, str(error))
 
 
-def _parse(line: bytes) -> dict[str, object]:
+def _parse_object(line: bytes) -> dict[str, object]:
     if is_too_long(line):
         raise _InvalidLineError(TOO_LONG)
     try:

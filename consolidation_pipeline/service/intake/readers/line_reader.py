@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
 from consolidation_pipeline.errors import UsageError
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
@@ -21,15 +21,14 @@ TOO_LONG = f"longer than {MAX_LINE_BYTES // 1_000_000} MB"
 _BOM = b"\xef\xbb\xbf"
 _SKIPPED_BYTES = 1 << 20
 
-
-class _Stream(Protocol):
-    def readline(self, size: int = -1, /) -> bytes: ...
+_Stream = BinaryIO | gzip.GzipFile
 
 
 class LineReader(Iterator[bytes]):
-    """Iterator of lines with their line ends, without a byte order mark. ``number``: of the last line, from 1.
+    """Iterator of lines with their line ends, without a byte order mark.
 
-    A line longer than ``MAX_LINE_BYTES``, its end included, is cut after one byte more: see ``is_too_long``.
+    ``number``: number of the last line read, from 1. A line of more than ``MAX_LINE_BYTES`` bytes, its end included, is
+    cut to one byte more than that, so that ``is_too_long`` holds for it.
     """
 
     def __init__(self, stream: _Stream, name: str) -> None:
@@ -42,13 +41,10 @@ class LineReader(Iterator[bytes]):
         if not line:
             raise StopIteration
         self.number += 1
-        if is_too_long(line):
-            self._skip_rest(line)
+        rest = line if is_too_long(line) else b""
+        while rest and not rest.endswith(b"\n"):
+            rest = self._stream.readline(_SKIPPED_BYTES)
         return line.removeprefix(_BOM) if self.number == 1 else line
-
-    def _skip_rest(self, line: bytes) -> None:
-        while line and not line.endswith(b"\n"):
-            line = self._stream.readline(_SKIPPED_BYTES)
 
 
 def is_too_long(line: bytes) -> bool:
@@ -59,8 +55,8 @@ def is_too_long(line: bytes) -> bool:
 def read_lines(path: str | Path, parse: Callable[[LineReader], Iterator[Row | BadRow]]) -> Iterator[Row | BadRow]:
     """Yield the rows that ``parse`` makes of the lines of ``path``.
 
-    ``path`` is a file, gzip if it ends in .gz, or ``-`` for standard input. Damaged compressed data ends in a BadRow;
-    the rows before it are kept.
+    ``path`` is a file, gzip if it ends in .gz, or ``-`` for standard input. Damaged gzip data is a BadRow after the
+    rows that could be read.
 
     Raises:
         UsageError: The file cannot be opened.
@@ -78,7 +74,7 @@ def _open_stream(path: str | Path) -> Iterator[_Stream]:
     if str(path) == STDIN:
         yield sys.stdin.buffer
         return
-    open_bytes: Callable[[str | Path, Literal["rb"]], BinaryIO | gzip.GzipFile] = (
+    open_bytes: Callable[[str | Path, Literal["rb"]], _Stream] = (
         gzip.open if Path(path).suffix.lower() == ".gz" else open
     )
     try:

@@ -24,7 +24,7 @@ def read_markdown(path: str | Path) -> Iterator[Row | BadRow]:
     Raises:
         UsageError: A file cannot be read, is not text or is longer than 20 MB, or there is no note.
     """
-    rows = _read_folder(Path(path)) if Path(path).is_dir() else read_lines(path, _rows)
+    rows = _read_folder(Path(path)) if Path(path).is_dir() else read_lines(path, _read_rows)
     empty = True
     for row in rows:
         empty = False
@@ -34,7 +34,7 @@ def read_markdown(path: str | Path) -> Iterator[Row | BadRow]:
 
 
 def list_markdown_files(folder: Path) -> Iterator[Path]:
-    """Yield the Markdown files below ``folder``, sorted, without those of git and of installed packages."""
+    """Yield the Markdown files below ``folder``, sorted, without those of git and installed packages."""
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
         yield from (Path(parent, name) for name in sorted(files) if name.lower().endswith(MARKDOWN_ENDINGS))
@@ -44,25 +44,23 @@ def _read_folder(folder: Path) -> Iterator[Row | BadRow]:
     for path in list_markdown_files(folder):
         name = path.relative_to(folder).as_posix()
         try:
-            for row in read_lines(path, _rows):
-                yield _name_file(row, name)
+            for row in read_lines(path, _read_rows):
+                if isinstance(row, BadRow):
+                    yield replace(row, reason=f"{name}: {row.reason}")
+                else:
+                    yield Row(row.line, row.fields | {"source": name})
         except UsageError as error:
             yield BadRow(1, str(error))
 
 
-def _name_file(row: Row | BadRow, name: str) -> Row | BadRow:
-    if isinstance(row, BadRow):
-        return replace(row, reason=f"{name}: {row.reason}")
-    return Row(row.line, row.fields | {"source": name})
-
-
-def _rows(lines: LineReader) -> Iterator[Row | BadRow]:
+def _read_rows(lines: LineReader) -> Iterator[Row | BadRow]:
+    # Other formats need no Markdown parser.
     from consolidation_pipeline.service.intake.readers.markdown_notes import parse_notes
 
-    yield from parse_notes(_text(lines))
+    yield from parse_notes(_read_text(lines))
 
 
-def _text(lines: LineReader) -> str:
+def _read_text(lines: LineReader) -> str:
     parts, size = [], 0
     for line in lines:
         size += len(line)
@@ -71,5 +69,5 @@ def _text(lines: LineReader) -> str:
         if b"\0" in line:
             raise UsageError(f"{lines.name} is no text: line {lines.number} has a NUL byte; save it as UTF-8")
         parts.append(line)
-    # Bytes that are not UTF-8 become lone surrogates, by which their note is found.
+    # Bytes that are not UTF-8 become lone surrogates, so that parse_notes finds the note with them.
     return b"".join(parts).decode("utf-8", "surrogateescape")

@@ -10,11 +10,11 @@ from typing import Any
 
 from consolidation_pipeline.core.memories.memories import content_hash
 from consolidation_pipeline.service.intake.readers.markdown_outline import ListBlock, Outline, Section, parse_outline
-from consolidation_pipeline.service.intake.readers.note_attributes import extract_attributes, guess_type, parse_title
+from consolidation_pipeline.service.intake.readers.note_attributes import extract_attributes, parse_title
 from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 
 _METADATA = "metadata"
-# Headings of parts of the note above them.
+# Headings that name a part of the note above them, not a note.
 _NOTE_PARTS = frozenset(
     "summary,details,context,background,problem,issue,symptom,symptoms,error,cause,root cause,why,analysis,solution,"
     "fix,suggested fix,resolution,action,suggested action,recommendation,correct approach,prevention,guardrail,impact,"
@@ -28,15 +28,13 @@ _TITLE_SEPARATOR = " > "
 
 @dataclass(frozen=True)
 class _Heading:
-    """The headings above a note without the document's title, and the fields that they set for all notes below."""
+    """Headings above a note, without the document's title. ``fields``: what they set for all notes below them."""
 
     path: tuple[str, ...] = ()
     fields: dict[str, Any] = field(default_factory=dict)
 
     def below(self, section: Section, *, named: bool = True) -> _Heading:
         title, fields = parse_title(section.title)
-        if kind := guess_type(title):
-            fields["memory_type"] = kind
         fields.pop(_METADATA, None)
         return _Heading((*self.path, title) if named and title else self.path, self.fields | fields)
 
@@ -46,35 +44,35 @@ def parse_notes(text: str) -> Iterator[Row | BadRow]:
 
     A note with a byte that was not UTF-8 (a lone surrogate here) is a BadRow, and so is an unclosed comment.
     """
-    found = parse_outline(text.replace("\r\n", "\n").replace("\r", "\n"))
-    reader = _NoteParser(found, _find_document_title(found.root))
-    yield from reader.read(found.root, _Heading())
-    if found.unclosed is not None:
-        yield BadRow(found.unclosed + 1, "the comment <!-- is never closed, and hides all that follows")
-
-
-def _find_document_title(root: Section) -> Section | None:
-    """Return the title of the document: the only heading of the highest level, if it has others below it."""
-    return root.children[0] if len(root.children) == 1 and root.children[0].children else None
+    outline = parse_outline(text.replace("\r\n", "\n").replace("\r", "\n"))
+    yield from _NoteParser(outline).parse(outline.root, _Heading())
+    if outline.unclosed is not None:
+        yield BadRow(outline.unclosed + 1, "the comment <!-- is never closed, and hides all that follows")
 
 
 class _NoteParser:
-    def __init__(self, found: Outline, title: Section | None) -> None:
-        self._lines, self._code, self._title = found.lines, found.code, title
+    def __init__(self, outline: Outline) -> None:
+        self._lines, self._code = outline.lines, outline.code
+        # The only heading of the highest level is the document's title, if it has others below it.
+        top = outline.root.children
+        self._title = top[0] if len(top) == 1 and top[0].children else None
 
-    def read(self, section: Section, above: _Heading) -> Iterator[Row | BadRow]:
+    def parse(self, section: Section, above: _Heading) -> Iterator[Row | BadRow]:
         """Yield the notes of a section and of the sections below it."""
         if section.level and self._is_record(section):
-            yield from self._section_note(section, self._record_lines(section), above, record=section)
+            hidden = {n for child in section.children if _is_metadata(child) for n in (child.line, *child.whole)}
+            lines = [line for line in section.whole if line not in hidden]
+            yield from self._section_note(section, lines, above, is_record=True)
             return
+        # Numbered steps after a lead are one note with it; the items of other lists are notes.
         split = [listing for listing in section.listings if not (listing.ordered and listing.lead)]
-        apart = {line for listing in split for span in (listing.lines, listing.lead) for line in span}
-        yield from self._section_note(section, [line for line in section.own if line not in apart], above)
+        in_items = {line for listing in split for span in (listing.lines, listing.lead) for line in span}
+        yield from self._section_note(section, [line for line in section.own if line not in in_items], above)
         inside = above.below(section, named=section is not self._title)
         for listing in split:
             yield from self._items(listing, inside)
         for child in section.children:
-            yield from self.read(child, inside)
+            yield from self.parse(child, inside)
 
     def _is_record(self, section: Section) -> bool:
         """Return True if a section is one note: it has an id or attributes, or is divided into parts of a note."""
@@ -83,26 +81,21 @@ class _NoteParser:
             return True
         parts = [child.title.lower().rstrip(":") in _NOTE_PARTS for child in section.children]
         # An indented line belongs to a list item.
-        flush = (number for number in section.own if self._lines[number][:1].strip())
-        has_attributes = bool(extract_attributes(self._marked(flush))[1])
+        unindented = (number for number in section.own if self._lines[number][:1].strip())
+        has_attributes = bool(extract_attributes(self._marked(unindented))[1])
         return (has_attributes and (any(parts) or not parts)) or (len(parts) > 1 and all(parts))
 
-    def _record_lines(self, section: Section) -> list[int]:
-        hidden = {n for child in section.children if _is_metadata(child) for n in (child.line, *child.whole)}
-        return [line for line in section.whole if line not in hidden]
-
     def _section_note(
-        self, section: Section, lines: list[int], above: _Heading, *, record: Section | None = None
+        self, section: Section, lines: list[int], above: _Heading, *, is_record: bool = False
     ) -> Iterator[Row | BadRow]:
+        """Yield the note that these lines of a section hold, if any."""
         kept, fields = extract_attributes(self._marked(lines))
-        for child in record.children if record else ():
+        for child in section.children if is_record else ():
             if _is_metadata(child):
                 rest, listed = extract_attributes(self._marked(child.whole), keep_unknown=True)
                 kept, fields = [*kept, *rest], _merge_fields(listed, fields)
         title, title_fields = parse_title(section.title)
-        if kind := guess_type(title):
-            title_fields["memory_type"] = kind
-        if record and title and len(title.split()) == 1:
+        if is_record and len(title.split()) == 1:
             # "correction", "best_practice": a category, not a title.
             title_fields["tags"], title = [title], ""
         if _body(kept):
@@ -154,7 +147,7 @@ def _merge_fields(weaker: dict[str, Any], stronger: dict[str, Any]) -> dict[str,
 
 def _row(line: int, text: str, heading: _Heading, fields: dict[str, Any]) -> Row | BadRow:
     try:
-        # The id depends on headings and text: edits elsewhere keep it, another wording is another note.
+        # Edits elsewhere in the file keep the id. Other headings or another text are another note.
         id_ = content_hash(json.dumps([heading.path, text], ensure_ascii=False))
     except UnicodeEncodeError as error:
         byte = ord(error.object[error.start]) & 0xFF

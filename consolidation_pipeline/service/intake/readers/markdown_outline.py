@@ -71,7 +71,7 @@ def parse_outline(text: str) -> Outline:
 
 
 def _count_front_matter(lines: list[str]) -> int:
-    """Return the number of lines of YAML between ``---`` at the start; a rule there is no front matter."""
+    """Return the number of lines of YAML front matter; 0 if the ``---`` at the start is only a rule."""
     if len(lines) < 2 or lines[0].rstrip() != "---" or not _YAML_KEY.match(lines[1]):
         return 0
     for number, line in enumerate(lines[1:], start=2):
@@ -88,7 +88,7 @@ def _parse_sections(tokens: list[Token], count: int) -> Section:
         if token.level or not token.map:
             continue
         if token.type == "heading_open":
-            _close(stack[-1], token.map[0])
+            stack[-1].own = range(stack[-1].own.start, token.map[0])
             level = int(token.tag[1])
             while stack[-1].level >= level:
                 stack.pop()
@@ -100,16 +100,11 @@ def _parse_sections(tokens: list[Token], count: int) -> Section:
     return stack[0]
 
 
-def _close(section: Section, line: int) -> None:
-    section.own = range(section.own.start, line)
-
-
 def _parse_list(tokens: list[Token], index: int) -> ListBlock:
-    opened = tokens[index]
     return ListBlock(
-        ordered=opened.type == "ordered_list_open",
-        lines=_token_lines(opened),
-        items=tuple(_token_lines(token) for token in _list_items(tokens, index) if token.type == "list_item_open"),
+        ordered=tokens[index].type == "ordered_list_open",
+        lines=_token_lines(tokens[index]),
+        items=tuple(_token_lines(token) for token in _list_items(tokens, index)),
         lead=_lead_lines(tokens[max(index - 3, 0) : index]),
     )
 
@@ -120,11 +115,12 @@ def _list_items(tokens: list[Token], index: int) -> Iterator[Token]:
         token = tokens[number]
         if token.level == 0:
             return
-        if token.level == 1:
+        if token.level == 1 and token.type == "list_item_open":
             yield token
 
 
 def _lead_lines(before: list[Token]) -> range:
+    """Return the lines of the paragraph that the three tokens before a list are, if it ends in a colon."""
     is_paragraph = len(before) == 3 and before[0].type == "paragraph_open" and before[0].level == 0
     introduces = is_paragraph and before[1].content.rstrip("*_ ").endswith(":")
     return _token_lines(before[0]) if introduces else range(0)
@@ -140,6 +136,7 @@ def _clear_lines(lines: list[str], numbers: Iterable[int]) -> None:
 
 
 def _remove_comments(lines: list[str], tokens: list[Token]) -> int | None:
+    """Blank the comments in ``lines``; return the line of one that is never closed, or None."""
     unclosed = None
     for token in tokens:
         comments = [child.content for child in token.children or () if child.content.startswith("<!--")]
@@ -154,7 +151,7 @@ def _remove_comments(lines: list[str], tokens: list[Token]) -> int | None:
 
 
 def _remove_comment(lines: list[str], numbers: range, comment: str) -> None:
-    # The number of lines stays, as everything is found by its line.
+    # The line feeds of the comment stay, as sections and lists are found by their line numbers.
     text = "\n".join(lines[number] for number in numbers)
     rest = text.replace(comment, "\n" * comment.count("\n"), 1).split("\n")
     for number, line in zip(numbers, rest, strict=True):
