@@ -95,7 +95,7 @@ def table_of(name: str, reviewed: Reviewed, slug: str = SLUG, **options: Any) ->
 
 
 @pytest.mark.parametrize("name", frames.__all__)
-def test_an_empty_frame_has_the_same_dtypes(reviewed: Reviewed, name: str) -> None:
+def test_empty_frame_has_same_dtypes(reviewed: Reviewed, name: str) -> None:
     for options in ({}, OPTIONAL.get(name, {})):
         full, empty = (table_of(name, reviewed, slug, **options) for slug in (SLUG, EMPTY))
         assert (len(full) > 0, len(empty)) == (True, 0)
@@ -106,19 +106,19 @@ def test_an_empty_frame_has_the_same_dtypes(reviewed: Reviewed, name: str) -> No
 
 
 @pytest.mark.parametrize("name", frames.__all__)
-def test_an_unknown_project_is_named(reviewed: Reviewed, name: str) -> None:
+def test_frames_refuse_unknown_project(reviewed: Reviewed, name: str) -> None:
     with pytest.raises(NotFoundError, match="there is no project 'nowhere'; projects: empty, future, notes"):
         table_of(name, reviewed, "nowhere")
 
 
 @pytest.mark.parametrize("name", frames.__all__)
-def test_batches_make_one_frame(reviewed: Reviewed, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batched_rows_form_one_frame(reviewed: Reviewed, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = table_of(name, reviewed)
     monkeypatch.setattr(store, "BATCH_ROWS", 2)
     pd.testing.assert_frame_equal(table_of(name, reviewed), whole)
 
 
-def test_memories_hold_every_row_with_its_status(reviewed: Reviewed) -> None:
+def test_memories_frame_holds_every_row(reviewed: Reviewed) -> None:
     found = table_of("memories", reviewed).set_index("id")
     count = reviewed.pipeline.value
     of = reviewed.pipeline.project().id
@@ -143,13 +143,13 @@ def test_memories_hold_every_row_with_its_status(reviewed: Reviewed) -> None:
     ]
 
 
-def test_times_are_exact_and_beyond_nanoseconds(reviewed: Reviewed) -> None:
+def test_frame_times_exceed_nanosecond_range(reviewed: Reviewed) -> None:
     found = table_of("memories", reviewed, FUTURE)
     assert found["learned_at"].dt.year.tolist() == [9998]
     assert found["learned_at"].dt.microsecond.tolist() == [1]
 
 
-def test_vectors_come_on_request(reviewed: Reviewed) -> None:
+def test_memories_frame_adds_vectors_on_request(reviewed: Reviewed) -> None:
     assert "vector" not in table_of("memories", reviewed)
     found = table_of("memories", reviewed, vectors=True)
     matrix = np.stack(list(found["vector"]))
@@ -162,7 +162,7 @@ def test_vectors_come_on_request(reviewed: Reviewed) -> None:
     assert table_of("memories", reviewed, FUTURE, vectors=True)["vector"].tolist() == [None]
 
 
-def test_pairs_are_those_of_the_graph(reviewed: Reviewed) -> None:
+def test_pairs_frame_matches_graph(reviewed: Reviewed) -> None:
     found = table_of("pairs", reviewed)
     rows = reviewed.pipeline.rows("SELECT a::text, b::text, similarity, verdict FROM {s}.memory_neighbors")
     names = {0: "topic", 1: "ask", 2: "merge"}
@@ -178,14 +178,14 @@ def test_pairs_are_those_of_the_graph(reviewed: Reviewed) -> None:
     assert (found["verdict"] >= "ask").sum() == told.isin(["ask", "merge"]).sum()
 
 
-def test_pairs_begin_at_a_similarity(reviewed: Reviewed) -> None:
+def test_pairs_frame_filters_by_similarity(reviewed: Reviewed) -> None:
     whole = table_of("pairs", reviewed)
     middle = float(whole["similarity"][len(whole) // 2])
     assert len(table_of("pairs", reviewed, at_least=middle)) == (whole["similarity"] >= np.float32(middle)).sum()
     assert table_of("pairs", reviewed, at_least=1.01).empty
 
 
-def test_groups_list_their_members(reviewed: Reviewed) -> None:
+def test_groups_frame_lists_members(reviewed: Reviewed) -> None:
     found = table_of("groups", reviewed)
     assert found["member_ids"].map(len).equals(found["size"])
     assert found["member_ids"].str[0].astype("string[python]").equals(found["representative_id"])
@@ -199,7 +199,7 @@ def test_groups_list_their_members(reviewed: Reviewed) -> None:
     assert found["job_id"].nunique() == 1
 
 
-def test_suggestions_tell_what_people_said(reviewed: Reviewed) -> None:
+def test_suggestions_frame_shows_decisions(reviewed: Reviewed) -> None:
     found = table_of("suggestions", reviewed).set_index("id")
     ids = [str(id_) for id_ in (reviewed.approved, reviewed.rejected, reviewed.reopened)]
     assert found.loc[ids, "status"].tolist() == ["validated", "rejected", "pending"]
@@ -212,7 +212,7 @@ def test_suggestions_tell_what_people_said(reviewed: Reviewed) -> None:
     assert set(found["key"]) <= set(table_of("groups", reviewed).query("tier == 'suggest'")["key"])
 
 
-def test_changes_are_the_ledger(reviewed: Reviewed) -> None:
+def test_changes_frame_matches_ledger(reviewed: Reviewed) -> None:
     found = table_of("changes", reviewed)
     rows = reviewed.pipeline.rows(
         "SELECT seq, c.id::text, operation, changed_by FROM {s}.consolidation_changes c "
@@ -230,7 +230,7 @@ def test_changes_are_the_ledger(reviewed: Reviewed) -> None:
     assert "new_state" not in found
 
 
-def test_changes_of_a_redone_group_are_in_force(pipeline: Pipeline) -> None:
+def test_redone_changes_are_not_marked_undone(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One."), note("b", "Two.")])
     (archived,) = archive_manually(pipeline.engine, [id_of(pipeline, "a")], reason="old", changed_by="anna")
     undo = pipeline.roll_back(archived.group_id)
@@ -243,7 +243,7 @@ def id_of(pipeline: Pipeline, name: str) -> UUID:
     return found
 
 
-def test_images_come_on_request(reviewed: Reviewed) -> None:
+def test_changes_frame_adds_images_on_request(reviewed: Reviewed) -> None:
     found = table_of("changes", reviewed, images=True)
     made = found[found["version_before"].isna() & (found["entity_type"] == "consolidated_memories")]
     assert made["previous_state"].tolist() == [None] * len(made)
@@ -252,7 +252,7 @@ def test_images_come_on_request(reviewed: Reviewed) -> None:
     assert not any("embedding" in state for state in states)
 
 
-def test_changes_begin_at_an_instant(reviewed: Reviewed) -> None:
+def test_changes_frame_filters_by_time(reviewed: Reviewed) -> None:
     whole = table_of("changes", reviewed)
     since = whole["changed_at"].max().to_pydatetime()
     newest = table_of("changes", reviewed, since=since)
@@ -260,7 +260,7 @@ def test_changes_begin_at_an_instant(reviewed: Reviewed) -> None:
     assert table_of("changes", reviewed, since=datetime.now(UTC) + timedelta(days=1)).empty
 
 
-def test_costs_add_up_by_day(reviewed: Reviewed) -> None:
+def test_costs_frame_sums_by_day(reviewed: Reviewed) -> None:
     found = table_of("costs", reviewed)
     total = describe_costs(reviewed.engine, SLUG, settings=reviewed.pipeline.settings)["total"]
     assert found[["calls", "failed", "cached", "reserved", "tokens"]].sum().to_dict() == {
@@ -274,7 +274,7 @@ def test_costs_add_up_by_day(reviewed: Reviewed) -> None:
     assert table_of("costs", reviewed, since=today)["calls"].tolist() == [2]
 
 
-def test_the_page_lists_every_column(reviewed: Reviewed) -> None:
+def test_frames_page_lists_every_column(reviewed: Reviewed) -> None:
     sections = re.split(
         r"^### (\w+)$", PAGE.read_text().partition("## Columns")[2].partition("## Files")[0], flags=re.MULTILINE
     )
@@ -287,7 +287,7 @@ def test_the_page_lists_every_column(reviewed: Reviewed) -> None:
     }
 
 
-def test_the_code_of_the_page_runs(reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_on_frames_page_runs(reviewed: Reviewed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", reviewed.pipeline.settings.database_url.get_secret_value())
     code = "".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL))
     shown: dict[str, Any] = {}
@@ -304,12 +304,12 @@ def test_the_code_of_the_page_runs(reviewed: Reviewed, monkeypatch: pytest.Monke
     assert shown["matrix"].shape[1] == 256
 
 
-def test_the_environment_names_the_store(pipeline: Pipeline) -> None:
+def test_frames_read_store_from_environment(pipeline: Pipeline) -> None:
     pipeline.add([note("a", "One thing.")])
     assert frames.memories(SLUG)["content"].tolist() == ["One thing."]
 
 
-def test_an_engine_may_be_given_by_its_url(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_frames_accept_database_url(database_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CONSOLIDATION_DATABASE_URL", "postgresql://nobody@localhost:1/nowhere")
     engine = connect_engine(with_driver(database_url, "psycopg"))
     Pipeline(engine, Settings(), tmp_path).add([note("a", "One thing.")])

@@ -359,7 +359,7 @@ def test_cache_answers_after_gateway_stopped(provider: OpenAIServer, connect: Co
     assert gateway.ask(ask_for(7), Pattern).is_cached
 
 
-def test_api_key_never_leaks(
+def test_gateway_never_leaks_api_key(
     provider: OpenAIServer,
     connect: Connect,
     ledger: SpendLedger,

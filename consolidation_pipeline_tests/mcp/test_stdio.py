@@ -15,7 +15,7 @@ from consolidation_pipeline_tests.mcp.conftest import connect
 HEAVY_MODULES = ("dagster", "litellm", "numba", "pandas", "scipy", "sklearn", "wordllama")
 
 
-def test_stdio_client_runs_and_rolls_back(database_url: str, tmp_path: Path) -> None:
+def test_stdio_client_runs_and_rolls_back_job(database_url: str, tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     environment = {
         "CONSOLIDATION_DATABASE_URL": database_url,

@@ -8,7 +8,7 @@ from consolidation_pipeline_tests.core.conflicts.near_misses import MUST_CONFLIC
 
 
 @pytest.mark.parametrize(("a", "b", "kind"), MUST_CONFLICT)
-def test_near_misses_conflict(a: str, b: str, kind: str) -> None:
+def test_near_misses_are_conflicts(a: str, b: str, kind: str) -> None:
     assert kind in {conflict.kind for conflict in conflicts(a, b)}
 
 

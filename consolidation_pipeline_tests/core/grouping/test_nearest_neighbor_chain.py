@@ -29,7 +29,7 @@ def test_compiled_and_python_linkage_agree(monkeypatch, method, tied):
 
 
 @pytest.mark.parametrize(("rows", "saved"), [(False, 3e-6), (True, 1.2e-5)])
-def test_each_edge_counts_by_what_it_saves(monkeypatch, rows, saved):
+def test_kernel_savings_are_counted_per_edge(monkeypatch, rows, saved):
     asked = []
     monkeypatch.setattr(agglomeration.FOLLOW_CHAINS, "pays", lambda seconds: asked.append(seconds) or False)
     given_rows = {"rows": Rows(np.eye(3), np.ones(3, dtype=np.int64), 0.5)} if rows else {}

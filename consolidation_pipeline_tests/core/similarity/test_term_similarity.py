@@ -15,7 +15,7 @@ def test_texts_of_same_words_pair_in_any_order() -> None:
     assert 0.85 <= pairs.similarity[0] <= 1.0
 
 
-def test_missing_lessons_are_not_a_word() -> None:
+def test_missing_lessons_match_nothing() -> None:
     pairs = join_terms([("alpha beta", None), ("gamma delta", None), ("none", None)], threshold=0.01)
     assert len(pairs.i) == 0
 

@@ -127,7 +127,7 @@ def test_each_project_has_its_own_job(connection: Connection, project: Project) 
     assert {row.id for row in list_live_jobs(connection)} == jobs
 
 
-def test_job_starts_once(connection: Connection, project: Project) -> None:
+def test_job_starts_only_once(connection: Connection, project: Project) -> None:
     job = _append(connection, project, scope={"phases": ["clusters"]})
     assert start_job(connection, job, run_id="run-1", options={"merge": True})
     assert not start_job(connection, job, run_id="run-2", options={})
@@ -177,7 +177,7 @@ def test_failed_phases_are_listed_with_all_errors(connection: Connection, projec
     assert row.error_message == "graph: no memory\nmerge: it's 100% broken: %s :x\ngraph: again"
 
 
-def test_job_finishes_once(engine: Engine, project: Project) -> None:
+def test_job_finishes_only_once(engine: Engine, project: Project) -> None:
     with engine.begin() as connection:
         job = _append(connection, project)
 

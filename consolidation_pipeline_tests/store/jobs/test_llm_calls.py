@@ -153,7 +153,7 @@ def test_rejected_replies_belong_to_their_job(ledger: SpendLedger) -> None:
     assert replace(ledger, job_id=uuid4()).load(["hash"]) == {}
 
 
-def test_call_ends_once(ledger: SpendLedger) -> None:
+def test_llm_call_ends_only_once(ledger: SpendLedger) -> None:
     call_id = reserved(ledger)
     ledger.settle(call_id, None, {})
     with pytest.raises(ConflictError, match="it is not reserved"):
