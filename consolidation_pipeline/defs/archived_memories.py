@@ -1,13 +1,10 @@
 """Asset `archived_memories`: memories that a policy hides from search."""
 
-import dagster as dg
-
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.decay_scores import decay_scores
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.lifecycle.archive import archive_memories, build_archive_metrics
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
     find_archived_pinned,
     find_forgotten_important,
@@ -19,25 +16,12 @@ from consolidation_pipeline.store.admin.invariants import (
 )
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[decay_scores],
-    group_name="lifecycle",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("task_memories"),
-)
-def archived_memories(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("lifecycle", table="task_memories", deps=[decay_scores])
+def archived_memories(run: ProjectRun, phase: PhaseResult) -> None:
     """Archive memories that went stale or, if forgetting is on, irrelevant. The job `restore` brings them back."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("archived_memories") as phase:
-        result = archive_memories(run)
-        phase.metrics = build_archive_metrics(run.project.slug, result)
-        phase.counters = {"memories_archived": result.units}
-    return dg.MaterializeResult(metadata=phase.metrics)
+    result = archive_memories(run)
+    phase.metrics = build_archive_metrics(run.project.slug, result)
+    phase.counters = {"memories_archived": result.units}
 
 
 archived_memories_checks = project_checks(

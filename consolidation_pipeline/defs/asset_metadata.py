@@ -50,9 +50,6 @@ def describe_derived(name: str, result: DeriveResult) -> dict[str, Any]:
 
 
 def describe_failures(failures: Sequence[tuple[str, str]], stopped: str | None) -> dict[str, Any]:
-    """Return the failures of a phase that went on (the first ten) and the reason if it stopped early.
-
-    Each key is there only if it applies.
-    """
+    """Return the first ten failures of a phase and why it stopped early. Keys that do not apply are left out."""
     shown = {"failures": [": ".join(failure) for failure in failures[:_MAX_FAILURES]]} if failures else {}
     return {**shown, **({"stopped": stopped} if stopped else {})}

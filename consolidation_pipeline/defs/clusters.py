@@ -1,36 +1,25 @@
 """Asset `clusters`: groups of similar memories."""
 
 from base64 import b64encode
+from typing import Any
 
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import build_table, describe_table
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.asset_metadata import build_table
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.similarity_graph import similarity_graph
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.clusters import ClusterSummary, form_clusters
 from consolidation_pipeline.store.admin.invariants import find_shared_members, find_weak_merge_groups
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[similarity_graph],
-    group_name="similarity",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("memory_clusters"),
-)
-def clusters(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("similarity", table="memory_clusters", deps=[similarity_graph])
+def clusters(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Group memories in three tiers: near-duplicates to merge, cases for a person, memories on one topic."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("clusters") as phase:
-        result = form_clusters(run)
-        phase.metrics = _describe(result)
-    return dg.MaterializeResult(metadata={**phase.metrics, "sizes": _sizes_table(result), **_map_image(result)})
+    result = form_clusters(run)
+    phase.metrics = _describe(result)
+    return {"sizes": _sizes_table(result), **_map_image(result)}
 
 
 def _describe(result: ClusterSummary) -> dict[str, float]:

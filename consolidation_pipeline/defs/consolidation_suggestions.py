@@ -1,40 +1,19 @@
 """Asset `consolidation_suggestions`: proposed merges that a person decides on."""
 
-from typing import Any
-
-import dagster as dg
-
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_PATTERNS, describe_failures, describe_table
+from consolidation_pipeline.defs.asset_metadata import AFTER_PATTERNS, describe_failures
 from consolidation_pipeline.defs.clusters import clusters
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
+from consolidation_pipeline.defs.phase_asset import phase_asset
+from consolidation_pipeline.service.review.suggestion_proposals import propose_merges
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import find_invalid_approvals, find_shared_originals
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[clusters],
-    group_name="knowledge",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("consolidation_suggestions"),
-    op_tags=AFTER_PATTERNS,
-)
-def consolidation_suggestions(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("knowledge", table="consolidation_suggestions", deps=[clusters], op_tags=AFTER_PATTERNS)
+def consolidation_suggestions(run: ProjectRun, phase: PhaseResult) -> None:
     """Propose merges to a person: one text for each group that must not be merged automatically."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("consolidation_suggestions") as phase:
-        phase.metrics = _describe(propose_merges(run))
-    return dg.MaterializeResult(metadata=phase.metrics)
-
-
-def _describe(result: ProposalResult) -> dict[str, Any]:
-    return {
+    result = propose_merges(run)
+    phase.metrics = {
         "groups_in": result.groups,
         "groups_by_words": result.by_terms,
         "suggestions_created": result.created,

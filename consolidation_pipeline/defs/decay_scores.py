@@ -1,46 +1,32 @@
 """Asset `decay_scores`: current relevance of each memory."""
 
 from itertools import pairwise
+from typing import Any
 
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, build_table, describe_table
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUMMARIES, build_table
 from consolidation_pipeline.defs.associations import associations
-from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
-from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.lifecycle.decay import HISTOGRAM_BINS, DecayResult, score_relevance
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import find_without_relevance
 
 _QUARTILES = ("relevance_min", "relevance_q1", "relevance_median", "relevance_q3", "relevance_max")
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[principles, associations],
-    group_name="lifecycle",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("task_memories"),
-    op_tags=AFTER_SUMMARIES,
-)
-def decay_scores(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("lifecycle", table="task_memories", deps=[principles, associations], op_tags=AFTER_SUMMARIES)
+def decay_scores(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Score the relevance of every active memory from its age, access, importance and relations."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("decay_scores") as phase:
-        result = score_relevance(run)
-        phase.metrics = {
-            "memories_in": result.scored,
-            "scores_written": result.written,
-            **dict(zip(_QUARTILES, result.spread or (), strict=False)),
-        }
-    return dg.MaterializeResult(
-        metadata={**phase.metrics, "as_of": result.as_of.isoformat(), "relevance_histogram": _histogram_table(result)}
-    )
+    result = score_relevance(run)
+    phase.metrics = {
+        "memories_in": result.scored,
+        "scores_written": result.written,
+        **dict(zip(_QUARTILES, result.spread or (), strict=False)),
+    }
+    return {"as_of": result.as_of.isoformat(), "relevance_histogram": _histogram_table(result)}
 
 
 def _histogram_table(result: DecayResult) -> dg.TableMetadataValue:

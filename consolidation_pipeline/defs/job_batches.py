@@ -62,7 +62,7 @@ def run_pending_jobs(context: dg.OpExecutionContext, config: BatchConfig, store:
 def _run_one(context: dg.OpExecutionContext, store: Engine, job: RequestedJob | None) -> str:
     """Run a job; return its final status.
 
-    "skipped": it was started, done or cancelled elsewhere. "busy": its project is locked. "deleted": it is gone.
+    "skipped": it was started, done or cancelled elsewhere. "busy": its project is locked. "deleted": its row is gone.
     """
     if job is None or not is_pending(store, job.job_id):
         return "skipped"
@@ -70,9 +70,8 @@ def _run_one(context: dg.OpExecutionContext, store: Engine, job: RequestedJob | 
         if is_project_busy(connection, job.project_id):
             return "busy"
     definition = context.repository_def.get_job(job.job)
-    execute_in_process(
-        definition, context.instance, job.project, phases=job.phases, tags=_build_tags(job, context.run_id)
-    )
+    tags = {**build_job_tags(job), BATCH_TAG: context.run_id}
+    execute_in_process(definition, context.instance, job.project, phases=job.phases, tags=tags)
     _stop_if_cancelled(context)
     with store.connect() as connection:
         row = get_job(connection, job.job_id)
@@ -81,13 +80,9 @@ def _run_one(context: dg.OpExecutionContext, store: Engine, job: RequestedJob | 
     return status
 
 
-def _build_tags(job: RequestedJob, batch: str) -> dict[str, str]:
-    return {
-        JOB_TAG: str(job.job_id),
-        TRIGGER_TAG: job.trigger_type,
-        TRIGGERED_BY_TAG: job.triggered_by or "",
-        BATCH_TAG: batch,
-    }
+def build_job_tags(job: RequestedJob) -> dict[str, str]:
+    """Return the tags by which a Dagster run finds its job, and by which a run of the job is found."""
+    return {JOB_TAG: str(job.job_id), TRIGGER_TAG: job.trigger_type, TRIGGERED_BY_TAG: job.triggered_by or ""}
 
 
 def _stop_if_cancelled(context: dg.OpExecutionContext) -> None:

@@ -20,7 +20,7 @@ _UNFINISHED = [
     dg.DagsterRunStatus.STARTING,
     *_STARTED,
 ]
-# Jobs that a cancelled batch did not begin are ended with it. The sensor does that well within this time.
+# The sensor ends the jobs that a cancelled batch did not begin. It needs far less than this time.
 _CANCELLED_WITHIN = timedelta(days=1)
 
 
@@ -41,7 +41,7 @@ def find_runs_or_batches(instance: dg.DagsterInstance, jobs: Sequence[UUID]) -> 
 
 
 def _find_batches(instance: dg.DagsterInstance) -> dict[UUID, dg.DagsterRun]:
-    """Return job id -> unfinished or recently cancelled batch. Batches that ended otherwise leave jobs to the next."""
+    """Return job id -> unfinished or recently cancelled batch. Jobs that other batches left go to the next batch."""
     cancelled = dg.RunsFilter(
         job_name=job_batch.name,
         statuses=[dg.DagsterRunStatus.CANCELED],

@@ -24,7 +24,7 @@ def hold_pool_slot(instance: dg.DagsterInstance, run: dg.DagsterRun, phase: str)
         yield
         return
     try:
-        # Without a limit any more, all go on.
+        # If the limit is removed meanwhile, the phase goes on.
         while _is_limited(instance) and not storage.claim_concurrency_slot(LLM_POOL, run.run_id, phase).is_claimed:
             time.sleep(_POLL_SECONDS)
         instance.report_engine_event(f"{phase} {SLOT_TAKEN}", run)

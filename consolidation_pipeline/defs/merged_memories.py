@@ -1,14 +1,11 @@
 """Asset `merged_memories`: one memory that replaces several near-duplicates."""
 
-import dagster as dg
-
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.clusters import clusters
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.knowledge.merged_memories import merge_clusters
 from consolidation_pipeline.service.plan.apply import check_plan
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
     find_duplicate_merged_memories,
     find_lost_literals,
@@ -18,35 +15,22 @@ from consolidation_pipeline.store.admin.invariants import (
 )
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[clusters],
-    group_name="knowledge",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("consolidated_memories"),
-)
-def merged_memories(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("knowledge", table="consolidated_memories", deps=[clusters])
+def merged_memories(run: ProjectRun, phase: PhaseResult) -> None:
     """Level 1: merge each group of near-duplicates into one memory without loss. Sources are hidden, never deleted."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("merged_memories") as phase:
-        check_plan(run)
-        result = merge_clusters(run)
-        phase.metrics = {
-            "memories_merged": result.absorbed,
-            "merged_created": result.created,
-            "merged_extended": result.extended,
-            "groups_skipped": result.skipped,
-            "merged_rewritten": result.rewritten,
-            "rewrites_refused": result.refused,
-            "rewrites_failed": result.failed,
-            **({"stopped": result.stopped} if result.stopped else {}),
-        }
-        phase.counters = {"memories_merged": result.absorbed, "clusters_merged": result.created + result.extended}
-    return dg.MaterializeResult(metadata=phase.metrics)
+    check_plan(run)
+    result = merge_clusters(run)
+    phase.metrics = {
+        "memories_merged": result.absorbed,
+        "merged_created": result.created,
+        "merged_extended": result.extended,
+        "groups_skipped": result.skipped,
+        "merged_rewritten": result.rewritten,
+        "rewrites_refused": result.refused,
+        "rewrites_failed": result.failed,
+        **({"stopped": result.stopped} if result.stopped else {}),
+    }
+    phase.counters = {"memories_merged": result.absorbed, "clusters_merged": result.created + result.extended}
 
 
 merged_memories_checks = project_checks(

@@ -1,34 +1,18 @@
 """Asset `patterns`: what several memories have in common."""
 
-import dagster as dg
-
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_derived, describe_table
+from consolidation_pipeline.defs.asset_metadata import describe_derived
 from consolidation_pipeline.defs.merged_memories import merged_memories
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.service.knowledge.patterns import derive_patterns
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import find_duplicate_patterns, find_foreign_evidence
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[merged_memories],
-    group_name="knowledge",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("consolidated_memories"),
-)
-def patterns(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("knowledge", table="consolidated_memories", deps=[merged_memories])
+def patterns(run: ProjectRun, phase: PhaseResult) -> None:
     """Level 2: derive what three or more distinct memories have in common, from their sentences or by an LLM."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("patterns") as phase:
-        result = derive_patterns(run)
-        phase.metrics = describe_derived("patterns", result)
-    return dg.MaterializeResult(metadata=phase.metrics)
+    phase.metrics = describe_derived("patterns", derive_patterns(run))
 
 
 patterns_checks = project_checks(

@@ -1,18 +1,19 @@
 """Asset `playbook_entries`: instructions that agents read before they start work."""
 
+from typing import Any
+
 import dagster as dg
 
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_table
-from consolidation_pipeline.defs.partitions import projects
+from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
-from consolidation_pipeline.defs.resources import ProjectRuns
 from consolidation_pipeline.service.playbook.entries import (
     describe_promotion,
     read_playbook,
     to_markdown,
     update_playbook,
 )
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
     find_duplicate_entries,
     find_foreign_support,
@@ -24,26 +25,14 @@ from consolidation_pipeline.store.admin.invariants import (
 _MAX_SHOWN = 50
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[principles],
-    group_name="knowledge",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("playbook_entries"),
-)
-def playbook_entries(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("knowledge", table="playbook_entries", deps=[principles])
+def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Promote the most confident patterns and principles to instructions for agents. Others wait for a person."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("playbook_entries") as phase:
-        result = update_playbook(run)
-        phase.metrics = describe_promotion(result)
-        phase.counters = {"memories_promoted": result.promoted}
+    result = update_playbook(run)
+    phase.metrics = describe_promotion(result)
+    phase.counters = {"memories_promoted": result.promoted}
     playbook = to_markdown(read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN))
-    return dg.MaterializeResult(metadata={**phase.metrics, "playbook": dg.MetadataValue.md(playbook)})
+    return {"playbook": dg.MetadataValue.md(playbook)}
 
 
 playbook_entries_checks = project_checks(

@@ -73,7 +73,7 @@ class ProjectRuns:
             self._stack.close()
 
     def _was_interrupted(self) -> bool:
-        """Return True if any step was interrupted. A phase notices that itself, a step of checks does not."""
+        """Return True if any step was interrupted. A phase notices an interrupt itself; a step of checks does not."""
         failures = self._instance.all_logs(self._run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE)
         errors = [failure.dagster_event.step_failure_data for failure in failures if failure.dagster_event]
         return any(error.error_source and error.error_source.name == "INTERRUPT" for error in errors)

@@ -8,9 +8,9 @@ import dagster as dg
 
 from consolidation_pipeline.core.jobs.run_batching import Task, form_batches
 from consolidation_pipeline.core.memories.memories import content_hash
-from consolidation_pipeline.defs.job_batches import build_batch_config, job_batch
+from consolidation_pipeline.defs.job_batches import build_batch_config, build_job_tags, job_batch
 from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import JOB_TAG, TRIGGER_TAG, TRIGGERED_BY_TAG
+from consolidation_pipeline.defs.resources import TRIGGERED_BY_TAG
 from consolidation_pipeline.service.jobs.job_requests import LOST_AFTER, RequestedJob
 from consolidation_pipeline.service.jobs.triggers import TriggerDecision, describe_skipped
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
@@ -48,7 +48,8 @@ def build_batch_requests(decision: TriggerDecision, *, job: str, triggered_by: s
 def build_run_requests(store: Engine, pending: Sequence[RequestedJob]) -> list[dg.RunRequest]:
     """Return a run for each pending job, with the job's id as run key; batches if more than ``MAX_SINGLE_RUNS``."""
     if len(pending) > MAX_SINGLE_RUNS:
-        sizes = _count_active(store)
+        with store.connect() as connection:
+            sizes = {backlog.slug: backlog.active for backlog in list_backlogs(connection)}
         tasks = [
             Task(job.job_id, job.project, job.job, sizes.get(job.project, 0), job.timeout_seconds) for job in pending
         ]
@@ -58,27 +59,18 @@ def build_run_requests(store: Engine, pending: Sequence[RequestedJob]) -> list[d
             run_key=str(job.job_id),
             job_name=job.job,
             partition_key=job.project,
-            tags={
-                JOB_TAG: str(job.job_id),
-                TRIGGER_TAG: job.trigger_type,
-                TRIGGERED_BY_TAG: job.triggered_by or "",
-                "dagster/max_runtime": str(job.timeout_seconds),
-            },
+            tags={**build_job_tags(job), "dagster/max_runtime": str(job.timeout_seconds)},
             asset_selection=None if job.phases == JOB_PHASES[job.job] else [dg.AssetKey(name) for name in job.phases],
         )
         for job in pending
     ]
 
 
-def _count_active(store: Engine) -> dict[str, int]:
-    with store.connect() as connection:
-        return {backlog.slug: backlog.active for backlog in list_backlogs(connection)}
-
-
 def _build_batch_request(batch: Sequence[Task], triggered_by: str) -> dg.RunRequest:
     """Return a run for a batch of jobs.
 
-    Its run key launches the same jobs at most once in ten minutes (``LOST_AFTER``), as some may be left pending.
+    Its run key makes Dagster launch the same jobs at most once in ten minutes (``LOST_AFTER``). A batch may leave some
+    pending; they are launched again then.
     """
     ids = [str(task.job_id) for task in batch]
     bucket = datetime.now(UTC).timestamp() // LOST_AFTER.total_seconds()

@@ -1,43 +1,20 @@
 """Asset `semantic_summaries`: summaries of memories that no other summary covers."""
 
-from typing import Any
-
-import dagster as dg
-
 from consolidation_pipeline.core.knowledge.summary_batches import TARGET_RATIO
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS, describe_failures, describe_table
+from consolidation_pipeline.defs.asset_metadata import AFTER_SUGGESTIONS, describe_failures
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
-from consolidation_pipeline.service.knowledge.summaries import SummaryResult, summarize_memories
+from consolidation_pipeline.defs.phase_asset import phase_asset
+from consolidation_pipeline.service.knowledge.summaries import summarize_memories
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import find_inconsistent_summaries
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[embedding_matrix],
-    group_name="knowledge",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("consolidated_memories"),
-    op_tags=AFTER_SUGGESTIONS,
-)
-def semantic_summaries(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("knowledge", table="consolidated_memories", deps=[embedding_matrix], op_tags=AFTER_SUGGESTIONS)
+def semantic_summaries(run: ProjectRun, phase: PhaseResult) -> None:
     """Level 2: summarize what lasts from a batch of a user's memories in one text (episodic to semantic)."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("semantic_summaries") as phase:
-        result = summarize_memories(run)
-        phase.metrics = _describe(result)
-        phase.counters = {"summaries_created": result.created}
-    return dg.MaterializeResult(metadata=phase.metrics)
-
-
-def _describe(result: SummaryResult) -> dict[str, Any]:
-    return {
+    result = summarize_memories(run)
+    phase.metrics = {
         "memories_in": result.memories,
         "due": result.is_due,
         "reason": result.reason,
@@ -50,6 +27,7 @@ def _describe(result: SummaryResult) -> dict[str, Any]:
         "compression_target": TARGET_RATIO,
         **describe_failures(result.failures, result.stopped),
     }
+    phase.counters = {"summaries_created": result.created}
 
 
 semantic_summaries_checks = project_checks(

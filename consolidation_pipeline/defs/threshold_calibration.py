@@ -8,36 +8,21 @@ import dagster as dg
 
 from consolidation_pipeline.core.calibration.calibration_chart import curve_svg
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
-from consolidation_pipeline.defs.asset_metadata import describe_table
 from consolidation_pipeline.defs.embedding_matrix import embedding_matrix
-from consolidation_pipeline.defs.partitions import projects
-from consolidation_pipeline.defs.resources import ProjectRuns
+from consolidation_pipeline.defs.phase_asset import phase_asset
+from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.service.similarity.calibration import CalibrationResult, calibrate_thresholds
 from consolidation_pipeline.store.similarity.calibrations import Calibration, find_disordered_thresholds
 
 _MAX_SENTENCES = 20
 
 
-@dg.asset(
-    partitions_def=projects,
-    deps=[embedding_matrix],
-    group_name="similarity",
-    kinds={"python", "postgres"},
-    owners=["team:memory"],
-    code_version="1",
-    metadata=describe_table("similarity_calibrations"),
-)
-def threshold_calibration(
-    context: dg.AssetExecutionContext, project_runs: dg.ResourceParam[ProjectRuns]
-) -> dg.MaterializeResult[None]:
+@phase_asset("similarity", table="similarity_calibrations", deps=[embedding_matrix])
+def threshold_calibration(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Fit thresholds to the project and its embedding model. They are kept until the project has grown by half."""
-    run = project_runs.open(context.partition_key)
-    with run.phase("threshold_calibration") as phase:
-        result = calibrate_thresholds(run)
-        phase.metrics = _describe(result)
-    return dg.MaterializeResult(
-        metadata={**phase.metrics, **_boilerplate_list(result.snapshot), **_curve_image(result.snapshot)}
-    )
+    result = calibrate_thresholds(run)
+    phase.metrics = _describe(result)
+    return {**_boilerplate_list(result.snapshot), **_curve_image(result.snapshot)}
 
 
 def _describe(result: CalibrationResult) -> dict[str, Any]:
@@ -52,12 +37,12 @@ def _describe(result: CalibrationResult) -> dict[str, Any]:
         "boilerplate_sentences": len(snapshot.boilerplate),
         **snapshot.thresholds,
         **{f"cosine_{name}": spread[name] for name in ("median", "nearest") if name in spread},
-        **_shares("wrong_merges", snapshot.report.get("wrong")),
-        **_shares("paraphrases_found", snapshot.report.get("found")),
+        **_describe_share("wrong_merges", snapshot.report.get("wrong")),
+        **_describe_share("paraphrases_found", snapshot.report.get("found")),
     }
 
 
-def _shares(name: str, share: Mapping[str, Any] | None) -> dict[str, float]:
+def _describe_share(name: str, share: Mapping[str, Any] | None) -> dict[str, float]:
     if share is None or share["share"] is None:
         return {}
     return {name: share["share"], f"{name}_low": share["low"], f"{name}_high": share["high"]}
