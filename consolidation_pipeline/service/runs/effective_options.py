@@ -11,13 +11,13 @@ from consolidation_pipeline.store.projects import Project
 
 
 def effective_options(project: Project, settings: Settings) -> ConsolidationOptions:
-    """Return the options of a project; models of the environment are the default of all projects."""
+    """Return the options of a project. Models that it does not set come from the environment."""
     return _read_options(json.dumps(project.config), settings.llm_model, settings.embedding_model)
 
 
 @lru_cache(maxsize=1_000)
 def _read_options(config: str, llm_model: str | None, embedding_model: str | None) -> ConsolidationOptions:
-    """Parse a project's config (JSON). Cached: every search needs it, and few projects differ."""
+    """Parse a project's config (JSON). Cached, because every search needs it."""
     models = {"llm_model": llm_model, "embedding_model": embedding_model}
     base = parse_options({key: value for key, value in models.items() if value})
     return parse_options(json.loads(config), base=base)

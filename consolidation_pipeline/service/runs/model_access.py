@@ -22,15 +22,6 @@ def open_spend_ledger(engine: Engine, project: Project, options: ConsolidationOp
 def open_embedder(
     engine: Engine, project: Project, options: ConsolidationOptions, job_id: UUID, *, timeout: float | None = None
 ) -> Embedder:
-    """Return the project's embedding model; a paid one pays through the spend ledger.
-
-    Args:
-        engine: Engine of the store.
-        project: The project that pays.
-        options: Its options.
-        job_id: Job that pays, or id of a manual action.
-        timeout: See ``embed.load_embedder``.
-    """
-    return load_embedder(
-        options.embedding_model, ledger=open_spend_ledger(engine, project, options, job_id), timeout=timeout
-    )
+    """Return the project's embedding model; a paid one uses the spend ledger. ``timeout``: see ``load_embedder``."""
+    ledger = open_spend_ledger(engine, project, options, job_id)
+    return load_embedder(options.embedding_model, ledger=ledger, timeout=timeout)

@@ -24,7 +24,7 @@ PHASES = (
     "consolidation_report",
 )
 
-# Phases of each job, by the name that is ``job`` in the scope of a job.
+# Phases of each job, by the job's name.
 JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "consolidate": PHASES,
     "decay": ("decay_scores",),
@@ -33,31 +33,25 @@ JOB_PHASES: Mapping[str, tuple[str, ...]] = {
     "summarize": ("embedding_matrix", "semantic_summaries", "procedural_profile"),
     "reembed": ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters"),
 }
-# Phases that call the language model, and phases that call the embedding model, if the project has one.
+# Phases that may call a paid language model, and phases that may call a paid embedding model.
 LLM_PHASES = {"patterns", "principles", "consolidation_suggestions", "semantic_summaries", "procedural_profile"}
 EMBEDDING_PHASES = {"embedding_matrix", "threshold_calibration", "merged_memories", "playbook_entries"} | (
     LLM_PHASES - {"consolidation_suggestions"}
 )
-# The order agrees with that of every job.
+# In an order that agrees with every job.
 ALL_PHASES = ("associations", *PHASES)
 
 
 def select_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
-    """Return the phases of a job to run, in order.
-
-    Args:
-        job: Name of the job.
-        phases: Names of its phases in any order; None = all.
+    """Return the phases of a job to run, in order. ``phases``: names in any order; None = all.
 
     Raises:
         InvalidScopeError: There is no such job or phase, or ``phases`` is empty.
     """
     if job not in JOB_PHASES:
         raise InvalidScopeError(f"job {job} does not exist; the jobs are {', '.join(JOB_PHASES)}")
-    if phases is None:
-        return JOB_PHASES[job]
-    selected = tuple(phases)
     known = JOB_PHASES[job]
+    selected = known if phases is None else tuple(phases)
     unknown = [name for name in selected if name not in known]
     if unknown or not selected:
         wrong = ", ".join(unknown) or "none"
@@ -66,7 +60,7 @@ def select_phases(job: str, phases: Iterable[str] | None) -> tuple[str, ...]:
 
 
 def build_scope(job: str, phases: Sequence[str], options: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return the scope of a pending job with these phases and ``options`` of its own."""
+    """Return the scope of a job: its name, its phases unless it runs all, and its own ``options`` if it has any."""
     part = {} if tuple(phases) == JOB_PHASES[job] else {"phases": list(phases)}
     return {"job": job, **part, **({"options": dict(options)} if options else {})}
 

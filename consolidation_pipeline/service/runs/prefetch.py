@@ -1,4 +1,4 @@
-"""Prefetch: make the next batch in a thread while Postgres stores the last one."""
+"""Prefetch: make the next batch in a thread while Postgres stores the current one."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ CANCELLED_BY = "cancelled_by"
 
 @dataclass
 class PhaseResult:
-    """Result of a phase: its metrics, and what it adds to the counter columns of the job."""
+    """Result of a phase: its metrics, and the increments of the job's counter columns."""
 
     metrics: dict[str, Any] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
@@ -45,10 +45,10 @@ class PhaseResult:
 
 @dataclass(frozen=True)
 class PlanDecisions:
-    """Decisions of a plan as of an instant.
+    """Decisions of a plan. ``as_of``: instant by which it computed ages.
 
-    ``merges``: id -> digest. ``archives``: id -> policy. ``knowledge``: id -> digest, of patterns, principles and
-    playbook entries.
+    ``merges``: merged memory id -> digest. ``archives``: memory id -> policy. ``knowledge``: id -> digest of patterns,
+    principles and playbook entries.
     """
 
     as_of: datetime
@@ -72,17 +72,20 @@ class ProjectRun:
     Attributes:
         job: Name of the job.
         planned: Its phases to run, in order.
-        now: Instant of the run. Ages are computed as of it, so the results of a run depend only on its inputs.
+        now: Instant of the run. Ages are computed as of it, so results depend only on the inputs.
         raw_counts: Numbers of all and of archived raw memories at the start.
+        completed: Phases that were completed.
+        failed: Phases that failed.
+        cancelled: True if the run was interrupted or its job was cancelled.
         archived: Number of raw memories that the run archived.
         unfinished: True if the run left work to the next one.
         stopped: Work that stopped early, see ``record_stop``.
-        plan: Decisions to carry out, and no others; None = decide by the data.
+        plan: Decisions to apply, and no others; None = decide by the data.
         trigger_type: manual, scheduled or threshold.
-        span: Span of the run in a trace, parent of those of its phases.
+        span: Span of the run in a trace; parent of the spans of its phases.
         started: Start by ``time.monotonic``, in seconds.
-        model_slot: Phase -> slot that a phase holds while it may call a paid model.
-        compared: Vectors that the similarity graph was updated with, for the phase that forms groups.
+        model_slot: Returns for a phase the slot that it holds while it may call a paid model.
+        compared: Vectors of the last graph update, kept for the phase that forms groups.
     """
 
     engine: Engine
@@ -109,22 +112,17 @@ class ProjectRun:
 
     @property
     def as_of(self) -> datetime:
-        """Instant by which ages are decided: the plan's, else the run's own."""
+        """Instant by which ages are computed: the plan's, else the run's own."""
         return self.now if self.plan is None else self.plan.as_of
 
     def may_write(self, id_: UUID) -> bool:
-        """Return True if this pattern, principle or playbook entry may be written: with a plan, if it is in it."""
+        """Return True if a pattern, principle or playbook entry may be written: it is in the plan, if there is one."""
         return self.plan is None or str(id_) in self.plan.knowledge
 
     @cached_property
     def embedder(self) -> Embedder:
-        """Embedding model of the project, loaded when a phase needs it; a paid one pays within the budgets."""
+        """Embedding model of the project, opened when a phase needs it; the budgets limit what a paid one costs."""
         return open_embedder(self.engine, self.project, self.options, self.job_id)
-
-    @property
-    def has_paid_model(self) -> bool:
-        """True if the project has a model that may cost money."""
-        return self.options.llm_model is not None or not is_local(self.options.embedding_model)
 
     def may_call_model(self, phase: str) -> bool:
         """Return True if a phase may call a model that costs money."""
@@ -135,13 +133,13 @@ class ProjectRun:
 
     @cached_property
     def calibration(self) -> Calibration | None:
-        """Newest calibration of the project and model; the phase that makes a new one sets it here."""
+        """Newest calibration of the project and model. The phase that makes a new one replaces it here."""
         with self.engine.connect() as connection:
             return load_calibration(connection, self.project.id, self.embedder.name)
 
     @property
     def boilerplate(self) -> frozenset[str]:
-        """Sentences that repeat across the project and say nothing about a group."""
+        """Boilerplate sentences of the calibration, normalised; empty without a calibration."""
         return frozenset(self.calibration.boilerplate) if self.calibration is not None else frozenset()
 
     @property
@@ -161,7 +159,7 @@ class ProjectRun:
         """
         with self.engine.begin() as connection:
             yield connection
-            # A run that takes over ends this job first, and waits for this commit to do so.
+            # A run that takes over must end this job first. The row lock makes it wait for this commit.
             raise_if_ended(jobs.lock_job_status(connection, self.job_id), "nothing was written")
 
     @property
@@ -174,30 +172,26 @@ class ProjectRun:
         """Run a phase in the block and record it on the job row: completed, with its costs, failed or interrupted.
 
         Raises:
-            JobCancelledError: The job was cancelled; what it did stays.
+            JobCancelledError: The job was cancelled; what it wrote stays.
             JobEndedError: This run lost its lock with its connection, and another run took over.
             TimeLimitError: The run has taken longer than ``timeout_seconds``; no further phase begins.
         """
-        context = {"project": self.project.slug, "job": str(self.job_id), "phase": name}
-        attributes = {
-            "consolidation.phase": name,
-            tracing.MEMORY_STORE_ID: self.project.slug,
-            tracing.JOB_ID: str(self.job_id),
-        }
+        slug, job = self.project.slug, str(self.job_id)
+        attributes = {"consolidation.phase": name, tracing.MEMORY_STORE_ID: slug, tracing.JOB_ID: job}
         with (
-            log_context(context),
+            log_context({"project": slug, "job": job, "phase": name}),
             tracing.span(name, attributes, parent=self.span),
-            self._record_phase(name) as outcome,
+            self._record_phase(name) as result,
         ):
-            yield outcome
+            yield result
 
     @contextmanager
     def _record_phase(self, name: str) -> Iterator[PhaseResult]:
-        outcome, began, spent = PhaseResult(), time.monotonic(), self._sum_spending()
+        result, began, spent = PhaseResult(), time.monotonic(), self._sum_spending()
         try:
             with self.model_slot(name) if self.may_call_model(name) else nullcontext():
                 self._check_may_start(name)
-                yield outcome
+                yield result
         except JobCancelledError:
             self.cancelled = True
             raise
@@ -211,16 +205,17 @@ class ProjectRun:
             self.cancelled = True
             raise
         self.completed.append(name)
-        outcome.metrics |= self._describe_spending(spent)
-        tracing.set_attributes(_as_attributes(outcome.metrics))
+        result.metrics |= self._describe_spending(spent)
+        numbers = {key: value for key, value in result.metrics.items() if isinstance(value, int | float)}
+        tracing.set_attributes({f"consolidation.{key.replace('/', '.')}": value for key, value in numbers.items()})
         with self.engine.begin() as connection:
             jobs.record_phase(
                 connection,
                 self.job_id,
                 name,
                 planned=len(self.planned),
-                metrics={**outcome.metrics, "seconds": round(time.monotonic() - began, 3)},
-                counters=outcome.counters,
+                metrics={**result.metrics, "seconds": round(time.monotonic() - began, 3)},
+                counters=result.counters,
             )
 
     def _check_may_start(self, name: str) -> None:
@@ -234,16 +229,10 @@ class ProjectRun:
             )
 
     def record_stop(self, purpose: str, error: Exception) -> str:
-        """Record that work stopped early, as the budget is used up or the model stopped answering.
+        """Record that calls for a ``purpose`` stopped early, and return the message of ``error``.
 
-        The job and the next run depend on it. If it is the budget, an event is sent.
-
-        Args:
-            purpose: Purpose of the calls that stopped.
-            error: BudgetExhaustedError, or the error of the model.
-
-        Returns:
-            The error message.
+        The job lists it in its metrics, and the next run goes on with the rest. A BudgetExhaustedError also sends an
+        event; every other error means that the model stopped answering.
         """
         by = "budget" if isinstance(error, BudgetExhaustedError) else "model"
         self.stopped.append({"purpose": purpose, "by": by, "reason": str(error)})
@@ -255,13 +244,14 @@ class ProjectRun:
         return str(error)
 
     def _sum_spending(self) -> JobSpending | None:
-        if not self.has_paid_model:
+        """Return what the job has spent so far; None if the project has no paid model."""
+        if self.options.llm_model is None and is_local(self.options.embedding_model):
             return None
         with self.engine.connect() as connection:
             return sum_job_spending(connection, self.job_id)
 
     def _describe_spending(self, before: JobSpending | None) -> dict[str, Any]:
-        """Return what a phase spent, under stable names; empty for a project without a paid model."""
+        """Return what was spent since ``before``, as metrics; empty for a project without a paid model."""
         after = self._sum_spending()
         if before is None or after is None:
             return {}
@@ -278,7 +268,7 @@ class ProjectRun:
             with self.engine.begin() as connection:
                 jobs.record_failed_phase(connection, self.job_id, name, error)
         except Exception:
-            # The database is gone, which is probably why the phase failed: show that error.
+            # The database is gone, which is probably why the phase failed. Raise the phase's own error.
             logger.exception("the failure of %s could not be recorded on job %s", name, self.job_id)
 
     @property
@@ -297,12 +287,6 @@ class ProjectRun:
         return "completed", None
 
 
-def _as_attributes(metrics: Mapping[str, Any]) -> dict[str, int | float]:
-    """Return the numbers of a phase as attributes of a span."""
-    numbers = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
-    return {f"consolidation.{name.replace('/', '.')}": value for name, value in numbers.items()}
-
-
 def describe_error(error: BaseException) -> str:
     """Return the message of an error without the SQL statement and parameters that SQLAlchemy appends."""
     return str(error).partition("\n[SQL:")[0].strip() or type(error).__name__
@@ -315,7 +299,7 @@ def raise_if_cancelled(job: Row[Any] | None, consequence: str) -> None:
 
 
 def raise_if_ended(job: Row[Any] | None, consequence: str) -> None:
-    """Raise JobCancelledError if the job was cancelled, JobEndedError if a run that took over has ended it."""
+    """Raise JobCancelledError if the job was cancelled, JobEndedError if a run that took over ended it."""
     raise_if_cancelled(job, consequence)
     if job is not None and job.status != "running":
         raise JobEndedError(f"job {job.id} is {job.status}: another run took over, {consequence}")

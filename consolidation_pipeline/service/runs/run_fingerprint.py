@@ -18,19 +18,14 @@ from consolidation_pipeline.store.similarity.calibrations import describe_versio
 
 
 def compute_fingerprint(connection: Connection, project: Project, options: ConsolidationOptions, now: datetime) -> str:
-    """Return the fingerprint: memories, options, calibration, algorithm, and the day, as relevance decays daily."""
-    parts = (
-        hash_project_rows(connection, project.id),
-        options.model_dump_json(),
-        describe_versions(connection, project.id),
-        ALGORITHM_VERSION,
-        f"{now:%Y-%m-%d}",
-    )
+    """Return a hash of rows, options, calibrations, algorithm version, and the day, as relevance decays daily."""
+    rows, calibrations = hash_project_rows(connection, project.id), describe_versions(connection, project.id)
+    parts = (rows, options.model_dump_json(), calibrations, ALGORITHM_VERSION, f"{now:%Y-%m-%d}")
     return content_hash("\n".join(parts))
 
 
 def find_complete_job(connection: Connection, project: Project, settings: Settings) -> Row[Any] | None:
-    """Return the newest complete job if nothing has changed since, on whatever day; else None."""
+    """Return the newest job that left no work, if nothing has changed since except the day; else None."""
     done = jobs.find_job_with_fingerprint(connection, project.id)
     if done is None:
         return None
@@ -39,7 +34,7 @@ def find_complete_job(connection: Connection, project: Project, settings: Settin
 
 
 def find_unchanged_job(engine: Engine, project: Project, settings: Settings) -> Row[Any] | None:
-    """Return the newest job if it was a whole run of today and nothing has changed since; else None."""
+    """Return the newest job if it left no work and nothing has changed since, not even the day; else None."""
     with engine.connect() as connection:
         newest = jobs.list_jobs(connection, project.id, limit=1)
         if not newest or "state" not in newest[0].metrics:

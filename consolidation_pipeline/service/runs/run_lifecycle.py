@@ -1,7 +1,7 @@
 """Lifecycle of a run: it takes the project's lock, begins its job row, and ends both.
 
-The run holds the project's lock from start to end. If a job row says ``running`` while nobody holds the lock, its
-process died. The next run marks it failed and goes on from what it left.
+If a job row is ``running`` while nobody holds the project's lock, its process died. The next run marks the job failed
+and continues its work.
 """
 
 from __future__ import annotations
@@ -54,16 +54,13 @@ def open_run(
     run_id: str | None = None,
     requested: UUID | None = None,
 ) -> Iterator[ProjectRun]:
-    """Begin a run; at the end of the block, end its job row with the true status.
+    """Begin a run; at the end of the block, end its job row with the status that the run reached.
 
     Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        settings: Settings of the process.
         job: Name of the job.
         planned: Phases to run, in order.
         trigger_type: manual, scheduled or threshold.
-        triggered_by: Shown name of whoever asked for it.
+        triggered_by: Displayed name of the caller.
         run_id: Id of the Dagster run, if any.
         requested: Pending job that the run was launched for, if any.
 
@@ -108,22 +105,21 @@ def open_run(
 
 @contextmanager
 def hold_project(engine: Engine, project: Project) -> Iterator[None]:
-    """Hold the project without a run. A run that lost its lock with its connection writes nothing more.
+    """Hold the project's lock without a run. A job that still says ``running`` is marked failed.
 
     Raises:
         ProjectBusyError: A run or a rollback holds the project.
     """
     with project_lock(engine, project.id, project.slug, wait_seconds=LOCK_WAIT_SECONDS):
-        # Committed at once, so that such a run sees it before it commits anything.
+        # Committed at once: a run that lost its lock with its connection sees it before it commits anything.
         with engine.begin() as connection:
             fail_running_job(connection, project.id)
         yield
 
 
 def _begin_span(run: ProjectRun) -> Any:
-    """Begin the span of the run in a trace."""
     attributes = {
-        # In the semantic conventions, the operation that may create, update or consolidate memories.
+        # The semantic conventions give this name to an operation that may create, update or consolidate memories.
         "gen_ai.operation.name": "upsert_memory",
         tracing.MEMORY_STORE_ID: run.project.slug,
         tracing.JOB_ID: str(run.job_id),
@@ -134,11 +130,7 @@ def _begin_span(run: ProjectRun) -> Any:
 
 
 def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
-    """Return a run for a preview: without lock and job row, on read-only transactions.
-
-    Raises:
-        NotFoundError: There is no such project.
-    """
+    """Return a run for a preview: without lock and job row, in read-only transactions."""
     read_only = engine.execution_options(postgresql_readonly=True)
     with read_only.connect() as connection:
         project = get_project(connection, slug)
@@ -148,12 +140,7 @@ def preview_run(engine: Engine, slug: str, *, settings: Settings) -> ProjectRun:
 
 
 def get_runnable_project(engine: Engine, slug: str) -> Project:
-    """Return the project.
-
-    Raises:
-        NotFoundError: There is no such project.
-        ProjectDisabledError: Consolidation of the project is disabled.
-    """
+    """Return the project; raise ProjectDisabledError if its consolidation is disabled."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
     if not project.consolidation_enabled:
@@ -162,18 +149,20 @@ def get_runnable_project(engine: Engine, slug: str) -> Project:
 
 
 def _reject_ended_request(job: Row[Any] | None) -> None:
-    """Raise if the requested job was cancelled, or was done already by an earlier launch that seemed lost."""
+    """Raise if the requested job was cancelled, or has been run by an earlier launch that was believed lost."""
     raise_if_cancelled(job, "nothing was run")
     if job is not None and job.status in ("completed", "failed"):
         raise ConflictError(f"job {job.id} is {job.status} already: nothing was run", (str(job.id),))
 
 
 def _end_live_job(connection: Connection, project: Project, planned: Sequence[str]) -> None:
-    """End the live job unless it is pending with the same phases. A running one is dead, as this run has the lock."""
+    """End the project's live job, unless it is pending with the ``planned`` phases: then this run will claim it.
+
+    A running job is dead, as this run has the lock.
+    """
     fail_running_job(connection, project.id)
     pending = jobs.find_live_job(connection, project.id)
     if pending is not None and tuple(planned) != read_scope(pending.scope)[1]:
-        # This run does other phases than were asked for, so it must not claim the job.
         jobs.finish_job(connection, pending.id, "cancelled", error=OVERTAKEN)
 
 
@@ -192,10 +181,7 @@ def _begin_job(
     scope = scope if pending is None else pending.scope
     options = parse_options(scope.get("options", {}), base=options)
     snapshot = options.model_dump(mode="json")
-    job_id: UUID
-    if pending is not None:
-        job_id = pending.id
-    else:
+    if pending is None:
         job_id = jobs.append_job(
             connection,
             project.id,
@@ -205,6 +191,8 @@ def _begin_job(
             scope=scope,
             phases=JOB_PHASES[read_scope(scope)[0]],
         )
+    else:
+        job_id = pending.id
     if not jobs.start_job(connection, job_id, run_id=run_id, options=snapshot):
         raise ConflictError(f"job {job_id} was ended while its run began", (str(job_id),))
     append_event(connection, project.id, "consolidation.started", {"job_id": str(job_id)})
@@ -212,24 +200,22 @@ def _begin_job(
 
 
 def _count_raw(connection: Connection, project: Project) -> tuple[int, int]:
+    """Return the numbers of all and of archived raw memories."""
     counts = count_raw_memories(connection, project.id)
     return counts.memories, counts.archived
 
 
 def _end_run(run: ProjectRun, status: str, error: str | None) -> None:
+    """End the span and the job row. If the run left no work to the next one, its job records the fingerprint."""
     tracing.end_span(run.span, {"consolidation.job.status": status}, is_failed=status == "failed")
-    whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None
+    is_whole = status == "completed" and tuple(run.planned) == PHASES and run.plan is None and not run.unfinished
+    metrics: dict[str, Any] = {"stopped": run.stopped} if run.stopped else {}
     try:
         with run.engine.begin() as connection:
-            # Memories that came during the run may have missed its phases; then the next run has work to do.
+            # Memories that came during the run may have missed some phases.
             memories, archived = run.raw_counts
-            complete = (
-                whole
-                and not run.unfinished
-                and _count_raw(connection, run.project) == (memories, archived + run.archived)
-            )
-            metrics: dict[str, Any] = {"stopped": run.stopped} if run.stopped else {}
-            metrics |= {"state": compute_fingerprint(connection, run.project, run.options, run.now)} if complete else {}
+            if is_whole and _count_raw(connection, run.project) == (memories, archived + run.archived):
+                metrics["state"] = compute_fingerprint(connection, run.project, run.options, run.now)
             jobs.finish_job(connection, run.job_id, status, error=error, metrics=metrics)
     except Exception:
         # The database is gone: the row stays `running` without a lock, and the next run marks it failed.

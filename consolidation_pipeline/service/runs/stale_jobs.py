@@ -14,10 +14,6 @@ from consolidation_pipeline.store.projects import Project
 
 DIED = "the process that ran it ended before it was done; the next run goes on from there"
 
-FindEnded = Callable[[Sequence[UUID]], Mapping[UUID, str]]
-
-_LISTED_FOR = timedelta(days=7)
-
 
 def fail_dead_job(engine: Engine, project: Project) -> bool:
     """Mark the project's running job failed if no process holds the project; return True if one was marked."""
@@ -28,8 +24,8 @@ def fail_dead_job(engine: Engine, project: Project) -> bool:
 def fail_running_job(connection: Connection, project_id: UUID) -> bool:
     """Mark the running job of a project failed; return True if there was one.
 
-    The caller holds the project, or nobody does. The process that ran the job is dead, or lost the lock with its
-    connection and writes nothing more.
+    Call it only while this process or no process holds the project's lock. Then the process that ran the job is dead,
+    or it lost the lock with its connection and writes nothing more.
     """
     live = jobs.find_live_job(connection, project_id)
     if live is None or live.status != "running":
@@ -37,13 +33,11 @@ def fail_running_job(connection: Connection, project_id: UUID) -> bool:
     return jobs.finish_job(connection, live.id, "failed", error=DIED)
 
 
-def end_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
+def end_dead_jobs(engine: Engine, find_ended: Callable[[Sequence[UUID]], Mapping[UUID, str]]) -> list[str]:
     """End every live job whose process died or whose run ended; return their ids.
 
     Args:
-        engine: Engine of the store.
-        find_ended: Live job ids -> final status of their Dagster runs, by job. Jobs without a run, or whose run may
-            still work, are left out.
+        find_ended: Takes job ids. Returns the final status of the Dagster run by job id, if that run has ended.
     """
     with engine.connect() as connection:
         free = [job for job in jobs.list_live_jobs(connection) if not job.busy]
@@ -53,8 +47,8 @@ def end_dead_jobs(engine: Engine, find_ended: FindEnded) -> list[str]:
 
 
 def _end_job(engine: Engine, job: Row[Any], status: str) -> bool:
-    """End a job that no process held; return False if one holds the project now or has ended the job."""
-    # A run that succeeded ends its own row. A run that never opened the project did not do the job.
+    """End a job; return False if a process holds the project by now, or the job has ended."""
+    # A successful run ends its own job. If the job is still live, the run did not do it, so it failed.
     error = DIED if job.status == "running" else "its run ended before it opened the project"
     with engine.begin() as connection:
         if is_project_busy(connection, job.project_id):
@@ -63,7 +57,7 @@ def _end_job(engine: Engine, job: Row[Any], status: str) -> bool:
 
 
 def list_dead_runs(engine: Engine, runs: Sequence[str]) -> Sequence[str]:
-    """Return those of the unfinished Dagster runs, by id, whose process was killed: their job has ended."""
+    """Return the ids of those unfinished Dagster ``runs`` whose process was killed: their job has ended."""
     if not runs:
         return []
     with engine.connect() as connection:
@@ -71,6 +65,6 @@ def list_dead_runs(engine: Engine, runs: Sequence[str]) -> Sequence[str]:
 
 
 def list_cancelled_unstarted(engine: Engine) -> list[UUID]:
-    """Return the jobs that were cancelled in the last week before any run began them: a waiting run is void."""
+    """Return the jobs of the last week that were cancelled before a run began them; their queued runs are void."""
     with engine.connect() as connection:
-        return list(jobs.list_cancelled_before_start(connection, datetime.now(UTC) - _LISTED_FOR))
+        return list(jobs.list_cancelled_before_start(connection, datetime.now(UTC) - timedelta(days=7)))

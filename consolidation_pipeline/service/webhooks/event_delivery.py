@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.jobs import event_outbox
 from consolidation_pipeline.store.projects import get_project
 
-# Events are retried for a week and listed for this long.
+# Events are listed for this long; they are retried for a week only.
 EVENT_RETENTION_DAYS = 30
 # Interval of checks for due retries; a new event wakes a waiting process at once.
 _POLL_SECONDS = 5.0
@@ -40,7 +40,7 @@ class DeliveryAttempt:
 
 @dataclass(frozen=True)
 class DeliveryResult:
-    """Numbers of delivered events, failed attempts, and events that still wait."""
+    """Numbers of delivered events, of failed attempts, and of events that still wait."""
 
     delivered: int
     failed: int
@@ -55,14 +55,13 @@ def deliver_events(
     max_seconds: float | None = None,
     on_attempt: Callable[[DeliveryAttempt], None] | None = None,
 ) -> DeliveryResult:
-    """Send due events to the webhook.
+    """Send due events to the webhook. Several processes may do so at the same time.
 
-    Several processes share the work. If a process dies between sending an event and recording it, the event is sent
-    again with the same id.
+    If a process dies between sending an event and recording it, the event is sent again with the same id.
 
     Args:
         once: try each due event at most once and return; otherwise run until interrupted.
-        max_seconds: start no further attempt after this time.
+        max_seconds: with ``once``: start no further attempt after this time.
         on_attempt: called after each attempt.
 
     Raises:
@@ -84,33 +83,27 @@ def deliver_events(
 def _deliver_due(
     engine: Engine, webhook: Webhook, max_seconds: float | None, on_attempt: Callable[[DeliveryAttempt], None] | None
 ) -> tuple[int, int]:
-    """Return the numbers of delivered and failed events."""
-    start, failed, attempts = time.monotonic(), 0, 0
-    for attempt in _try_due_events(engine, webhook):
-        failed, attempts = failed + (attempt.error is not None), attempts + 1
+    """Try each due event once, until the receiver is considered down; return how many were delivered and failed."""
+    start, delivered, in_a_row = time.monotonic(), 0, 0
+    failed: list[UUID] = []
+    while in_a_row < _MAX_FAILURES_IN_A_ROW and (attempt := _deliver_next(engine, webhook, failed)) is not None:
+        if attempt.error is None:
+            delivered, in_a_row = delivered + 1, 0
+        else:
+            failed.append(attempt.id)
+            in_a_row += 1
         if on_attempt is not None:
             on_attempt(attempt)
         if max_seconds is not None and time.monotonic() - start >= max_seconds:
             break
-    return attempts - failed, failed
+    return delivered, len(failed)
 
 
-def _try_due_events(engine: Engine, webhook: Webhook) -> Iterator[DeliveryAttempt]:
-    tried: list[UUID] = []
-    in_a_row = 0
-    while in_a_row < _MAX_FAILURES_IN_A_ROW:
-        attempt = _deliver_next(engine, webhook, tried)
-        if attempt is None:
-            return
-        tried += [] if attempt.error is None else [attempt.id]
-        in_a_row = 0 if attempt.error is None else in_a_row + 1
-        yield attempt
-
-
-def _deliver_next(engine: Engine, webhook: Webhook, tried: list[UUID]) -> DeliveryAttempt | None:
+def _deliver_next(engine: Engine, webhook: Webhook, failed: list[UUID]) -> DeliveryAttempt | None:
+    """Try the next due event that is not in ``failed``; return None if there is none."""
     # The row is locked while the event is sent: if the process dies, the lock is released, and no lease must expire.
     with engine.begin() as connection:
-        event = event_outbox.claim_event(connection, tried)
+        event = event_outbox.claim_event(connection, failed)
         if event is None:
             return None
         error = send(webhook, event.id, _build_message(event))
@@ -120,27 +113,22 @@ def _deliver_next(engine: Engine, webhook: Webhook, tried: list[UUID]) -> Delive
 
 def _build_message(event: event_outbox.OpenEvent) -> str:
     """Return the message as JSON: type, time, project and payload; long texts are cut."""
-    data = {name: _cut(value) for name, value in event.payload.items()}
+    data = {"project": event.project, **event.payload}
+    for name, value in event.payload.items():
+        if isinstance(value, str) and len(value) > _MAX_TEXT_CHARS:
+            data[name] = f"{value[:_MAX_TEXT_CHARS]}…"
     occurred = event.created_at.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return json.dumps({"type": event.type, "timestamp": occurred, "data": {"project": event.project, **data}})
-
-
-def _cut(value: Any) -> Any:
-    return f"{value[:_MAX_TEXT_CHARS]}…" if isinstance(value, str) and len(value) > _MAX_TEXT_CHARS else value
+    return json.dumps({"type": event.type, "timestamp": occurred, "data": data})
 
 
 def remove_old_events(engine: Engine, *, now: datetime) -> int:
-    """Delete events older than ``EVENT_RETENTION_DAYS``; they are no longer retried. Return their number."""
+    """Delete the events older than ``EVENT_RETENTION_DAYS``; return their number."""
     with engine.begin() as connection:
         return event_outbox.remove_events(connection, before=now - timedelta(days=EVENT_RETENTION_DAYS))
 
 
 def list_events(engine: Engine, slug: str, *, limit: int) -> dict[str, Any]:
-    """Return the newest events of a project, and the number of its events by status.
-
-    Raises:
-        NotFoundError: the project does not exist.
-    """
+    """Return the newest events of a project, and the number of its events by status."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
         rows = event_outbox.list_events(connection, project.id, limit=limit)

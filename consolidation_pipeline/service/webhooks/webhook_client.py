@@ -13,22 +13,19 @@ from uuid import UUID
 
 from consolidation_pipeline.service.webhooks.webhook_config import Webhook, find_addresses
 
-# Limit of an attempt, without the name lookup; the specification advises 15 to 30 seconds.
+# Limit of an attempt in seconds, without the name lookup. The specification advises 15 to 30.
 TRY_SECONDS = 15.0
 _CONNECT_SECONDS = 5.0
-# The body of the answer is read so that the receiver is not cut off. Its content does not matter.
+# The answer's body is read up to these limits, so that the receiver is not cut off. Its content does not matter.
 _ANSWER_SECONDS = 1.0
 _ANSWER_BYTES = 65536
 
 
 def send(webhook: Webhook, id_: UUID, body: str) -> str | None:
-    """Try once to deliver a message.
+    """Try once to deliver a message; return None, or why the receiver did not take it. The reason holds no secret.
 
     The connection goes to an address that was checked; the name is not looked up again. Redirects are not followed.
     Proxies and the environment are not used.
-
-    Returns:
-        None if the receiver took the message, else the reason, which holds no secret.
 
     Raises:
         InvalidWebhookError: the host has an address that is not allowed.
@@ -43,10 +40,10 @@ def send(webhook: Webhook, id_: UUID, body: str) -> str | None:
     except (TimeoutError, httpx.TimeoutException):
         return "no answer in time"
     except httpx.RemoteProtocolError as error:
-        # Not the library's words: they quote the receiver, which may repeat the request with its secrets.
+        # The library's message is not used: it quotes the receiver, which may repeat the request with its secrets.
         hint = getattr(_root_cause(error), "error_status_hint", None)
         reasons = {None: "the connection was closed without an answer", 431: "the answer's headers are too long"}
-        return reasons.get(hint, "what answers does not speak HTTP/1")
+        return reasons.get(hint, "the receiver does not speak HTTP/1")
     except (OSError, httpx.TransportError) as error:
         return f"no connection: {_root_cause(error)}"
     return None if 200 <= status < 300 else _describe(status)
@@ -75,7 +72,7 @@ def _signature(webhook: Webhook, id_: UUID, body: str) -> Mapping[str, str]:
 
 
 async def _post(webhook: Webhook, addresses: Sequence[str], signature: Mapping[str, str], body: str) -> int:
-    """Return the status that the first reachable address answers with."""
+    """Send the message to the first address that accepts a connection; return the status of the answer."""
     import httpx
 
     headers = {
@@ -95,6 +92,7 @@ async def _post(webhook: Webhook, addresses: Sequence[str], signature: Mapping[s
             client.build_request("POST", url, content=body, headers=headers, extensions=extensions) for url in urls
         ]
         async with asyncio.timeout(TRY_SECONDS):
+            # Only a failure of the last address is the result.
             for request in requests[:-1]:
                 with suppress(httpx.ConnectError, httpx.ConnectTimeout):
                     response = await client.send(request, stream=True)

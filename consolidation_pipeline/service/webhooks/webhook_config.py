@@ -20,7 +20,10 @@ _SECRET_ADVICE = "CONSOLIDATION_WEBHOOK_SECRET must be whsec_ followed by 24 to 
 
 @dataclass(frozen=True)
 class Webhook:
-    """Target of messages. Path and secret are hidden: ``str`` gives scheme, host and port."""
+    """Receiver of messages. ``str`` gives scheme, host and port only: the path may be secret too.
+
+    ``target``: path and query. ``allow_private``: the host may have an address that is not public.
+    """
 
     scheme: str
     host: str
@@ -77,7 +80,7 @@ def _parse_url(url: str) -> SplitResult:
 def _check_secret(secret: str) -> str:
     found = _SECRET_FORMAT.fullmatch(secret)
     try:
-        # The library accepts any text and ignores characters that are not base64.
+        # Checked here, because the library ignores characters that are not base64.
         is_valid = found is not None and b64decode(found[1] + "==")
     except binascii.Error:
         is_valid = False
@@ -87,7 +90,7 @@ def _check_secret(secret: str) -> str:
 
 
 def find_addresses(webhook: Webhook) -> list[str]:
-    """Look up the IP addresses of the webhook's host.
+    """Return the IP addresses of the webhook's host.
 
     Raises:
         InvalidWebhookError: an address is not public, and private ones are not allowed.
