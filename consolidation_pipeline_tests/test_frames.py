@@ -26,7 +26,7 @@ from consolidation_pipeline.store.admin import frames as store
 from consolidation_pipeline.store.database.engine import Engine, connect_engine, with_driver
 from consolidation_pipeline_tests.conftest import open_shared_engine
 from consolidation_pipeline_tests.openai_server import openai_server, reply_with_json
-from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.review.test_suggestion_proposals import OPTIONS, both, propose
 
@@ -71,7 +71,7 @@ def _review(pipeline: Pipeline) -> Reviewed:
     pipeline.configure_new(**OPTIONS)
     near = [note(f"{n}-{side}", text) for n, pair in enumerate(NEAR_MISSES) for side, text in enumerate(pair)]
     other_type = note("other-type", f"Note to self: {NEAR_MISSES[0][0]}", memory_type="warning")
-    pipeline.add([*near, other_type, *reworded(LESSONS[:3]), STALE])
+    pipeline.add([*near, other_type, *reworded_notes(LESSONS[:3]), STALE])
     propose(pipeline)
     approved, rejected, reopened = (shown.id for shown in list_suggestions(pipeline.engine, SLUG).suggestions)
     said: dict[str, Any] = {"decided_by": "anna", "settings": pipeline.settings}

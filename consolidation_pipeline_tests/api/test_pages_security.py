@@ -17,7 +17,7 @@ from consolidation_pipeline_tests.api.conftest import FOREIGN, ApiContext
 from consolidation_pipeline_tests.api.review_client import SHOP, PageVisitor, add_pair_suggestions, find_form_token
 from consolidation_pipeline_tests.api.routes import Route, list_page_routes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
-from consolidation_pipeline_tests.service.table_dumps import checksums
+from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 # Pages that need no login.
 PUBLIC_PAGES = {"/", "/login", "/logout", "/static/{name}"}
@@ -46,7 +46,7 @@ class Pages:
 
     def table_checksums(self) -> list[tuple[str, int, int]]:
         """Return checksums of all tables but ``api_keys``, in which each use of a key is recorded."""
-        return [counted for counted in checksums(self.api.pipeline) if counted[0] != "api_keys"]
+        return [counted for counted in compute_checksums(self.api.pipeline) if counted[0] != "api_keys"]
 
 
 @pytest.fixture(scope="module")

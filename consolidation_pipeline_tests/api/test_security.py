@@ -17,7 +17,7 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline_tests.api.conftest import API, FOREIGN, ApiContext
 from consolidation_pipeline_tests.api.routes import PUBLIC_PATHS, Route, list_other_paths, list_routes, path_parameters
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG
-from consolidation_pipeline_tests.service.table_dumps import checksums
+from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 # Routes promised to readers and agents; all others need the role admin.
 PROMISED_ROUTES = {
@@ -46,7 +46,7 @@ def protected_routes(routes: list[Route]) -> list[Route]:
 
 def table_checksums(api: ApiContext) -> list[tuple[str, int, int]]:
     """Return checksums of all tables but ``api_keys``, in which each use of a key is recorded."""
-    return [counted for counted in checksums(api.pipeline) if counted[0] != "api_keys"]
+    return [counted for counted in compute_checksums(api.pipeline) if counted[0] != "api_keys"]
 
 
 def test_route_roles_match_promised_roles(routes: list[Route]) -> None:

@@ -41,9 +41,9 @@ from consolidation_pipeline.store.database.engine import Engine, connect_engine,
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.projects import get_project
 from consolidation_pipeline_tests.openai_server import client_environment
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, REWORDINGS, TODAY, UNRELATED, note
 from consolidation_pipeline_tests.service.pipeline_runner import run_phases
-from consolidation_pipeline_tests.service.rules import AT_ANY_TIME, list_broken
+from consolidation_pipeline_tests.service.rules import AT_ANY_TIME, find_violations
 from consolidation_pipeline_tests.webhook_receiver import SECRET
 
 # The last project uses a model. Readers search in the other two, since a model may reword the facts.
@@ -163,9 +163,9 @@ def make_row(rng: random.Random, name: str) -> dict[str, Any]:
     if kind < 0.7:
         content = rng.choice(REWORDINGS).format(rng.choice(LESSONS))
     else:
-        content = rng.choice(rng.choice(NEAR_MISSES)) if kind < 0.85 else rng.choice(ALONE)
+        content = rng.choice(rng.choice(NEAR_MISSES)) if kind < 0.85 else rng.choice(UNRELATED)
     old = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
-    return note(name, content, **(old if content in ALONE and rng.random() < 0.5 else {}))
+    return note(name, content, **(old if content in UNRELATED and rng.random() < 0.5 else {}))
 
 
 def write_memories(client: Client) -> None:
@@ -336,7 +336,7 @@ def check_rules(client: Client) -> None:
 
     def poll() -> None:
         with client.engine.connect().execution_options(isolation_level="REPEATABLE READ") as moment:
-            broken = list_broken(moment, get_project(moment, slug).id, AT_ANY_TIME.values())
+            broken = find_violations(moment, get_project(moment, slug).id, AT_ANY_TIME.values())
         if broken:
             client.log("broken", slug=slug, times=len(broken), first=broken[0])
 

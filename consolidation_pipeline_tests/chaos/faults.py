@@ -18,7 +18,7 @@ from psycopg import sql
 from consolidation_pipeline.store.database.embedded_server import start_server
 from consolidation_pipeline_tests.chaos.clients import ChaosConfig, run_client
 from consolidation_pipeline_tests.openai_server import Reply, Request, reply_with_json
-from consolidation_pipeline_tests.service.fork_server import Nursery
+from consolidation_pipeline_tests.service.fork_server import ForkServer
 from consolidation_pipeline_tests.service.knowledge.test_failing_providers import BEHAVIOURS, sound_reply
 from consolidation_pipeline_tests.service.knowledge.test_summaries import summary_reply
 from consolidation_pipeline_tests.service.review.test_suggestion_proposals import both
@@ -85,7 +85,7 @@ class ChaosRun:
     seed: str
     config: ChaosConfig
     server: PostgresServer
-    nursery: Nursery
+    fork_server: ForkServer
     database: str
     roles: Sequence[str]
     log: Callable[..., None]
@@ -119,7 +119,7 @@ class ChaosRun:
             TimeoutError: a client did not end within ``seconds``.
         """
         for name, pid in self.pids.items():
-            code = self.nursery.wait(pid, seconds)
+            code = self.fork_server.wait(pid, seconds)
             if code != 0:
                 self.log("bug", why=f"{name} ended with {code}")
         self.pids.clear()
@@ -127,7 +127,7 @@ class ChaosRun:
     def _spawn_client(self, role: str) -> None:
         self.spawned += 1
         name = f"{role}-{self.spawned}"
-        self.pids[name] = self.nursery.spawn(run_client, asdict(self.config), role, name, f"{self.seed}-{name}")
+        self.pids[name] = self.fork_server.spawn(run_client, asdict(self.config), role, name, f"{self.seed}-{name}")
 
     def _kill_client(self) -> None:
         slow = self.rng.random() < 0.8  # launchers start slowly, so they are killed less often
@@ -135,7 +135,7 @@ class ChaosRun:
         name = self.rng.choice(killable)
         pid = self.pids.pop(name)
         os.kill(pid, signal.SIGKILL)
-        self.nursery.wait(pid)
+        self.fork_server.wait(pid)
         self.log("killed", name=name)
         self._spawn_client(name.rpartition("-")[0])
 

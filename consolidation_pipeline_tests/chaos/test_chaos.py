@@ -29,8 +29,8 @@ from consolidation_pipeline_tests.chaos.verify import (
     run_until_unchanged,
 )
 from consolidation_pipeline_tests.openai_server import client_environment, openai_server
-from consolidation_pipeline_tests.service.corpus import near_misses, reworded
-from consolidation_pipeline_tests.service.fork_server import open_nursery
+from consolidation_pipeline_tests.service.corpus import near_miss_notes, reworded_notes
+from consolidation_pipeline_tests.service.fork_server import start_fork_server
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.webhook_receiver import run_receiver
 
@@ -67,7 +67,7 @@ def test_no_failure_loses_or_duplicates_memories(
     with (
         openai_server(services.reply_as_model) as provider,
         run_receiver() as receiver,
-        open_nursery(clients.__name__) as nursery,
+        start_fork_server(clients.__name__) as fork_server,
     ):
         receiver.answer = services.receive
         for name, value in client_environment(provider.api_base).items():
@@ -76,10 +76,12 @@ def test_no_failure_loses_or_duplicates_memories(
         config = ChaosConfig(url, str(tmp_path), 0.0, provider.api_base, receiver.url)
         pipeline = Pipeline(connect_engine(url), config.settings, tmp_path)
         seed_projects(pipeline)
-        nursery.grow_up()
+        fork_server.wait_until_ready()
         config = ChaosConfig(url, str(tmp_path), time.time() + SECONDS, provider.api_base, receiver.url)
         log = Client(config, "faults", services.rng, pipeline.engine).log
-        chaos_run = ChaosRun(SEED, config, server, nursery, "chaos", LONG_RUN_ROLES if SECONDS >= 60 else ROLES, log)
+        chaos_run = ChaosRun(
+            SEED, config, server, fork_server, "chaos", LONG_RUN_ROLES if SECONDS >= 60 else ROLES, log
+        )
         chaos_run.run()
         services.is_reliable = True
         chaos_run.join(120)
@@ -96,6 +98,6 @@ def seed_projects(pipeline: Pipeline) -> None:
     """Add embedded facts and near misses to each project."""
     for slug in SLUGS:
         pipeline.configure_new(slug, **OPTIONS[slug])
-        pipeline.add([*reworded(times=2), *near_misses()], slug)
+        pipeline.add([*reworded_notes(times=2), *near_miss_notes()], slug)
         with pipeline.open(slug, planned=()) as run:
             embed_memories(run)

@@ -13,7 +13,7 @@ from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_j
 from consolidation_pipeline.service.webhooks.event_delivery import deliver_events
 from consolidation_pipeline_tests.chaos.clients import OPTIONS, SLUGS, SOURCE
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
-from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, list_broken
+from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, find_violations
 
 # Runs until nothing changes: for pending work, for changes of those runs, and for groups that a model refused.
 MAX_RUNS = 6
@@ -48,7 +48,7 @@ def find_faults(pipeline: Pipeline, timeline: list[dict[str, Any]], delivered_id
     for slug in SLUGS:
         with pipeline.engine.connect() as connection:
             rules = [*AT_ANY_TIME.values(), *AFTER_A_RUN.values()]
-            yield from (f"{slug}: {found}" for found in list_broken(connection, pipeline.project(slug).id, rules))
+            yield from (f"{slug}: {found}" for found in find_violations(connection, pipeline.project(slug).id, rules))
         yield from _find_lost_or_duplicated(pipeline, slug, timeline)
     yield from _find_leftovers(pipeline)
     yield from _find_overspending(pipeline)

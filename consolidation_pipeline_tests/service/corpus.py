@@ -64,7 +64,7 @@ NEAR_MISSES = (
     ),
 )
 
-ALONE = (
+UNRELATED = (
     "Design review moved to Thursdays.",
     "Customer support asked for a dark theme in the admin console.",
     "The old wiki is read only since the move.",
@@ -74,7 +74,7 @@ ALONE = (
 )
 
 
-def reworded(lessons: Sequence[str] = LESSONS, times: int = 3) -> list[dict[str, Any]]:
+def reworded_notes(lessons: Sequence[str] = LESSONS, times: int = 3) -> list[dict[str, Any]]:
     """Each lesson noted ``times`` in other words, then once word for word but for case and the closing stop."""
     rows = []
     for number, lesson in enumerate(lessons):
@@ -85,19 +85,19 @@ def reworded(lessons: Sequence[str] = LESSONS, times: int = 3) -> list[dict[str,
     return rows
 
 
-def near_misses() -> list[dict[str, Any]]:
+def near_miss_notes() -> list[dict[str, Any]]:
     """Pairs that differ in one number, version or negation."""
     return [note(f"near-{at}-{side}", text) for at, pair in enumerate(NEAR_MISSES) for side, text in enumerate(pair)]
 
 
-def alone() -> list[dict[str, Any]]:
+def unrelated_notes() -> list[dict[str, Any]]:
     """Memories that have nothing to do with any other."""
-    return [note(f"alone-{at}", text) for at, text in enumerate(ALONE)]
+    return [note(f"alone-{at}", text) for at, text in enumerate(UNRELATED)]
 
 
 def corpus() -> list[dict[str, Any]]:
     """All of the above: about 50 memories, 12 lessons among them."""
-    return [*reworded(), *near_misses(), *alone()]
+    return [*reworded_notes(), *near_miss_notes(), *unrelated_notes()]
 
 
 def note(name: str, content: str, **fields: Any) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from consolidation_pipeline.llm.litellm_import import load_litellm
 
 
 @dataclass(frozen=True)
-class Nursery:
+class ForkServer:
     """The process from which others are forked."""
 
     process: subprocess.Popen[str]
 
-    def grow_up(self) -> None:
+    def wait_until_ready(self) -> None:
         """Wait until everything is imported."""
         self._ask("ready")
 
@@ -36,7 +36,7 @@ class Nursery:
     def wait(self, pid: int, seconds: float = 300.0) -> int:
         """Return the exit status of a process: 0, or minus the signal that killed it. Raises TimeoutError."""
         deadline = time.monotonic() + seconds
-        while (code := self._ask("look", pid)) is None:
+        while (code := self._ask("poll", pid)) is None:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"process {pid} did not end within {seconds:g} seconds")
             time.sleep(0.01)
@@ -51,11 +51,11 @@ class Nursery:
 
 
 @contextmanager
-def open_nursery(*modules: str) -> Iterator[Nursery]:
-    """A nursery that has ``modules`` imported; its children reach the provider that this environment names."""
+def start_fork_server(*modules: str) -> Iterator[ForkServer]:
+    """A fork_server that has ``modules`` imported; its children reach the provider that this environment names."""
     command = [sys.executable, "-m", __name__, *modules]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield Nursery(process)
+        yield ForkServer(process)
         assert process.stdin is not None
         process.stdin.close()
 
@@ -73,12 +73,12 @@ def _spawn(module: str, name: str, arguments: list[Any]) -> int:
     return child
 
 
-def _look(pid: int) -> int | None:
+def _poll_exit_code(pid: int) -> int | None:
     found, status = os.waitpid(pid, os.WNOHANG)
     return os.waitstatus_to_exitcode(status) if found else None
 
 
-_ORDERS: dict[str, Callable[..., int | None]] = {"ready": lambda: None, "spawn": _spawn, "look": _look}
+_ORDERS: dict[str, Callable[..., int | None]] = {"ready": lambda: None, "spawn": _spawn, "poll": _poll_exit_code}
 
 
 def _main() -> None:

@@ -38,7 +38,7 @@ _LINEAGE = (
 )
 
 
-def photograph(pipeline: Pipeline) -> State:
+def load_state(pipeline: Pipeline) -> State:
     """The ledgered tables as they are, caches and generated columns left out.
 
     Files and lineage of a row that is not there stand under the name of their own table.
@@ -66,14 +66,14 @@ class Replay:
         self.seq = 0
         self._past: dict[Key, list[tuple[int, Row | None]]] = defaultdict(list)
 
-    def take_in(self, raw: State) -> None:
+    def add_imported(self, raw: State) -> None:
         """Raw memories that the replay does not know yet, as they were imported: no change tells of those."""
         for key, row in raw.items():
             if key[0] == RAW and key not in self.state:
                 assert row["version"] == 1
                 self._put(key, row)
 
-    def catch_up(self, pipeline: Pipeline, *, until: int | None = None) -> None:
+    def apply_changes(self, pipeline: Pipeline, *, until: int | None = None) -> None:
         """Apply the changes since the last call, up to the one with seq ``until``."""
         query = (
             "SELECT seq, entity_type, entity_id::text, previous_state, new_state, version_after "
@@ -83,7 +83,7 @@ class Replay:
         for change in pipeline.rows(query, seq=self.seq, until=until):
             self.seq = change.seq
             self._apply((change.entity_type, change.entity_id), change)
-        self.state = with_summaries(self.state)
+        self.state = set_summary_links(self.state)
 
     def before(self, key: Key, seq: int) -> Row | None:
         """The row as it stood before the change ``seq``; None = it was not there."""
@@ -108,7 +108,7 @@ class Replay:
             self.state[key] = row
 
 
-def with_summaries(state: State) -> State:
+def set_summary_links(state: State) -> State:
     """The rows, raw ones with the summary that they are in: it is no change of theirs, for it follows from lineage."""
     told = {
         edge["parent_id"]: row["id"]
@@ -122,17 +122,17 @@ def with_summaries(state: State) -> State:
     }
 
 
-def of_project(state: State, project_id: UUID) -> State:
+def select_project(state: State, project_id: UUID) -> State:
     """The rows of one project."""
     return {key: row for key, row in state.items() if row.get("project_id") == str(project_id)}
 
 
-def differing(found: State, expected: State) -> dict[Key, tuple[dict[str, Any], dict[str, Any]]]:
+def find_differences(found: State, expected: State) -> dict[Key, tuple[dict[str, Any], dict[str, Any]]]:
     """Rows that differ: the columns that do, as found and as expected."""
     keys = [key for key in found.keys() | expected.keys() if found.get(key) != expected.get(key)]
-    return {key: _told_apart(found.get(key, {}), expected.get(key, {})) for key in sorted(keys)}
+    return {key: _differing_columns(found.get(key, {}), expected.get(key, {})) for key in sorted(keys)}
 
 
-def _told_apart(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
+def _differing_columns(a: Row, b: Row) -> tuple[dict[str, Any], dict[str, Any]]:
     names = [name for name in {**a, **b} if name not in a or name not in b or a[name] != b[name]]
     return {name: a.get(name) for name in names}, {name: b.get(name) for name in names}

@@ -26,25 +26,25 @@ AFTER_A_RUN = {
     "find_weak_merge_groups": invariants.find_weak_merge_groups,
 }
 # What only tells of what was given: memories with a date in the future are taken in.
-OF_THE_INPUT = {"find_future_memories": invariants.find_future_memories}
+ABOUT_INPUT = {"find_future_memories": invariants.find_future_memories}
 EVERY = {name: f for name, f in vars(invariants).items() if name.startswith("find_") and inspect.isfunction(f)}
 AT_ANY_TIME: dict[str, Finder] = {
-    name: find for name, find in EVERY.items() if name not in {*AFTER_A_RUN, *OF_THE_INPUT}
+    name: find for name, find in EVERY.items() if name not in {*AFTER_A_RUN, *ABOUT_INPUT}
 }
 
 
-def list_broken(connection: Connection, project_id: UUID, finders: Iterable[Finder]) -> list[str]:
+def find_violations(connection: Connection, project_id: UUID, finders: Iterable[Finder]) -> list[str]:
     """List violations of the invariants ``finders`` in a project, each with the name of its finder."""
     return [f"{find.__name__}: {found}" for find in finders for found in find(connection, project_id)]
 
 
-def broken_in_any_project(engine: Engine) -> list[str]:
+def find_all_violations(engine: Engine) -> list[str]:
     """List violations in all projects of invariants that must hold at any moment."""
     with engine.connect() as connection:
         return [
             f"project {project.slug}: {found}"
             for project in list_projects(connection)
-            for found in list_broken(connection, project.id, AT_ANY_TIME.values())
+            for found in find_violations(connection, project.id, AT_ANY_TIME.values())
         ]
 
 
@@ -53,7 +53,7 @@ def rules_hold(request: pytest.FixtureRequest) -> Iterator[None]:
     """The rules hold in whatever a test leaves behind, unless it is marked ``breaks_rules``."""
     engine = None if request.node.get_closest_marker("breaks_rules") else _engine_of(request)
     yield
-    broken = broken_in_any_project(engine) if engine is not None else []
+    broken = find_all_violations(engine) if engine is not None else []
     assert not broken, broken
 
 

@@ -34,22 +34,22 @@ from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.review.review_queue import decide_review
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, REWORDINGS, TODAY, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, REWORDINGS, TODAY, UNRELATED, note
 from consolidation_pipeline_tests.service.knowledge.test_patterns import WEBHOOKS
 from consolidation_pipeline_tests.service.ledger_replay import (
     Key,
     Replay,
     Row,
     State,
-    differing,
-    of_project,
-    photograph,
-    with_summaries,
+    find_differences,
+    load_state,
+    select_project,
+    set_summary_links,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 from consolidation_pipeline_tests.service.plan.test_plan import decided
-from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, list_broken
-from consolidation_pipeline_tests.service.table_dumps import checksums
+from consolidation_pipeline_tests.service.rules import AFTER_A_RUN, AT_ANY_TIME, find_violations
+from consolidation_pipeline_tests.service.table_dumps import compute_checksums
 
 SLUGS = ("alpha", "beta", "gamma")
 
@@ -59,7 +59,7 @@ _TEXTS = {
     **{f"shout-{n}": LESSONS[n].upper().rstrip(".") for n in range(2)},
     **{f"near-{side}": text for side, text in enumerate(NEAR_MISSES[0])},
     **{f"topic-{at}": text for at, text in enumerate(WEBHOOKS[:3])},
-    "alone": ALONE[0],
+    "alone": UNRELATED[0],
 }
 _AGES: Mapping[str, Mapping[str, Any]] = {
     "new": {},
@@ -114,7 +114,7 @@ class Step:
     after: State
 
 
-class Life(RuleBasedStateMachine):
+class ProjectMachine(RuleBasedStateMachine):
     """``pipeline`` is the database that all machines use, one after the other."""
 
     pipeline: ClassVar[Pipeline]
@@ -173,9 +173,9 @@ class Life(RuleBasedStateMachine):
         self.done(slug, [outcome.job_id], after_run=True)
 
     def plan(self, slug: str) -> None:
-        before = checksums(self.pipeline)
+        before = compute_checksums(self.pipeline)
         self.plans[slug] = self._plan(slug)
-        assert checksums(self.pipeline) == before
+        assert compute_checksums(self.pipeline) == before
 
     def carry_out(self, slug: str) -> None:
         """Apply a plan made earlier: all of it or nothing."""
@@ -231,7 +231,7 @@ class Life(RuleBasedStateMachine):
     def by_hand(self, place: int, act: str, chosen: list[int], fit: bool, turns: int) -> None:
         """Something is done to memories, relations or knowledge that is fit for it, or to any."""
         slug = self.used[place % len(self.used)]
-        own = of_project(self.state, self.ids[slug])
+        own = select_project(self.state, self.ids[slug])
         found = [
             UUID(key[1])
             for key in sorted(own)
@@ -286,18 +286,18 @@ class Life(RuleBasedStateMachine):
         return all(self._undo_one(slug, target, cascade=cascade) for target in reversed(targets))
 
     def _undo_one(self, slug: str, target: UUID, *, cascade: bool) -> bool:
-        standing, everything = of_project(self.state, self.ids[slug]), checksums(self.pipeline)
+        standing, everything = select_project(self.state, self.ids[slug]), compute_checksums(self.pipeline)
         known = next((step for step in self.steps if list(step.targets) == [target]), None)
         try:
             done = self.pipeline.roll_back(target, cascade=cascade)
         except ConflictError as error:
             event("refused to undo", " ".join(str(error).split()[1:6]))
-            assert checksums(self.pipeline) == everything
+            assert compute_checksums(self.pipeline) == everything
             return False
         event("undone", f"{done.scope}, {'redone' if done.redone else 'undone'}, {'cascade' if cascade else 'alone'}")
         expected = {**standing, **self._before_what_was_undone(done.rollback_id)}
         step = self.done(slug, [done.rollback_id])
-        _agree(step.after, with_summaries({key: row for key, row in expected.items() if row}))
+        _agree(step.after, set_summary_links({key: row for key, row in expected.items() if row}))
         if known is not None and _stands_in(known.after, standing):
             came = known.after.keys() - known.before.keys()
             _agree({key: step.after[key] for key in step.after.keys() & (known.before.keys() | came)}, known.before)
@@ -316,9 +316,9 @@ class Life(RuleBasedStateMachine):
 
     def done(self, slug: str, targets: Sequence[UUID], *, after_run: bool = False) -> Step:
         """Note a step that was taken; one that changed nothing cannot be undone."""
-        before = of_project(self.state, self.ids[slug])
+        before = select_project(self.state, self.ids[slug])
         changed = self.look(slug, after_run=after_run)
-        step = Step(slug, targets, before, of_project(self.state, self.ids[slug]))
+        step = Step(slug, targets, before, select_project(self.state, self.ids[slug]))
         event("done", f"{sys._getframe(1).f_code.co_name} {'changed' if changed else 'nothing'}")
         if changed:
             self.steps.append(step)
@@ -328,17 +328,17 @@ class Life(RuleBasedStateMachine):
     def look(self, slug: str, *, after_run: bool = False) -> int:
         """Check everything after a step in one project; returns how many changes it left in the ledger."""
         before, seq = self.state, self.ledger.seq
-        self.state = photograph(self.pipeline)
-        self.ledger.take_in(self.state)
-        self.ledger.catch_up(self.pipeline)
+        self.state = load_state(self.pipeline)
+        self.ledger.add_imported(self.state)
+        self.ledger.apply_changes(self.pipeline)
         _agree(self.state, self.ledger.state)
         project = str(self.ids[slug])
-        moved = differing(self.state, before)
+        moved = find_differences(self.state, before)
         strangers = [key for key in moved if (self.state.get(key) or before[key]).get("project_id") != project]
         assert not strangers, strangers
         finders = [*(AT_ANY_TIME.values() if moved else ()), *(AFTER_A_RUN.values() if after_run else ())]
         with self.pipeline.engine.connect() as connection:
-            broken = list_broken(connection, self.ids[slug], finders)
+            broken = find_violations(connection, self.ids[slug], finders)
         assert not broken, broken
         return self.ledger.seq - seq
 
@@ -346,11 +346,11 @@ class Life(RuleBasedStateMachine):
         return make_plan(self.pipeline.engine, slug, settings=self.pipeline.settings)
 
     def _unless_refused(self, slug: str, act: Callable[[], Any]) -> None:
-        everything = checksums(self.pipeline)
+        everything = compute_checksums(self.pipeline)
         try:
             groups = list(act())
         except ConflictError:
-            assert checksums(self.pipeline) == everything
+            assert compute_checksums(self.pipeline) == everything
             return
         self.done(slug, groups)
 
@@ -415,7 +415,7 @@ _FIT: Mapping[str, Callable[[Key, Row], bool]] = {
 
 
 def _agree(found: State, expected: State) -> None:
-    wrong = differing(found, expected)
+    wrong = find_differences(found, expected)
     assert not wrong, wrong
 
 

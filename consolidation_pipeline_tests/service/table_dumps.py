@@ -30,7 +30,7 @@ ACCIDENTAL = {
 }
 
 
-def dump(
+def dump_tables(
     pipeline: Pipeline, *, tables: Collection[str] = TABLES, without: Mapping[str, Collection[str]] | None = None
 ) -> dict[str, list[str]]:
     """Every row of the tables as JSON, sorted; ``without``: columns left out, by table."""
@@ -43,23 +43,25 @@ def dump(
     return found
 
 
-def checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
+def compute_checksums(pipeline: Pipeline) -> list[tuple[str, int, int]]:
     """Rows and a checksum of every table: equal = nothing at all has changed."""
     counted = "count(*), coalesce(sum(hashtextextended(t::text, 0)), 0)"
     query = " UNION ALL ".join(f"SELECT '{name}', {counted} FROM {SCHEMA}.{name} t" for name in TABLES)
     return [tuple(row) for row in pipeline.rows(query)]
 
 
-def knowledge(pipeline: Pipeline) -> dict[str, list[str]]:
+def dump_knowledge(pipeline: Pipeline) -> dict[str, list[str]]:
     """All that a rollback must restore to the byte: everything but bookkeeping, the ledger and caches."""
     tables = [name for name in TABLES if name not in BOOKKEEPING | CACHES | {"consolidation_changes"}]
-    return dump(pipeline, tables=tables, without={"task_memories": CACHED_COLUMNS, "consolidated_memories": _SCORES})
+    return dump_tables(
+        pipeline, tables=tables, without={"task_memories": CACHED_COLUMNS, "consolidated_memories": _SCORES}
+    )
 
 
 _SCORES = {"graph_version", "relevance_score", "relevance_at"}
 
 
-def essence(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]]:
+def dump_comparable(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]]:
     """All that two databases share after the same input: one project's rows, ids included, without accidents."""
     project = pipeline.project(slug).id
     found = {}
@@ -71,7 +73,7 @@ def essence(pipeline: Pipeline, slug: str = SLUG) -> dict[str, list[str]]:
     return found
 
 
-def counts(pipeline: Pipeline) -> dict[str, int]:
+def count_rows(pipeline: Pipeline) -> dict[str, int]:
     """Rows per table, jobs and events left out."""
     names = [name for name in TABLES if name not in {"consolidation_jobs", "consolidation_events"}]
     return {name: pipeline.value(f"SELECT count(*) FROM {SCHEMA}.{name}") for name in names}

@@ -14,7 +14,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from consolidation_pipeline_tests.hypothesis_examples import ALL_TESTS
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.state_machine import Life
+from consolidation_pipeline_tests.service.state_machine import ProjectMachine
 
 EXAMPLES = int(os.environ.get("CONSOLIDATION_LIFE_EXAMPLES", "10" if ALL_TESTS else "2"))
 STEPS = 12
@@ -22,9 +22,9 @@ STEPS = 12
 
 @pytest.mark.timeout(300 + 10 * EXAMPLES)
 def test_random_life_of_project_keeps_rules(shared: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Life, "pipeline", shared, raising=False)
+    monkeypatch.setattr(ProjectMachine, "pipeline", shared, raising=False)
     run_state_machine_as_test(
-        Life,
+        ProjectMachine,
         settings=settings(
             deadline=None,
             max_examples=EXAMPLES,

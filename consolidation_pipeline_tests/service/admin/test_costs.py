@@ -22,7 +22,7 @@ from consolidation_pipeline_tests.openai_server import (
     reply_with_embeddings,
     reply_with_json,
 )
-from consolidation_pipeline_tests.service.corpus import corpus, note, reworded
+from consolidation_pipeline_tests.service.corpus import corpus, note, reworded_notes
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
 from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import rewrite_reply
@@ -189,7 +189,7 @@ def test_costs_of_unknown_project_are_refused(pipeline: Pipeline) -> None:
 
 
 def test_dead_job_is_ended_with_its_costs(pipeline: Pipeline) -> None:
-    pipeline.add(reworded()[:2])
+    pipeline.add(reworded_notes()[:2])
     ledger = spend(pipeline, "pattern", "0.25", end="die")
     insert = """
         INSERT INTO {s}.consolidation_jobs (id, project_id, status, trigger_type, triggered_by, started_at)

@@ -13,7 +13,7 @@ from consolidation_pipeline.service.intake.importer import BATCH_ROWS, ensure_pr
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually
 from consolidation_pipeline.service.runs.phases import PHASES
 from consolidation_pipeline.service.search.hybrid_search import SearchQuery, search
-from consolidation_pipeline_tests.service.corpus import LESSONS, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 
 
@@ -33,7 +33,7 @@ def add(pipeline: Pipeline, *rows: dict[str, Any], **how: Any) -> AddResult:
 
 def merge_one(pipeline: Pipeline) -> tuple[UUID, UUID]:
     """The merged memory of a lesson that was noted three times, and one of its sources."""
-    added = add(pipeline, *reworded(LESSONS[:1])[:3]).added
+    added = add(pipeline, *reworded_notes(LESSONS[:1])[:3]).added
     with pipeline.open() as run:
         run_phases(run, PHASES[: PHASES.index("merged_memories") + 1])
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories WHERE kind = 'merged'")

@@ -21,7 +21,7 @@ from consolidation_pipeline.service.intake.readers.rows import BadRow, Row
 from consolidation_pipeline_tests.service.corpus import corpus, note, write_jsonl
 from consolidation_pipeline_tests.service.crash_helpers import import_and_die, kill
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import counts, dump
+from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_tables
 
 
 def stored(pipeline: Pipeline) -> int:
@@ -30,11 +30,11 @@ def stored(pipeline: Pipeline) -> int:
 
 def test_importing_file_twice_changes_nothing(pipeline: Pipeline) -> None:
     first = pipeline.add(corpus())
-    before = dump(pipeline)
+    before = dump_tables(pipeline)
     second = pipeline.add(corpus())
     assert (first.added, first.unchanged, first.bad) == (len(corpus()), 0, [])
     assert (second.added, second.unchanged, second.bad) == (0, len(corpus()), [])
-    assert dump(pipeline) == before
+    assert dump_tables(pipeline) == before
 
 
 def test_repeated_row_is_imported_once(pipeline: Pipeline) -> None:
@@ -104,7 +104,7 @@ def test_unknown_default_type_is_refused_before_reading(pipeline: Pipeline) -> N
     path = write_jsonl(pipeline.folder / "n.jsonl", [note("a", "x")])
     with pytest.raises(InvalidMemoryError, match="opinion"):
         import_memories(pipeline.engine, SLUG, str(path), format="jsonl", default_type="opinion")
-    assert counts(pipeline)["projects"] == 0
+    assert count_rows(pipeline)["projects"] == 0
 
 
 def test_failed_import_resumes_after_last_batch(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

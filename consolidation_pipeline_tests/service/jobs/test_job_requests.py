@@ -28,10 +28,10 @@ from consolidation_pipeline.service.jobs.triggers import is_due_tonight, request
 from consolidation_pipeline.service.knowledge import merged_memories
 from consolidation_pipeline.service.runs.phases import JOB_PHASES, PHASES
 from consolidation_pipeline.store.knowledge.merged_memories import write_merged
-from consolidation_pipeline_tests.service.corpus import LESSONS, alone, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, note, unrelated_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
 from consolidation_pipeline_tests.service.runs.test_run_lifecycle import events, job
-from consolidation_pipeline_tests.service.table_dumps import knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 TWINS = [note("a", LESSONS[0]), note("b", f"Note to self: {LESSONS[0]}"), note("c", LESSONS[1])]
 
@@ -45,7 +45,7 @@ def unlaunched(pipeline: Pipeline, *launched: UUID) -> list[UUID]:
 
 
 def test_requested_job_is_claimed_by_next_run(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     pipeline.configure(timeout_seconds=120)
     asked = ask(pipeline)
     assert (asked.status, asked.created, asked.project, asked.job, asked.phases) == (
@@ -65,7 +65,7 @@ def test_requested_job_is_claimed_by_next_run(pipeline: Pipeline) -> None:
 
 
 def test_request_returns_live_job(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     first = ask(pipeline, job="decay")
     second = ask(pipeline)
     assert (second.job_id, second.created, second.job, second.phases) == (
@@ -81,7 +81,7 @@ def test_request_returns_live_job(pipeline: Pipeline) -> None:
 
 
 def test_concurrent_job_requests_create_one_job(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with ThreadPoolExecutor(8) as pool:
         asked = list(pool.map(lambda _: ask(pipeline), range(16)))
     assert len({one.job_id for one in asked}) == 1
@@ -89,7 +89,7 @@ def test_concurrent_job_requests_create_one_job(pipeline: Pipeline) -> None:
 
 
 def test_request_replaces_job_of_dead_process(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     dead = ask(pipeline)
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
     assert ask(pipeline).created
@@ -97,7 +97,7 @@ def test_request_replaces_job_of_dead_process(pipeline: Pipeline) -> None:
 
 
 def test_invalid_request_creates_no_job(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pytest.raises(UsageError, match=r"mergd.*its phases are embedding_matrix"):
         ask(pipeline, phases=["clusters", "mergd"])
     with pytest.raises(UsageError, match="the jobs are consolidate"):
@@ -113,7 +113,7 @@ def test_invalid_request_creates_no_job(pipeline: Pipeline) -> None:
 
 
 def test_requested_phases_are_claimed_by_matching_run(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     asked = ask(pipeline, phases=["similarity_graph", "embedding_matrix"])
     assert asked.phases == ("embedding_matrix", "similarity_graph")
     with pipeline.open(planned=asked.phases, requested=asked.job_id) as run:
@@ -126,7 +126,7 @@ def test_requested_phases_are_claimed_by_matching_run(pipeline: Pipeline) -> Non
 
 def test_pending_jobs_are_listed_oldest_first(pipeline: Pipeline) -> None:
     for slug in ("b", "a", "off"):
-        pipeline.add(alone(), slug=slug)
+        pipeline.add(unrelated_notes(), slug=slug)
     asked = [ask(pipeline, slug, job="decay") for slug in ("b", "a", "off")]
     pipeline.configure("off", enabled=False)
     assert [(one.project, one.job_id, one.job) for one in list_pending_jobs(pipeline.engine)] == [
@@ -137,7 +137,7 @@ def test_pending_jobs_are_listed_oldest_first(pipeline: Pipeline) -> None:
 
 
 def test_request_is_unlaunched_until_run_or_project_lock(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open() as run:
         run_phases(run)
         pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'completed'")
@@ -148,7 +148,7 @@ def test_request_is_unlaunched_until_run_or_project_lock(pipeline: Pipeline) -> 
 
 
 def test_triggered_job_is_unlaunched_after_lost_launch(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     (made,) = request_jobs(
         pipeline.engine, is_due_tonight, job="consolidate", trigger_type="scheduled", triggered_by="night"
     ).requests
@@ -159,7 +159,7 @@ def test_triggered_job_is_unlaunched_after_lost_launch(pipeline: Pipeline) -> No
 
 
 def test_cancelled_pending_job_does_not_run(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     asked = ask(pipeline)
     cancelled = cancel_job(pipeline.engine, asked.job_id, cancelled_by="bob")
     assert (cancelled.project, cancelled.previous_status, cancelled.status) == (SLUG, "pending", "cancelled")
@@ -174,7 +174,7 @@ def test_cancelled_pending_job_does_not_run(pipeline: Pipeline) -> None:
 
 def test_cancelled_running_job_stops_writing(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline.add([*TWINS, note("d", f"{LESSONS[1]}!")])
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     monkeypatch.setattr(merged_memories, "BATCH", 1)
     cancelled: list[CancelledJob] = []
 
@@ -196,13 +196,13 @@ def test_cancelled_running_job_stops_writing(pipeline: Pipeline, monkeypatch: py
     row = job(pipeline, run.job_id)
     assert (row.status, row.phases_completed, row.phases_failed) == ("cancelled", list(PHASES[:4]), [])
     assert events(pipeline) == ["consolidation.started", "consolidation.cancelled"]
-    assert knowledge(pipeline) != before
+    assert dump_knowledge(pipeline) != before
     pipeline.roll_back(run.job_id)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
 
 
 def test_cancelled_job_refuses_every_phase(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open() as run:
         cancel_job(pipeline.engine, run.job_id, cancelled_by="bob")
         for name in ("embedding_matrix", "decay_scores"):
@@ -215,7 +215,7 @@ def test_cancelled_job_refuses_every_phase(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("status", ["completed", "failed", "cancelled"])
 def test_cancelling_ended_job_is_refused(pipeline: Pipeline, status: str) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     asked = ask(pipeline, job="decay")
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = :status", status=status)
     with pytest.raises(ConflictError, match=f"is {status}"):
@@ -226,7 +226,7 @@ def test_cancelling_ended_job_is_refused(pipeline: Pipeline, status: str) -> Non
 
 
 def test_cancelling_dead_job_marks_it_failed(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     asked = ask(pipeline)
     pipeline.write("UPDATE {s}.consolidation_jobs SET status = 'running', started_at = now()")
     with pytest.raises(ConflictError, match="is failed"):

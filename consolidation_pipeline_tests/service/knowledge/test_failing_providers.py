@@ -36,7 +36,7 @@ from consolidation_pipeline_tests.openai_server import (
 )
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.crash_helpers import _die_at
-from consolidation_pipeline_tests.service.fork_server import Nursery, open_nursery
+from consolidation_pipeline_tests.service.fork_server import ForkServer, start_fork_server
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
 from consolidation_pipeline_tests.service.knowledge.test_merge_rewrites import MODEL, PAIRS, rewrite_reply
 from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
@@ -99,9 +99,9 @@ def provider() -> Iterator[OpenAIServer]:
 
 
 @pytest.fixture(scope="module")
-def nursery(provider: OpenAIServer) -> Iterator[Nursery]:
+def fork_server(provider: OpenAIServer) -> Iterator[ForkServer]:
     del provider
-    with open_nursery(__name__) as running:
+    with start_fork_server(__name__) as running:
         yield running
 
 
@@ -168,7 +168,7 @@ def expected_knowledge(shared: Pipeline, provider: OpenAIServer) -> dict[str, di
 def test_budget_holds_and_result_survives_failures(
     shared: Pipeline,
     provider: OpenAIServer,
-    nursery: Nursery,
+    fork_server: ForkServer,
     expected_knowledge: dict[str, dict[str, Any]],
     failures: list[str],
     later_failures: list[str],
@@ -179,7 +179,7 @@ def test_budget_holds_and_result_survives_failures(
     provider.requests.clear()
     provider.then(*(BEHAVIOURS[kind] for kind in failures))
     url = shared.engine.url.render_as_string(hide_password=False)
-    assert nursery.wait(nursery.spawn(run_until, url, *kill)) in (0, -signal.SIGKILL)
+    assert fork_server.wait(fork_server.spawn(run_until, url, *kill)) in (0, -signal.SIGKILL)
     provider.then(*(BEHAVIOURS[kind] for kind in later_failures))
     run(shared)
     check_spending(shared, len(provider.requests), tokens)

@@ -23,7 +23,7 @@ from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, STEPS, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.7, "t_pattern": 0.5}
 LESSON = LESSONS[0]
@@ -336,9 +336,9 @@ def test_conflict_during_merge_writes_nothing(
     tables = ["consolidated_memories", "consolidation_changes", "memory_lineage"]
     with pipeline.open(embedder=WordEmbedder()) as run:
         run_phases(run, list(STEPS)[:4])
-        before = dump(pipeline, tables=tables)
+        before = dump_tables(pipeline, tables=tables)
         run.embedder = InterruptingEmbedder(edit)
         with pytest.raises(ConflictError, match=str(memory_id(SLUG, "test", "b"))):
             merged_memories.merge_clusters(run)
-    assert dump(pipeline, tables=tables) == before
+    assert dump_tables(pipeline, tables=tables) == before
     assert pipeline.run(embedder=WordEmbedder()).merging.created == 1

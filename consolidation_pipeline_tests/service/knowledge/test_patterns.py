@@ -17,7 +17,7 @@ from consolidation_pipeline.service.knowledge.patterns import derive_patterns
 from consolidation_pipeline.service.lifecycle.manual_actions import pin_memories
 from consolidation_pipeline_tests.service.corpus import note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.75, "t_pattern": 0.5, "archive": False}
 WEBHOOKS = (
@@ -129,11 +129,11 @@ def test_fewer_sessions_lower_pattern_confidence(pipeline: Pipeline) -> None:
 
 def test_second_run_writes_no_pattern(topics: Pipeline) -> None:
     topics.run()
-    before, recorded = dump(topics, tables=TABLES), count_changes(topics)
+    before, recorded = dump_tables(topics, tables=TABLES), count_changes(topics)
     again = topics.run()
     assert (again.patterns.groups, again.patterns.covered, again.patterns.created) == (2, 2, 0)
     assert count_changes(topics) == recorded
-    assert dump(topics, tables=TABLES) == before
+    assert dump_tables(topics, tables=TABLES) == before
 
 
 def test_grown_group_updates_pattern_in_place(topics: Pipeline) -> None:

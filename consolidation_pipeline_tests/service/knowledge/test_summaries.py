@@ -26,11 +26,11 @@ from consolidation_pipeline_tests.openai_server import (
     openai_server,
     reply_with_json,
 )
-from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, note, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, note, reworded_notes
 from consolidation_pipeline_tests.service.crash_helpers import kill, summarize_and_die
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 MODEL = {"llm_model": "openai/gpt-4o-mini"}
 TABLES = ("consolidated_memories", "consolidation_changes", "memory_lineage", "memory_files")
@@ -156,11 +156,11 @@ def test_summary_is_reduced_from_its_chunks(llm_project: Pipeline, provider: Ope
 
 def test_second_summarize_makes_no_call_or_change(llm_project: Pipeline, provider: OpenAIServer) -> None:
     run_summarize_job(llm_project)
-    before, requests = dump(llm_project, tables=TABLES, without=WITHOUT), len(provider.requests)
+    before, requests = dump_tables(llm_project, tables=TABLES, without=WITHOUT), len(provider.requests)
     again = run_summarize_job(llm_project)
     assert (again["semantic_summaries"].created, again["procedural_profile"].unchanged) == (0, 1)
     assert len(provider.requests) == requests
-    assert dump(llm_project, tables=TABLES, without=WITHOUT) == before
+    assert dump_tables(llm_project, tables=TABLES, without=WITHOUT) == before
 
 
 def test_later_memories_get_their_own_summary(llm_project: Pipeline) -> None:
@@ -261,10 +261,10 @@ def test_heuristic_summary_quotes_memory_sentences(pipeline: Pipeline) -> None:
     assert row.consolidation_method == "heuristic"
     assert 0 < row.confidence_score <= 0.75
     assert row.relevance_score is not None
-    before = dump(pipeline, tables=TABLES, without=WITHOUT)
+    before = dump_tables(pipeline, tables=TABLES, without=WITHOUT)
     again = pipeline.run()
     assert (again.summaries.created, again.profiles.unchanged) == (0, 1)
-    assert dump(pipeline, tables=TABLES, without=WITHOUT) == before
+    assert dump_tables(pipeline, tables=TABLES, without=WITHOUT) == before
 
 
 def test_run_writes_summary_only_when_due(pipeline: Pipeline) -> None:
@@ -295,13 +295,13 @@ def test_summaries_are_separate_for_each_user(pipeline: Pipeline) -> None:
 
 
 def test_summary_covers_merged_but_not_archived(pipeline: Pipeline) -> None:
-    pipeline.add(reworded(LESSONS[:4]))
+    pipeline.add(reworded_notes(LESSONS[:4]))
     pipeline.add([note("gone", "Nobody needs this any more, it was about the old office.")])
     pipeline.run()
     pipeline.write("UPDATE {s}.task_memories SET archived_at = now(), archive_reason = 'x' WHERE external_id = 'gone'")
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") > 0
     done = run_summaries(pipeline)
-    assert (done.covered, done.waiting) == (len(reworded(LESSONS[:4])), 0)
+    assert (done.covered, done.waiting) == (len(reworded_notes(LESSONS[:4])), 0)
 
 
 def test_no_summaries_with_summarize_switched_off(pipeline: Pipeline) -> None:
@@ -319,17 +319,17 @@ def test_rollback_of_summarize_job_frees_memories(pipeline: Pipeline) -> None:
     pipeline.add(hourly_notes(20))
     with pipeline.open() as run:
         run_phases(run, ("embedding_matrix",))
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     with pipeline.open(job="summarize", planned=JOB_PHASES["summarize"]) as run:
         run_phases(run, run.planned)
-    after = knowledge(pipeline)
+    after = dump_knowledge(pipeline)
     undone = pipeline.roll_back(run.job_id)
-    assert (undone.memories_deleted, knowledge(pipeline)) == (2, before)
+    assert (undone.memories_deleted, dump_knowledge(pipeline)) == (2, before)
     pipeline.roll_back(undone.rollback_id)
-    assert knowledge(pipeline) == after
+    assert dump_knowledge(pipeline) == after
     pipeline.roll_back(run.job_id)
     assert run_summaries(pipeline).created == 1
-    assert knowledge(pipeline)["task_memories"] == after["task_memories"]
+    assert dump_knowledge(pipeline)["task_memories"] == after["task_memories"]
 
 
 def test_rollback_of_summary_needs_profile_cascade(pipeline: Pipeline) -> None:
@@ -362,14 +362,14 @@ def test_summary_redo_conflicts_with_newer_summary(pipeline: Pipeline) -> None:
     undone = pipeline.roll_back(last_group_of(pipeline, row.id))
     pipeline.add(hourly_notes(1, "more"))
     run_summaries_without_profile(pipeline)
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     with pytest.raises(ConflictError, match="another summary by now"):
         pipeline.roll_back(undone.rollback_id)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
 
 
 def test_rollback_of_merge_allows_summarized_memories(pipeline: Pipeline) -> None:
-    pipeline.add(reworded(LESSONS[:4]))
+    pipeline.add(reworded_notes(LESSONS[:4]))
     pipeline.run()
     run_summarize_job(pipeline)
     before = load_summarized_into(pipeline)

@@ -31,7 +31,7 @@ from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 NOW = datetime.now(UTC)
 MERGING = ("embedding_matrix", "threshold_calibration", "similarity_graph", "clusters", "merged_memories")
@@ -355,17 +355,17 @@ def test_rollback_of_archive_job_is_exact_and_redoable(pipeline: Pipeline) -> No
     longer = "A lesson on tape backups that nobody asked for since the robot in the basement was sold to a museum."
     pipeline.add([*corpus(), unused("a", longer), unused("b", longer), unused("c", "Alone for long.")])
     consolidate(pipeline)
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     done, job = run_archive(pipeline, NOW + timedelta(days=200))
     assert done.merged > 0
     assert done.units > done.merged
-    after = knowledge(pipeline)
+    after = dump_knowledge(pipeline)
     undone = pipeline.roll_back(job)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     assert (undone.memories_restored, undone.memories_deleted) == (done.units, 0)
     assert raw_counts(pipeline)["archived"] == 0
     pipeline.roll_back(undone.rollback_id)
-    assert knowledge(pipeline) == after
+    assert dump_knowledge(pipeline) == after
     assert broken_lifecycle(pipeline) == []
 
 
@@ -425,9 +425,9 @@ def test_second_archive_finds_nothing(pipeline: Pipeline) -> None:
     pipeline.add([unused("a", "One."), unused("b", LESSON), unused("c", LESSON)])
     consolidate(pipeline)
     assert run_archive(pipeline)[0].units == 2
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     assert run_archive(pipeline)[0] == ArchiveResult(0, 0, 0, 0, 0, 0, 0)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
 
 
 # --- the preview's units -------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 NOW = datetime(2026, 5, 6, 12, tzinfo=UTC)
 MODEL = "test/plane"
@@ -144,12 +144,12 @@ def test_second_association_run_adds_nothing(pipeline: Pipeline) -> None:
     pipeline.add([at(f"m{n}", MEMORY_TYPES[n % 10], math.cos(n), days=n) for n in range(15)])
     first = associated(pipeline)
     assert first.added == sum(first.found.values()) > 10
-    before = dump(pipeline, tables=["memory_relations", "consolidation_changes"])
+    before = dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"])
     again = associated(pipeline)
     assert (again.found, again.added) == (first.found, 0)
     later = associated(pipeline, now=NOW + timedelta(days=30))
     assert later.added == 0
-    assert dump(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
+    assert dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
 
 
 def test_each_relation_is_own_group_with_reason(pipeline: Pipeline) -> None:
@@ -165,11 +165,11 @@ def test_each_relation_is_own_group_with_reason(pipeline: Pipeline) -> None:
 
 def test_association_run_is_undone_and_found_again(pipeline: Pipeline) -> None:
     pipeline.add([at(f"m{n}", "decision", 1.0 - n / 3) for n in range(4)])
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     associated(pipeline)
     ids = [row.id for row in relations(pipeline)]
     undone = pipeline.roll_back(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     pipeline.roll_back(undone.rollback_id)
     assert [row.id for row in relations(pipeline)] == ids
     pipeline.roll_back(pipeline.value("SELECT id FROM {s}.consolidation_jobs"))

@@ -18,7 +18,7 @@ from consolidation_pipeline.store.database.vector_copy import to_uuids
 from consolidation_pipeline.store.memories.relevance import load_decay_inputs
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 KNOWLEDGE = ["task_memories", "consolidated_memories"]
@@ -90,9 +90,9 @@ def test_scoring_twice_at_one_time_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     score(pipeline)
-    once = dump(pipeline, tables=KNOWLEDGE)
+    once = dump_tables(pipeline, tables=KNOWLEDGE)
     score(pipeline)
-    assert dump(pipeline, tables=KNOWLEDGE) == once
+    assert dump_tables(pipeline, tables=KNOWLEDGE) == once
 
 
 def test_scoring_never_changes_importance(pipeline: Pipeline) -> None:

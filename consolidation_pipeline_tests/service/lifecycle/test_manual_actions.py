@@ -29,7 +29,7 @@ from consolidation_pipeline_tests.service.lifecycle.test_archive import (
     unused,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 LESSON = LESSONS[0]
 
@@ -60,7 +60,7 @@ def changes(pipeline: Pipeline, operation: str) -> list[Any]:
 
 def unversioned(pipeline: Pipeline) -> dict[str, list[str]]:
     """All knowledge without row versions."""
-    rows = {table: map(json.loads, lines) for table, lines in knowledge(pipeline).items()}
+    rows = {table: map(json.loads, lines) for table, lines in dump_knowledge(pipeline).items()}
     return {table: sorted(json.dumps(row | {"version": 0}) for row in found) for table, found in rows.items()}
 
 
@@ -101,14 +101,14 @@ def test_restored_memory_equals_original(pipeline: Pipeline, merged: UUID) -> No
 
 
 def test_manual_actions_are_rolled_back_independently(pipeline: Pipeline, merged: UUID) -> None:
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     done = archive(pipeline, merged, id_of("c"))
     for memory in done:
         pipeline.roll_back(memory.group_id)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     (pinned,) = pin(pipeline, merged)
     pipeline.roll_back(pinned.group_id)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
 
 
 def test_manual_archive_reason_defaults_to_by_hand(pipeline: Pipeline, merged: UUID) -> None:
@@ -118,14 +118,14 @@ def test_manual_archive_reason_defaults_to_by_hand(pipeline: Pipeline, merged: U
 
 @pytest.mark.parametrize("reason", ["staleness", "forgotten"])
 def test_manual_archive_refuses_policy_reasons(pipeline: Pipeline, merged: UUID, reason: str) -> None:
-    with pytest.raises(UsageError, match=f"'{reason}' is one that a policy or a review gives"):
+    with pytest.raises(UsageError, match=f"'{reason}' is reserved for a policy or a review"):
         archive(pipeline, merged, reason=reason)
 
 
 def test_manual_archive_is_all_or_nothing(pipeline: Pipeline, merged: UUID) -> None:
     pipeline.add([note("e", "Archived."), note("f", "Pinned.", pinned=True)])
     archive(pipeline, id_of("e"))
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     for bad, why in (
         (id_of("a"), f"{id_of('a')} is hidden in merged memory {merged}: archive that"),
         (id_of("e"), f"{id_of('e')} is archived already"),
@@ -140,7 +140,7 @@ def test_manual_archive_is_all_or_nothing(pipeline: Pipeline, merged: UUID) -> N
     with pytest.raises(ConflictError) as refused:
         archive(pipeline, id_of("a"), id_of("e"), id_of("d"))
     assert refused.value.conflicts == (str(id_of("a")), str(id_of("e")))
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
 
 
 def test_superseded_memory_refuses_manual_actions(pipeline: Pipeline, merged: UUID) -> None:
@@ -177,7 +177,7 @@ def test_restore_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([note("c", LESSON), note("d", f"{LESSON}!")])
     consolidate(pipeline)
     (two,) = pipeline.rows("SELECT id FROM {s}.consolidated_memories WHERE retired_at IS NULL")[0]
-    with pytest.raises(ConflictError, match=f"{one} says the same word for word as merged memory {two}"):
+    with pytest.raises(ConflictError, match=f"{one} has the same text as merged memory {two}"):
         restore(pipeline, one)
     archive(pipeline, two)
     with pytest.raises(ConflictError, match="only one of them can be active"):
@@ -232,7 +232,7 @@ def test_restore_waits_for_writer_and_rechecks(
 
         monkeypatch.setattr(merged_memories, "write_merged", early)
         consolidate(pipeline)
-        with pytest.raises(ConflictError, match=f"{archived} says the same word for word"):
+        with pytest.raises(ConflictError, match=f"{archived} has the same text"):
             hands[0].result()
     assert broken_lifecycle(pipeline) == []
 

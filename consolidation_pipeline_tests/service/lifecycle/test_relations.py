@@ -12,7 +12,7 @@ from consolidation_pipeline.service.lifecycle.relations import decide_relations,
 from consolidation_pipeline_tests.service.fake_embedder import WordEmbedder
 from consolidation_pipeline_tests.service.lifecycle.test_associations import MODEL, at
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 
 def candidates(pipeline: Pipeline, slug: str = SLUG) -> list[UUID]:
@@ -65,7 +65,7 @@ def test_relation_given_twice_is_decided_once(pipeline: Pipeline) -> None:
 def test_relation_decisions_are_all_or_nothing(pipeline: Pipeline) -> None:
     one, two, _ = candidates(pipeline)
     decide(pipeline, "confirmed", two)
-    before = dump(pipeline, tables=["memory_relations", "consolidation_changes"])
+    before = dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"])
     nobody = uuid4()
     with pytest.raises(NotFoundError, match=f"there is no relation {nobody}"):
         decide(pipeline, "confirmed", one, nobody)
@@ -74,7 +74,7 @@ def test_relation_decisions_are_all_or_nothing(pipeline: Pipeline) -> None:
     assert refused.value.conflicts == (str(two),)
     with pytest.raises(UsageError, match="'candidate' cannot be given to a relation: it must be confirmed or rejected"):
         decide(pipeline, "candidate", one)
-    assert dump(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
+    assert dump_tables(pipeline, tables=["memory_relations", "consolidation_changes"]) == before
 
 
 def test_relations_of_several_projects_are_decided_together(pipeline: Pipeline) -> None:

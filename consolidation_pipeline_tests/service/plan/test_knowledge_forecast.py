@@ -15,7 +15,7 @@ from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.plan.plan_document import Plan
 from consolidation_pipeline.settings import PROJECT_ROOT
 from consolidation_pipeline_tests.openai_server import OpenAIServer
-from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded_notes
 from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider, shown_memories
 from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     FIFTH,
@@ -90,7 +90,7 @@ def test_random_runs_match_knowledge_forecast(shared: Pipeline, seed: int, night
     shared.configure_new(**OPTIONS, min_pattern_size=size)
     draw = random.Random(seed)
     hooks, moves = topic_notes("hook", (*WEBHOOKS, FIFTH, REPEATED)), topic_notes("move", MIGRATIONS)
-    rows = [*hooks, *moves, *reworded(LESSONS[:2], 2)]
+    rows = [*hooks, *moves, *reworded_notes(LESSONS[:2], 2)]
     draw.shuffle(rows)
     share = -(-len(rows) // nights)
     for night in range(nights):

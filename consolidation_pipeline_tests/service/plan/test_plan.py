@@ -22,9 +22,16 @@ from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.runs.run_lifecycle import preview_run
 from consolidation_pipeline.store.knowledge.merged_memories import write_merged
 from consolidation_pipeline_tests.openai_server import openai_server
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, corpus, near_misses, note, reworded
+from consolidation_pipeline_tests.service.corpus import (
+    LESSONS,
+    UNRELATED,
+    corpus,
+    near_miss_notes,
+    note,
+    reworded_notes,
+)
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 OLD = {"created_at": "2024-01-05T10:00:00Z", "last_accessed_at": None, "reused_count": 0}
 
@@ -43,7 +50,7 @@ def carry_out(pipeline: Pipeline, made: Plan) -> None:
 def everything(pipeline: Pipeline) -> dict[str, list[Any]]:
     """The whole database: every row of every table, and how far every sequence has counted."""
     sequences = pipeline.rows("SELECT sequencename, last_value FROM pg_sequences ORDER BY 1")
-    return {**dump(pipeline), "sequences": [tuple(row) for row in sequences]}
+    return {**dump_tables(pipeline), "sequences": [tuple(row) for row in sequences]}
 
 
 def done_by(pipeline: Pipeline, outcome: Outcome) -> tuple[dict[UUID, tuple[str, frozenset[UUID]]], dict[UUID, str]]:
@@ -88,17 +95,17 @@ def test_plan_uses_read_only_transaction(pipeline: Pipeline) -> None:
 
 
 def test_run_matches_plan(pipeline: Pipeline) -> None:
-    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(ALONE)]
-    pipeline.add([*reworded(), *near_misses(), *old])
+    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(UNRELATED)]
+    pipeline.add([*reworded_notes(), *near_miss_notes(), *old])
     made = plan(pipeline)
-    assert len(made.archives) == len(ALONE)
+    assert len(made.archives) == len(UNRELATED)
     assert decided(made) == done_by(pipeline, pipeline.run())
     assert (plan(pipeline).merges, plan(pipeline).archives) == ([], [])
 
 
 def test_plan_shows_groups_texts_and_vetoes(pipeline: Pipeline) -> None:
     texts = [LESSONS[0], f"Note to self: {LESSONS[0]}"]
-    pipeline.add([note("a", texts[0]), note("b", texts[1]), *near_misses()])
+    pipeline.add([note("a", texts[0]), note("b", texts[1]), *near_miss_notes()])
     made = plan(pipeline)
     [merge] = made.merges
     assert {source.text for source in merge.sources} == set(texts)
@@ -119,7 +126,10 @@ def test_random_runs_match_plans(shared: Pipeline, seed: int, nights: int, old: 
     shared.clear()
     shared.configure_new()
     draw = random.Random(seed)
-    rows = [*corpus(), *(note(f"more-{at}", f"{text} {text}", **(OLD if old else {})) for at, text in enumerate(ALONE))]
+    rows = [
+        *corpus(),
+        *(note(f"more-{at}", f"{text} {text}", **(OLD if old else {})) for at, text in enumerate(UNRELATED)),
+    ]
     draw.shuffle(rows)
     size = -(-len(rows) // nights)
     for night in range(nights):
@@ -130,10 +140,12 @@ def test_random_runs_match_plans(shared: Pipeline, seed: int, nights: int, old: 
 
 def test_plan_calibrates_in_memory(pipeline: Pipeline) -> None:
     boiler = "This text was written by the assistant of the night shift."
-    pipeline.add(note(f"n{at}", f"{boiler} {text}") for at, text in enumerate([*LESSONS, *ALONE] * 1))
+    pipeline.add(note(f"n{at}", f"{boiler} {text}") for at, text in enumerate([*LESSONS, *UNRELATED] * 1))
     pipeline.run()
-    grown = [note(f"g{at}", f"{boiler} Ticket of team {at}: {text}") for at, text in enumerate([*LESSONS, *ALONE] * 3)]
-    pipeline.add([*grown, *reworded()])
+    grown = [
+        note(f"g{at}", f"{boiler} Ticket of team {at}: {text}") for at, text in enumerate([*LESSONS, *UNRELATED] * 3)
+    ]
+    pipeline.add([*grown, *reworded_notes()])
     made = plan(pipeline)
     assert made.calibration == "growth"
     assert decided(made) == done_by(pipeline, pipeline.run())
@@ -169,8 +181,8 @@ def test_planned_merges_are_written_exactly(pipeline: Pipeline) -> None:
 
 
 def test_interrupted_plan_is_completed_by_next_run(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(ALONE)]
-    pipeline.add([*reworded(), *old])
+    old = [note(f"old-{at}", text, **OLD) for at, text in enumerate(UNRELATED)]
+    pipeline.add([*reworded_notes(), *old])
     made = plan(pipeline)
     monkeypatch.setattr(merged_memories, "BATCH", 5)
     written: list[int] = []
@@ -187,9 +199,9 @@ def test_interrupted_plan_is_completed_by_next_run(pipeline: Pipeline, monkeypat
             carry_out(pipeline, made)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == written[0] < len(made.merges)
     carry_out(pipeline, made)
-    after = knowledge(pipeline)
+    after = dump_knowledge(pipeline)
     carry_out(pipeline, made)
-    assert knowledge(pipeline) == after
+    assert dump_knowledge(pipeline) == after
     merged = pipeline.rows("SELECT id, content FROM {s}.consolidated_memories")
     assert {row.id: row.content for row in merged} == {merge.id: merge.text for merge in made.merges}
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_archived") == len(made.archives)
@@ -205,9 +217,9 @@ def test_run_skips_groups_removed_from_plan(pipeline: Pipeline) -> None:
 
 
 def test_plan_survives_unrelated_changes(pipeline: Pipeline) -> None:
-    pipeline.add(reworded(LESSONS[:2]))
+    pipeline.add(reworded_notes(LESSONS[:2]))
     made = plan(pipeline)
-    pipeline.add([*reworded(LESSONS[4:6]), note("other", ALONE[0])])
+    pipeline.add([*reworded_notes(LESSONS[4:6]), note("other", UNRELATED[0])])
     carry_out(pipeline, made)
     merged = pipeline.rows("SELECT id FROM {s}.consolidated_memories")
     assert {row.id for row in merged} == {merge.id for merge in made.merges}
@@ -215,7 +227,7 @@ def test_plan_survives_unrelated_changes(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("change", ["newcomer", "archived", "threshold"])
 def test_plan_with_changed_group_is_refused(pipeline: Pipeline, change: str) -> None:
-    pipeline.add(reworded(LESSONS[:3]))
+    pipeline.add(reworded_notes(LESSONS[:3]))
     made = plan(pipeline)
     source = memory_id(SLUG, "test", "lesson-0-1")
     if change == "newcomer":
@@ -226,16 +238,16 @@ def test_plan_with_changed_group_is_refused(pipeline: Pipeline, change: str) -> 
         )
     else:
         pipeline.configure(t_merge=0.99)
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     with pytest.raises(ConflictError, match="has changed since the plan was made") as refused:
         carry_out(pipeline, made)
     assert refused.value.conflicts
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     assert pipeline.value("SELECT status FROM {s}.consolidation_jobs") == "failed"
 
 
 def test_plan_refuses_to_archive_memory_used_since(pipeline: Pipeline) -> None:
-    pipeline.add([note("old", ALONE[0], **OLD), note("old too", ALONE[1], **OLD)])
+    pipeline.add([note("old", UNRELATED[0], **OLD), note("old too", UNRELATED[1], **OLD)])
     made = plan(pipeline)
     assert len(made.archives) == 2
     pipeline.write("UPDATE {s}.task_memories SET last_accessed_at = now() WHERE external_id = 'old'")
@@ -275,8 +287,8 @@ def test_invalid_plan_file_is_refused(tmp_path: Path, content: str | None) -> No
 
 
 def test_plan_of_other_or_unknown_project_is_refused(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", ALONE[0])])
-    pipeline.add([note("a", ALONE[0])], slug="other")
+    pipeline.add([note("a", UNRELATED[0])])
+    pipeline.add([note("a", UNRELATED[0])], slug="other")
     made = make_plan(pipeline.engine, "other", settings=pipeline.settings)
     with pytest.raises(UsageError, match="for project other, not for notes"):
         request_plan_job(pipeline.engine, pipeline.project(), made, settings=pipeline.settings, triggered_by="tester")

@@ -28,7 +28,7 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
 )
 from consolidation_pipeline_tests.service.knowledge.test_summaries import last_group_of
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 MODEL: dict[str, Any] = {"llm_model": "openai/gpt-4o-mini"}
 RULE = WEBHOOKS[0]
@@ -132,10 +132,10 @@ def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: O
 def test_second_run_writes_no_playbook_entry(topics: Pipeline, provider: OpenAIServer) -> None:
     del provider
     topics.run()
-    before = dump(topics, tables=TABLES)
+    before = dump_tables(topics, tables=TABLES)
     again = topics.run().playbook
     assert (again.promoted, again.proposed, again.reinforced, again.updated, again.active) == (0, 0, 0, 0, 2)
-    assert dump(topics, tables=TABLES) == before
+    assert dump_tables(topics, tables=TABLES) == before
 
 
 def test_near_duplicate_pattern_reinforces_entry(

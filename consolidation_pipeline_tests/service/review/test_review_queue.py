@@ -27,7 +27,7 @@ from consolidation_pipeline_tests.service.knowledge.test_patterns import (
     topic_notes,
 )
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 KNOWLEDGE = ["consolidated_memories", "playbook_entries", "consolidation_changes"]
 
@@ -145,7 +145,7 @@ def test_restore_refuses_second_pattern_of_group(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     (done,) = archive_manually(unsure.engine, [hooks.id], changed_by="tester")
     unsure.write("UPDATE {s}.consolidated_memories SET cluster_key = :k", k=hooks.cluster_key)
-    with pytest.raises(ConflictError, match=f"{hooks.id} stands for the same as pattern memory {moves.id}"):
+    with pytest.raises(ConflictError, match=f"{hooks.id} has the same group as pattern memory {moves.id}"):
         restore_memories(unsure.engine, [hooks.id], changed_by="tester")
     with pytest.raises(ConflictError, match=f"row {moves.id} has the same text, or is of the same group"):
         unsure.roll_back(done.group_id)
@@ -154,7 +154,7 @@ def test_restore_refuses_second_pattern_of_group(unsure: Pipeline) -> None:
 def test_review_decisions_are_all_or_nothing(unsure: Pipeline) -> None:
     hooks, moves = list_patterns(unsure)
     decide(unsure, moves.id, approved=True)
-    before = dump(unsure, tables=KNOWLEDGE)
+    before = dump_tables(unsure, tables=KNOWLEDGE)
     nobody, raw = uuid4(), hooks.source_memory_ids[0]
     with pytest.raises(NotFoundError, match=f"nothing has the id {nobody}"):
         decide(unsure, hooks.id, nobody, approved=False)
@@ -163,7 +163,7 @@ def test_review_decisions_are_all_or_nothing(unsure: Pipeline) -> None:
     with pytest.raises(ConflictError, match=f"pattern {moves.id} does not wait for review") as refused:
         decide(unsure, hooks.id, moves.id, approved=True)
     assert refused.value.conflicts == (str(moves.id),)
-    assert dump(unsure, tables=KNOWLEDGE) == before
+    assert dump_tables(unsure, tables=KNOWLEDGE) == before
     decide(unsure, moves.id, approved=False)
     with pytest.raises(ConflictError, match=f"pattern {moves.id} is retired already"):
         decide(unsure, hooks.id, moves.id, approved=False)

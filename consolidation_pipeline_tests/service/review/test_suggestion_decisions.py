@@ -28,7 +28,7 @@ from consolidation_pipeline.store.review.suggestions import NewSuggestion, appen
 from consolidation_pipeline.store.similarity.calibrations import load_decided_texts, load_decisions
 from consolidation_pipeline_tests.service.corpus import LESSONS, NEAR_MISSES, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 TEXTS = [text for pair in NEAR_MISSES for text in pair]
 
@@ -89,7 +89,7 @@ def desk(shared: Pipeline) -> Desk:
 
 
 def test_undone_approval_makes_suggestion_pending(desk: Desk) -> None:
-    before = knowledge(desk.pipeline)
+    before = dump_knowledge(desk.pipeline)
     done = desk.approve(desk.ids[0], note="Same gateway")
     memory, shown = desk.memory(done.memory_id), desk.get(desk.ids[0])
     assert memory.content == f"Proposed for {desk.raw[0]}.\nLook it up."
@@ -101,7 +101,7 @@ def test_undone_approval_makes_suggestion_pending(desk: Desk) -> None:
     hidden = desk.pipeline.rows("SELECT id FROM {s}.task_memories WHERE consolidated_into_id = :id", id=done.memory_id)
     assert {row.id for row in hidden} == set(desk.raw[:2])
     desk.pipeline.roll_back(done.group_id)
-    assert knowledge(desk.pipeline) == before
+    assert dump_knowledge(desk.pipeline) == before
     assert desk.get(desk.ids[0]).status == "pending"
     assert desk.approve(desk.ids[0]).memory_id == done.memory_id
 
@@ -127,7 +127,7 @@ def test_approval_of_merged_memories_unites_their_sources(desk: Desk) -> None:
     assert first is not None
     assert second is not None
     desk.reject(desk.ids[2])
-    before = knowledge(desk.pipeline)
+    before = dump_knowledge(desk.pipeline)
     done = desk.approve(desk.suggest([first, second, desk.raw[4]]))
     kept = desk.memory(done.memory_id)
     gone = desk.memory(({first, second} - {done.memory_id}).pop())
@@ -136,7 +136,7 @@ def test_approval_of_merged_memories_unites_their_sources(desk: Desk) -> None:
     parents = desk.pipeline.rows("SELECT parent_id FROM {s}.memory_lineage WHERE child_id = :id", id=kept.id)
     assert {row.parent_id for row in parents} == set(desk.raw[:5])
     desk.pipeline.roll_back(done.group_id)
-    assert knowledge(desk.pipeline)["task_memories"] == before["task_memories"]
+    assert dump_knowledge(desk.pipeline)["task_memories"] == before["task_memories"]
 
 
 def test_approved_text_survives_extension(desk: Desk) -> None:
@@ -188,13 +188,13 @@ def _remove(desk: Desk) -> None:
 def test_changed_original_supersedes_suggestion(desk: Desk, change: Callable[[Desk], None], said: str) -> None:
     change(desk)
     tables = ("task_memories", "consolidated_memories", "memory_lineage")
-    before = {name: rows for name, rows in knowledge(desk.pipeline).items() if name in tables}
+    before = {name: rows for name, rows in dump_knowledge(desk.pipeline).items() if name in tables}
     with pytest.raises(ConflictError, match=said) as refused:
         desk.approve(desk.ids[0])
     assert refused.value.conflicts == (str(desk.raw[1]),)
     shown = desk.get(desk.ids[0])
     assert (shown.status, shown.memory_id, shown.reviewed_by) == ("superseded", None, None)
-    assert {name: rows for name, rows in knowledge(desk.pipeline).items() if name in tables} == before
+    assert {name: rows for name, rows in dump_knowledge(desk.pipeline).items() if name in tables} == before
     assert desk.events()[-1] == "superseded"
     with pytest.raises(ConflictError, match="it was superseded"):
         desk.approve(desk.ids[0])
@@ -255,9 +255,9 @@ def test_one_of_overlapping_approvals_wins(desk: Desk) -> None:
 
 
 def test_rejection_changes_only_status_and_is_undoable(desk: Desk) -> None:
-    before = knowledge(desk.pipeline)
+    before = dump_knowledge(desk.pipeline)
     done = desk.reject(desk.ids[0], note=" Two gateways ")
-    after = knowledge(desk.pipeline)
+    after = dump_knowledge(desk.pipeline)
     changed = {name for name in before if before[name] != after[name]}
     assert changed == {"consolidation_suggestions", "suggestion_originals"}
     shown = desk.get(desk.ids[0])
@@ -265,7 +265,7 @@ def test_rejection_changes_only_status_and_is_undoable(desk: Desk) -> None:
     with pytest.raises(ConflictError, match="it was rejected by anna at"):
         desk.approve(desk.ids[0])
     desk.pipeline.roll_back(done.group_id)
-    assert knowledge(desk.pipeline) == before
+    assert dump_knowledge(desk.pipeline) == before
 
 
 def test_rollback_of_rejection_refuses_overlapping_suggestion(desk: Desk) -> None:

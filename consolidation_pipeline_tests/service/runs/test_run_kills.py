@@ -9,7 +9,7 @@ from consolidation_pipeline_tests.service.corpus import corpus
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
 from consolidation_pipeline_tests.service.knowledge.test_patterns import MIGRATIONS, WEBHOOKS, topic_notes
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.table_dumps import essence
+from consolidation_pipeline_tests.service.table_dumps import dump_comparable
 
 # Near enough to each other for a person to be asked whether they are an instruction.
 KEYS = (
@@ -56,7 +56,7 @@ def run_until_settled(pipeline: Pipeline) -> dict[str, list[str]]:
     """A run, and one more: groups are described as of the run that formed them, before or after they were merged."""
     pipeline.run()
     pipeline.run()
-    return essence(pipeline)
+    return dump_comparable(pipeline)
 
 
 @pytest.fixture(scope="module")

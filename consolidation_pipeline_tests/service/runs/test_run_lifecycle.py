@@ -30,11 +30,11 @@ from consolidation_pipeline.service.runs.run_fingerprint import find_unchanged_j
 from consolidation_pipeline.service.runs.stale_jobs import end_dead_jobs, fail_dead_job
 from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.event_outbox import append_event
-from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, unrelated_notes
 from consolidation_pipeline_tests.service.crash_helpers import kill, run_and_die
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import counts, dump
+from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_tables
 
 
 def job(pipeline: Pipeline, job_id: UUID) -> Any:
@@ -116,7 +116,7 @@ def test_timed_out_run_starts_no_phase(pipeline: Pipeline) -> None:
 
 
 def test_run_error_is_recorded_on_job(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pytest.raises(RuntimeError), pipeline.open() as run:
         raise RuntimeError
     row = job(pipeline, run.job_id)
@@ -124,7 +124,7 @@ def test_run_error_is_recorded_on_job(pipeline: Pipeline) -> None:
 
 
 def test_run_with_skipped_phases_is_failed(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open() as run:
         run_phases(run, PHASES[:4])
     row = job(pipeline, run.job_id)
@@ -161,7 +161,7 @@ def test_interrupted_run_is_cancelled_and_releases_lock(pipeline: Pipeline, swal
 
 
 def test_run_of_disabled_project_creates_no_job(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     pipeline.configure(enabled=False)
     with pytest.raises(ProjectDisabledError, match=SLUG):
         pipeline.run()
@@ -172,8 +172,8 @@ def test_run_of_disabled_project_creates_no_job(pipeline: Pipeline) -> None:
 
 def test_concurrent_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
-    pipeline.add(alone())
-    pipeline.add(alone(), slug="other")
+    pipeline.add(unrelated_notes())
+    pipeline.add(unrelated_notes(), slug="other")
     with pipeline.open() as run:
         with pytest.raises(ProjectBusyError, match=SLUG):
             pipeline.run()
@@ -214,7 +214,7 @@ def test_jobs_of_ended_dagster_runs_are_finished(pipeline: Pipeline, dead_job: U
     statuses = {"a": "cancelled", "b": None, "c": "completed"}
     waiting = {}
     for slug in statuses:
-        pipeline.add(alone(), slug=slug)
+        pipeline.add(unrelated_notes(), slug=slug)
         with pipeline.engine.begin() as connection:
             waiting[slug] = jobs.append_job(
                 connection, pipeline.project(slug).id, trigger_type="manual", triggered_by="x", options={}
@@ -227,7 +227,7 @@ def test_jobs_of_ended_dagster_runs_are_finished(pipeline: Pipeline, dead_job: U
 
 
 def test_live_run_is_not_marked_dead(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open() as run:
         assert end_dead_jobs(pipeline.engine, lambda jobs: dict.fromkeys(jobs, "failed")) == []
         assert job(pipeline, run.job_id).status == "running"
@@ -235,7 +235,7 @@ def test_live_run_is_not_marked_dead(pipeline: Pipeline) -> None:
 
 
 def test_run_claims_matching_pending_job(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     asked = pend(pipeline, "consolidate")
     assert pipeline.run().job_id == asked
     asked = pend(pipeline, "decay")
@@ -247,7 +247,7 @@ def test_run_claims_matching_pending_job(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize(("asked", "planned"), [("decay", PHASES), ("consolidate", ("decay_scores",))])
 def test_run_cancels_pending_job_of_other_scope(pipeline: Pipeline, asked: str, planned: tuple[str, ...]) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     waiting = pend(pipeline, asked)
     with pipeline.open(planned=planned) as run:
         run_phases(run, planned)
@@ -264,11 +264,11 @@ def test_second_run_writes_no_rows(pipeline: Pipeline) -> None:
     pipeline.run()
     written = ["consolidation_changes", "consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
     scores = {"consolidated_memories": {"relevance_at", "relevance_score"}}
-    before, state = counts(pipeline), dump(pipeline, tables=written, without=scores)
+    before, state = count_rows(pipeline), dump_tables(pipeline, tables=written, without=scores)
     done = pipeline.run()
     assert (done.embedded.computed, done.graph.compared, done.merging.absorbed) == (0, 0, 0)
-    assert counts(pipeline) == before
-    assert dump(pipeline, tables=written, without=scores) == state
+    assert count_rows(pipeline) == before
+    assert dump_tables(pipeline, tables=written, without=scores) == state
 
 
 def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:
@@ -289,7 +289,7 @@ def test_unchanged_project_is_detected_before_run(pipeline: Pipeline) -> None:
 
 @pytest.mark.parametrize("phase", PHASES)
 def test_memory_added_during_run_is_not_marked_seen(pipeline: Pipeline, phase: str) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open() as run:
         for name in PHASES:
             run_phases(run, [name])
@@ -384,7 +384,7 @@ LOSE_THE_LOCK = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype =
 
 
 def test_run_without_lock_begins_no_phase(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open() as first:
         pipeline.rows(LOSE_THE_LOCK)
         second = pipeline.run().job_id

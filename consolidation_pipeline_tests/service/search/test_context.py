@@ -23,7 +23,7 @@ from consolidation_pipeline.store.database.schema import consolidated_memories, 
 from consolidation_pipeline.store.database.vector_copy import format_vector
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
 from consolidation_pipeline_tests.hypothesis_examples import examples
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS
+from consolidation_pipeline_tests.service.corpus import LESSONS, UNRELATED
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
 from consolidation_pipeline_tests.store.sample_rows import merged_values
 
@@ -39,7 +39,7 @@ RAW = (
     f"{FACT} The migration 0042_add_region took 40 minutes.",
     f"Reminder for everybody: {FACT}",
     *LESSONS[1:6],
-    *ALONE,
+    *UNRELATED,
 )
 
 

@@ -20,7 +20,7 @@ from consolidation_pipeline.service.search.hybrid_search import MAX_QUERY_CHARS,
 from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.search import vector_indexes
-from consolidation_pipeline_tests.service.corpus import LESSONS, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, reworded_notes
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 
 CAR = "The car would not start this morning because the battery was empty."
@@ -140,7 +140,7 @@ def test_search_filter_does_not_starve_results(pipeline: Pipeline) -> None:
 
 
 def test_search_returns_merged_memory_instead_of_sources(pipeline: Pipeline) -> None:
-    pipeline.add(reworded())
+    pipeline.add(reworded_notes())
     pipeline.run()
     found = ask(pipeline, "restart the payments worker after rotating the webhook secret", include_sources=True)
     merged = {hit.id for hit in found.results if hit.kind == "merged"}
@@ -158,7 +158,7 @@ def test_search_returns_merged_memory_instead_of_sources(pipeline: Pipeline) -> 
 
 
 def test_search_filters_by_level_and_kind(pipeline: Pipeline) -> None:
-    pipeline.add(reworded())
+    pipeline.add(reworded_notes())
     pipeline.run()
     levels = {hit.level for hit in ask(pipeline, "payments worker", limit=100, min_similarity=0).results}
     assert 1 in levels
@@ -194,7 +194,7 @@ def test_search_order_is_deterministic(pipeline: Pipeline) -> None:
 
 
 def test_search_counts_one_reuse_per_hit(pipeline: Pipeline) -> None:
-    pipeline.add(reworded())
+    pipeline.add(reworded_notes())
     pipeline.run()
     counts = (
         "SELECT id, reused_count, last_accessed_at, version FROM {s}.task_memories UNION ALL "
@@ -273,7 +273,7 @@ def test_run_indexes_vectors_of_large_project(pipeline: Pipeline, monkeypatch: p
 
 
 def test_search_use_does_not_block_rollback(pipeline: Pipeline) -> None:
-    pipeline.add(reworded())
+    pipeline.add(reworded_notes())
     done = pipeline.run()
     ask(pipeline, "payments worker", count_use=True)
     undone = pipeline.roll_back(done.job_id)
@@ -282,7 +282,7 @@ def test_search_use_does_not_block_rollback(pipeline: Pipeline) -> None:
 
 
 def test_facts_stay_visible_during_run_and_rollback(pipeline: Pipeline) -> None:
-    pipeline.add(reworded())
+    pipeline.add(reworded_notes())
     embed(pipeline)
     ended, missed, seen = Event(), [], Counter[str]()
 

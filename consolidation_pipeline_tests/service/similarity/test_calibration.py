@@ -22,10 +22,10 @@ from consolidation_pipeline.service.similarity.embedding import embed_memories
 from consolidation_pipeline.service.similarity.graph_nodes import load_grouping_nodes
 from consolidation_pipeline.service.similarity.similarity_graph import GraphUpdate, update_similarity_graph
 from consolidation_pipeline.store.database.vector_copy import to_uuids
-from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, unrelated_notes
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, run_phases
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 PLACEHOLDERS = (
     "Review the full content of this learning entry and extract the actionable insights that future agents need. "
@@ -231,7 +231,7 @@ def test_search_vector_keeps_boilerplate(pipeline: Pipeline) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_center_is_mean_of_grouping_vectors(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(), *alone()])
+    pipeline.add([*placeholders(), *unrelated_notes()])
     held = calibrated(pipeline).snapshot
     rows = pipeline.rows(
         "SELECT coalesce(g.embedding, m.embedding)::float4[] AS x FROM {s}.task_memories m "
@@ -243,7 +243,7 @@ def test_center_is_mean_of_grouping_vectors(pipeline: Pipeline) -> None:
 
 @pytest.mark.usefixtures("few")
 def test_new_boilerplate_memories_are_stripped_by_next_run(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(11), *alone()])
+    pipeline.add([*placeholders(11), *unrelated_notes()])
     assert update(pipeline)[0].stripped == 11
     pipeline.add(placeholders(12, first=11))
     done, graph = update(pipeline)
@@ -255,7 +255,7 @@ def test_new_boilerplate_memories_are_stripped_by_next_run(pipeline: Pipeline) -
 
 @pytest.mark.usefixtures("few")
 def test_equal_stripped_texts_are_embedded_once(pipeline: Pipeline) -> None:
-    pipeline.add([*placeholders(11), *alone()])
+    pipeline.add([*placeholders(11), *unrelated_notes()])
     update(pipeline)
     rest = LESSONS[0].split(",")[0]
     pipeline.add([note("twin", f"{PLACEHOLDERS} {rest}."), note("other", f"{rest}. {PLACEHOLDERS.split('.')[0]}.")])
@@ -272,12 +272,12 @@ def test_incremental_graph_with_boilerplate_matches_rebuild(pipeline: Pipeline) 
         update(pipeline, renew=False)
         pipeline.add(placeholders(first + 1, first=first))
     update(pipeline, renew=False)
-    grown = dump(pipeline, tables=["memory_neighbors", "grouping_embeddings"])
+    grown = dump_tables(pipeline, tables=["memory_neighbors", "grouping_embeddings"])
     pipeline.write("DELETE FROM {s}.memory_neighbors")
     pipeline.write("DELETE FROM {s}.grouping_embeddings")
     pipeline.write("UPDATE {s}.task_memories SET graph_version = NULL")
     update(pipeline, renew=False)
-    assert dump(pipeline, tables=["memory_neighbors", "grouping_embeddings"]) == grown
+    assert dump_tables(pipeline, tables=["memory_neighbors", "grouping_embeddings"]) == grown
 
 
 @pytest.mark.usefixtures("few")
@@ -296,7 +296,7 @@ def test_sources_stay_compared_without_boilerplate(
 
 @pytest.mark.usefixtures("few")
 def test_boilerplate_of_older_snapshot_is_removed(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    pipeline.add([*placeholders(), *alone()])
+    pipeline.add([*placeholders(), *unrelated_notes()])
     update(pipeline)
     monkeypatch.setattr(calibration_fit, "find_boilerplate", lambda _: ())
     calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
@@ -313,9 +313,9 @@ def test_boilerplate_of_older_snapshot_is_removed(pipeline: Pipeline, monkeypatc
 def test_calibration_preview_writes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     update(pipeline)
-    before = dump(pipeline)
+    before = dump_tables(pipeline)
     proposal = calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
-    assert dump(pipeline) == before
+    assert dump_tables(pipeline) == before
     assert proposal.current is not None
     assert (proposal.applied, proposal.proposed.version) == (False, 2)
     assert proposal.proposed.thresholds == proposal.current.thresholds
@@ -334,7 +334,7 @@ def test_applied_calibration_rebuilds_graph(pipeline: Pipeline) -> None:
 
 
 def test_applied_calibration_marks_project_changed(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     pipeline.run()
     assert find_unchanged_job(pipeline.engine, pipeline.project(), pipeline.settings) is not None
     calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=True)
@@ -343,7 +343,7 @@ def test_applied_calibration_marks_project_changed(pipeline: Pipeline) -> None:
 
 def test_calibration_of_busy_project_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.0)
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     with pipeline.open():
         calibrate_project(pipeline.engine, SLUG, settings=pipeline.settings, apply=False)
         with pytest.raises(ProjectBusyError, match=SLUG):

@@ -21,10 +21,18 @@ from consolidation_pipeline.service.intake import importer
 from consolidation_pipeline.service.similarity import embedding
 from consolidation_pipeline.store.admin import invariants
 from consolidation_pipeline_tests.hypothesis_examples import examples
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, NEAR_MISSES, alone, corpus, note, reworded
+from consolidation_pipeline_tests.service.corpus import (
+    LESSONS,
+    NEAR_MISSES,
+    UNRELATED,
+    corpus,
+    note,
+    reworded_notes,
+    unrelated_notes,
+)
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump, essence
+from consolidation_pipeline_tests.service.table_dumps import dump_comparable, dump_tables
 
 OPTIONS: dict[str, Any] = {"t_merge": 0.8, "t_suggest": 0.7, "t_pattern": 0.5}
 
@@ -53,12 +61,12 @@ def test_rewordings_of_each_lesson_form_one_group(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
     expected = {
-        frozenset(row["id"] for row in reworded() if row["id"].startswith(f"lesson-{number}-"))
+        frozenset(row["id"] for row in reworded_notes() if row["id"].startswith(f"lesson-{number}-"))
         for number in range(len(LESSONS))
     }
     assert merged_names(pipeline) == expected
     assert done.clusters.groups["merge"] == len(LESSONS)
-    assert done.clusters.members["merge"] == len(reworded())
+    assert done.clusters.members["merge"] == len(reworded_notes())
     assert done.clusters.cohesion_min is not None
     assert done.clusters.cohesion_min >= OPTIONS["t_merge"] - SLACK
     assert done.clusters.map_svg is not None
@@ -82,10 +90,10 @@ def test_near_misses_become_suggestions_with_reason(pipeline: Pipeline) -> None:
 
 
 def test_unrelated_memories_form_no_groups(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     done = pipeline.run()
     assert set(done.clusters.groups.values()) == {0}
-    assert done.clusters.contents == len(ALONE)
+    assert done.clusters.contents == len(UNRELATED)
     assert done.clusters.cohesion_min is None
 
 
@@ -108,7 +116,7 @@ def test_groups_do_not_depend_on_order_or_batches(shared: Pipeline, data: st.Dat
                 patch.setattr(embedding, "BATCH", data.draw(st.integers(5, 60)))
             shared.add(rows)
             shared.run()
-        states.append(essence(shared))
+        states.append(dump_comparable(shared))
     assert states[0] == states[1]
 
 
@@ -211,11 +219,11 @@ def test_exact_repeats_alone_are_merged(pipeline: Pipeline) -> None:
 def test_disabled_merging_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.configure_new(merge=False, summarize=False)
     pipeline.add(corpus())
-    before = dump(pipeline, tables=["consolidated_memories", "consolidation_changes", "memory_lineage"])
+    before = dump_tables(pipeline, tables=["consolidated_memories", "consolidation_changes", "memory_lineage"])
     done = pipeline.run()
     assert (done.merging.absorbed, done.merging.created, done.clusters.groups["merge"]) == (0, 0, 0)
     assert pipeline.value("SELECT count(*) FROM {s}.task_memories WHERE is_consolidated") == 0
-    assert dump(pipeline, tables=before) == before
+    assert dump_tables(pipeline, tables=before) == before
     assert done.clusters.groups["suggest"] == len(LESSONS) + len(NEAR_MISSES)
 
 
@@ -263,9 +271,9 @@ def test_unchanged_groups_keep_their_rows(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     pipeline.run()
     pipeline.run()
-    settled = dump(pipeline, tables=["memory_clusters"])
+    settled = dump_tables(pipeline, tables=["memory_clusters"])
     pipeline.run()
-    assert dump(pipeline, tables=["memory_clusters"]) == settled
+    assert dump_tables(pipeline, tables=["memory_clusters"]) == settled
     pipeline.add([note("stranger", "Quarterly planning happens on a whiteboard.")])
     pipeline.run()
-    assert dump(pipeline, tables=["memory_clusters"]) == settled
+    assert dump_tables(pipeline, tables=["memory_clusters"]) == settled

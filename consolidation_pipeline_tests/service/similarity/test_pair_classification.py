@@ -13,7 +13,7 @@ from consolidation_pipeline.embed.embedder import Embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.service.similarity import calibration_fit, similarity_graph
 from consolidation_pipeline.store.similarity.similarity_graph import ASK, CROSS_TYPE, MERGE, TOPIC
-from consolidation_pipeline_tests.service.corpus import LESSONS, alone, corpus, note, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded_notes, unrelated_notes
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline
 
@@ -110,14 +110,14 @@ def test_majority_of_shared_words_is_enough(pipeline: Pipeline) -> None:
 
 
 def test_near_identical_short_pair_merges_in_small_project(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     judge(pipeline, SHORT)
     assert verdict(pipeline) == MERGE
     assert tiers(pipeline) == {"merge"}
 
 
 def test_similar_short_pair_is_suggested_in_small_project(pipeline: Pipeline) -> None:
-    pipeline.add(alone())
+    pipeline.add(unrelated_notes())
     judge(pipeline, [SHORT[0], "After rotating the webhook secret, restart the payments worker please."])
     assert verdict(pipeline) == ASK
     assert tiers(pipeline) == {"suggest"}
@@ -156,7 +156,7 @@ def test_boilerplate_does_not_count_as_shared_words(pipeline: Pipeline) -> None:
 
 
 def test_cross_type_pairs_are_classified_by_option(pipeline: Pipeline) -> None:
-    lesson, *_ = reworded(times=1)
+    lesson, *_ = reworded_notes(times=1)
     pipeline.add([{**lesson, "id": "a"}, {**lesson, "id": "b", "memory_type": "decision"}])
     for cross_type, expected in ((False, CROSS_TYPE), (True, MERGE), (False, CROSS_TYPE)):
         pipeline.configure(cross_type=cross_type, merge=False)

@@ -34,7 +34,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note
 from consolidation_pipeline_tests.service.fake_embedder import VOCABULARY, WordEmbedder
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump
+from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
 # What a node is by content: its type, its text's hash, and its vector. Repeats share it.
 Content = tuple[str, bytes, bytes]
@@ -204,11 +204,11 @@ def test_too_many_pairs_fail_without_writing(pipeline: Pipeline, monkeypatch: py
     with pipeline.open() as run:
         embed_memories(run)
         calibrate_thresholds(run, renew=False)
-        before = dump(pipeline, tables=tables)
+        before = dump_tables(pipeline, tables=tables)
         monkeypatch.setattr(similarity_graph, "MAX_PAIRS", 10)
         with pytest.raises(TooManyPairsError, match=r"more than 10 pairs .* set a higher t_pattern"):
             update_similarity_graph(run)
-        assert dump(pipeline, tables=tables) == before
+        assert dump_tables(pipeline, tables=tables) == before
         monkeypatch.undo()
         assert update_similarity_graph(run).compared == len(LESSONS)
 

@@ -9,8 +9,8 @@ from consolidation_pipeline.service.lifecycle.associations import associate_memo
 from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
 from consolidation_pipeline.service.lifecycle.relations import decide_relations
 from consolidation_pipeline.service.runs.phases import JOB_PHASES
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, TODAY, near_misses, note, reworded
-from consolidation_pipeline_tests.service.ledger_replay import Replay, State, differing, photograph
+from consolidation_pipeline_tests.service.corpus import LESSONS, TODAY, UNRELATED, near_miss_notes, note, reworded_notes
+from consolidation_pipeline_tests.service.ledger_replay import Replay, State, find_differences, load_state
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline, run_phases
 
 STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
@@ -26,18 +26,18 @@ class Album:
 
     def add(self, *rows: dict[str, object]) -> None:
         self.pipeline.add(rows)
-        self.imported = {**photograph(self.pipeline), **self.imported}
+        self.imported = {**load_state(self.pipeline), **self.imported}
 
     def take(self) -> None:
         seq = self.pipeline.value("SELECT coalesce(max(seq), 0) FROM {s}.consolidation_changes")
-        self.taken.append((seq, photograph(self.pipeline)))
+        self.taken.append((seq, load_state(self.pipeline)))
 
 
 def live(album: Album) -> None:
     """Everything that can happen to memories, one after the other, with a photograph after each."""
     pipeline, engine = album.pipeline, album.pipeline.engine
-    old = [note(f"old-{n}", text, **STALE) for n, text in enumerate(ALONE)]
-    album.add(*reworded(LESSONS[:4]), *near_misses(), *old)
+    old = [note(f"old-{n}", text, **STALE) for n, text in enumerate(UNRELATED)]
+    album.add(*reworded_notes(LESSONS[:4]), *near_miss_notes(), *old)
     album.take()
     first = pipeline.run()
     album.take()
@@ -77,22 +77,22 @@ def test_ledger_rebuilds_tables_at_any_time(pipeline: Pipeline) -> None:
     assert len({seq for seq, _ in album.taken}) == len(album.taken)
     for seq, state in album.taken:
         replay = Replay()
-        replay.take_in({key: row for key, row in album.imported.items() if key in state})
-        replay.catch_up(pipeline, until=seq)
-        assert differing(state, replay.state) == {}
+        replay.add_imported({key: row for key, row in album.imported.items() if key in state})
+        replay.apply_changes(pipeline, until=seq)
+        assert find_differences(state, replay.state) == {}
 
 
 def test_replay_detects_unledgered_changes(pipeline: Pipeline) -> None:
     album = Album(pipeline)
-    album.add(*reworded(LESSONS[:1]))
+    album.add(*reworded_notes(LESSONS[:1]))
     pipeline.run()
     merged = pipeline.value("SELECT id FROM {s}.consolidated_memories")
     pipeline.write("UPDATE {s}.consolidated_memories SET importance = importance + 1")
     pipeline.write("DELETE FROM {s}.memory_files WHERE owner_id = :id", id=merged)
     replay = Replay()
-    replay.take_in(album.imported)
-    replay.catch_up(pipeline)
-    [(key, columns)] = differing(photograph(pipeline), replay.state).items()
+    replay.add_imported(album.imported)
+    replay.apply_changes(pipeline)
+    [(key, columns)] = find_differences(load_state(pipeline), replay.state).items()
     assert key == ("consolidated_memories", str(merged))
     assert set(columns[0]) == {"importance", "files"}
 
@@ -104,13 +104,13 @@ def merge_groups(pipeline: Pipeline) -> list[UUID]:
 
 def test_replay_finds_row_before_change(pipeline: Pipeline) -> None:
     album = Album(pipeline)
-    album.add(*reworded(LESSONS[:1]))
+    album.add(*reworded_notes(LESSONS[:1]))
     pipeline.run()
     [group] = merge_groups(pipeline)
     pipeline.roll_back(group)
     replay = Replay()
-    replay.take_in(album.imported)
-    replay.catch_up(pipeline)
+    replay.add_imported(album.imported)
+    replay.apply_changes(pipeline)
     changes = pipeline.rows("SELECT seq, entity_type, entity_id::text AS id, operation FROM {s}.consolidation_changes")
     for change in changes:
         before = replay.before((change.entity_type, change.id), change.seq)

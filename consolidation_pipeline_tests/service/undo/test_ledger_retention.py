@@ -20,7 +20,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, in
 from consolidation_pipeline.store.projects import delete_project
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import counts, knowledge
+from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_knowledge
 from consolidation_pipeline_tests.service.undo.test_rollback import age_changes
 from consolidation_pipeline_tests.store.sample_rows import merged_values
 
@@ -84,10 +84,10 @@ def test_retention_removes_only_old_changes(pipeline: Pipeline, audit: Audit) ->
     audit.age(2)
     audit.edit(3)
     audit.age(89)
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     assert expire(pipeline).changes == 3
     assert audit.kept() == 1
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     again = expire(pipeline)
     assert (again.changes, list(again.removals), len(audit.records())) == (0, [], 1)
 
@@ -238,13 +238,13 @@ def test_retention_record_cannot_be_rolled_back(pipeline: Pipeline, audit: Audit
     audit.age(100)
     expire(pipeline)
     (record,) = audit.records()
-    before = counts(pipeline)
+    before = count_rows(pipeline)
     for target in (record.id, record.group_id):
         with pytest.raises(ConflictError, match=f"{target} records what audit retention removed"):
             pipeline.roll_back(target)
     with pytest.raises(NotFoundError, match=str(group)):
         pipeline.roll_back(group)
-    assert counts(pipeline) == before
+    assert count_rows(pipeline) == before
 
 
 def test_history_lists_retention_records(pipeline: Pipeline, audit: Audit) -> None:

@@ -15,10 +15,10 @@ from consolidation_pipeline.errors import ConflictError, NotFoundError
 from consolidation_pipeline.service.undo import rollback
 from consolidation_pipeline.store.database.schema import SCHEMA
 from consolidation_pipeline.store.ledger.ledger_reader import RollbackTarget
-from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, corpus, note, reworded_notes
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Outcome, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import counts, dump, knowledge
+from consolidation_pipeline_tests.service.table_dumps import count_rows, dump_knowledge, dump_tables
 
 LESSON = LESSONS[0]
 
@@ -32,7 +32,7 @@ def merged_group(pipeline: Pipeline, job_id: UUID, at: int = 0) -> UUID:
 
 
 def ledger(pipeline: Pipeline) -> list[str]:
-    return dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
+    return dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
 
 
 def age_changes(pipeline: Pipeline, by: timedelta, condition: str = "true") -> None:
@@ -55,15 +55,15 @@ def extended(pipeline: Pipeline) -> tuple[Outcome, Outcome]:
 
 def test_rollback_of_job_restores_every_byte(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
-    before, rows_before = knowledge(pipeline), counts(pipeline)
+    before, rows_before = dump_knowledge(pipeline), count_rows(pipeline)
     done = pipeline.run()
-    assert knowledge(pipeline) != before
+    assert dump_knowledge(pipeline) != before
     undone = pipeline.roll_back(done.job_id)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     assert (undone.scope, undone.changes) == ("job", 12 + 40 + 2)
     assert (undone.memories_restored, undone.memories_deleted, undone.memories_recreated) == (40, 12 + 2, 0)
     grown = {"consolidation_changes", "similarity_calibrations", "memory_neighbors", "memory_clusters"}
-    assert {name for name, rows in counts(pipeline).items() if rows != rows_before[name]} == grown
+    assert {name for name, rows in count_rows(pipeline).items() if rows != rows_before[name]} == grown
     assert find_broken_rules(pipeline) == []
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'consolidation.rolled_back'") == 1
     assert pipeline.value("SELECT count(*) FROM {s}.consolidation_events WHERE type = 'playbook.changed'") == 0
@@ -96,8 +96,8 @@ def test_rollback_of_group_leaves_others(pipeline: Pipeline) -> None:
 
 
 def test_rollback_of_change_covers_its_group(pipeline: Pipeline) -> None:
-    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), *reworded(LESSONS[1:2])])
-    before = knowledge(pipeline)
+    pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}"), *reworded_notes(LESSONS[1:2])])
+    before = dump_knowledge(pipeline)
     pipeline.run()
     source = memory_id(SLUG, "test", "a")
     change = pipeline.value("SELECT id FROM {s}.consolidation_changes WHERE entity_id = :id", id=source)
@@ -113,16 +113,16 @@ def test_rollback_of_change_covers_its_group(pipeline: Pipeline) -> None:
             "{s}.consolidated_memories m ON m.id = entity_id"
         )
     )
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
 
 
 def test_rollback_of_rollback_restores_merged_state(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
-    merged = knowledge(pipeline)
+    merged = dump_knowledge(pipeline)
     undone = pipeline.roll_back(done.job_id)
     redone = pipeline.roll_back(undone.rollback_id)
-    assert knowledge(pipeline) == merged
+    assert dump_knowledge(pipeline) == merged
     assert (redone.memories_recreated, redone.memories_restored) == (12 + 2, 40)
     assert find_broken_rules(pipeline) == []
     assert pipeline.run().merging.absorbed == 0
@@ -130,22 +130,22 @@ def test_rollback_of_rollback_restores_merged_state(pipeline: Pipeline) -> None:
 
 def test_undo_and_redo_can_be_repeated(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
-    raw = knowledge(pipeline)
+    raw = dump_knowledge(pipeline)
     target = pipeline.run().job_id
-    merged = knowledge(pipeline)
+    merged = dump_knowledge(pipeline)
     for expected in (raw, merged, raw, merged):
         target = pipeline.roll_back(target).rollback_id
-        assert knowledge(pipeline) == expected
+        assert dump_knowledge(pipeline) == expected
 
 
 def test_second_rollback_of_job_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.add(corpus())
     done = pipeline.run()
     pipeline.roll_back(done.job_id)
-    before, changes = knowledge(pipeline), ledger(pipeline)
+    before, changes = dump_knowledge(pipeline), ledger(pipeline)
     with pytest.raises(ConflictError, match="rolled back before"):
         pipeline.roll_back(done.job_id)
-    assert (knowledge(pipeline), ledger(pipeline)) == (before, changes)
+    assert (dump_knowledge(pipeline), ledger(pipeline)) == (before, changes)
 
 
 def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
@@ -155,23 +155,23 @@ def test_run_after_rollback_reuses_ids(pipeline: Pipeline) -> None:
     times = {"created_at", "updated_at", "relevance_at", "relevance_score", "version"}
     accidents = {"consolidated_memories": times, "memory_lineage": {"job_id"}}
     tables = ["consolidated_memories", "memory_lineage", "memory_files", "memory_neighbors"]
-    merged = dump(pipeline, tables=tables, without=accidents)
+    merged = dump_tables(pipeline, tables=tables, without=accidents)
     pipeline.roll_back(first.job_id)
     second = pipeline.run()
     assert second.merging == first.merging
-    assert dump(pipeline, tables=tables, without=accidents) == merged
+    assert dump_tables(pipeline, tables=tables, without=accidents) == merged
     pipeline.roll_back(second.job_id)
     assert pipeline.value("SELECT count(*) FROM {s}.consolidated_memories") == 0
 
 
 def test_rollback_of_extended_merge_is_refused(pipeline: Pipeline) -> None:
     first, second = extended(pipeline)
-    before, changes = knowledge(pipeline), ledger(pipeline)
+    before, changes = dump_knowledge(pipeline), ledger(pipeline)
     with pytest.raises(ConflictError, match="--cascade") as refused:
         pipeline.roll_back(first.job_id)
     later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE job_id = :job", job=second.job_id)
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
-    assert (knowledge(pipeline), ledger(pipeline)) == (before, changes)
+    assert (dump_knowledge(pipeline), ledger(pipeline)) == (before, changes)
 
 
 def test_cascade_rolls_back_extension(pipeline: Pipeline) -> None:
@@ -189,12 +189,12 @@ def test_cascade_rolls_back_extension(pipeline: Pipeline) -> None:
 def test_extension_is_rolled_back_alone(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", f"Note to self: {LESSON}")])
     pipeline.run()
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     pipeline.add([note("c", f"{LESSON} Seen again today.")])
-    added = knowledge(pipeline)
+    added = dump_knowledge(pipeline)
     pipeline.roll_back(pipeline.run().job_id)
-    assert knowledge(pipeline) == added
-    assert knowledge(pipeline)["consolidated_memories"] == before["consolidated_memories"]
+    assert dump_knowledge(pipeline) == added
+    assert dump_knowledge(pipeline)["consolidated_memories"] == before["consolidated_memories"]
     assert find_broken_rules(pipeline) == []
     assert pipeline.run().merging.extended == 1
 
@@ -203,10 +203,10 @@ def test_rollback_after_limit_is_refused(pipeline: Pipeline) -> None:
     pipeline.add([note("a", LESSON), note("b", LESSON)])
     done = pipeline.run()
     age_changes(pipeline, timedelta(days=8))
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     with pytest.raises(ConflictError, match="rollback_days"):
         pipeline.roll_back(done.job_id)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     pipeline.configure(rollback_days=9)
     assert pipeline.roll_back(done.job_id).memories_deleted == 1
 
@@ -274,12 +274,12 @@ def test_rollback_of_all_runs_restores_initial_state(
         shared.add([note(f"n{number}-{at}", text) for at, text in enumerate(texts)])
     for threshold in (0.999, 0.9, 0.82)[: data.draw(st.integers(1, 3))]:
         shared.configure(t_merge=threshold, t_suggest=0.7, t_pattern=0.5)
-        states.append(knowledge(shared))
+        states.append(dump_knowledge(shared))
         done.append(shared.run())
     for state, run in zip(reversed(states), reversed(done), strict=True):
         if shared.value("SELECT count(*) FROM {s}.consolidation_changes WHERE job_id = :job", job=run.job_id):
             shared.roll_back(run.job_id)
-        assert knowledge(shared) == state
+        assert dump_knowledge(shared) == state
         assert find_broken_rules(shared) == []
 
 
@@ -293,9 +293,9 @@ def test_random_cascade_and_redo_keep_rules(shared: Pipeline, history: list[list
     groups = [row[0] for row in shared.rows("SELECT DISTINCT group_id FROM {s}.consolidation_changes ORDER BY 1")]
     if not groups:
         return
-    merged = knowledge(shared)
+    merged = dump_knowledge(shared)
     undone = shared.roll_back(data.draw(st.sampled_from(sorted(groups))), cascade=True)
     assert find_broken_rules(shared) == []
     shared.roll_back(undone.rollback_id)
-    assert knowledge(shared) == merged
+    assert dump_knowledge(shared) == merged
     assert find_broken_rules(shared) == []

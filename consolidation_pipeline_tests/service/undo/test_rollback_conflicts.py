@@ -21,7 +21,7 @@ from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, in
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 LESSON = LESSONS[0]
 
@@ -57,19 +57,19 @@ def build_on(pipeline: Pipeline) -> list[UUID]:
 def test_rollback_lists_dependent_changes(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     groups = build_on(pipeline)
-    before, changes = knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])
+    before, changes = dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])
     with pytest.raises(ConflictError, match=r"2 later changes depend on it: promote of .*--cascade") as refused:
         pipeline.roll_back(job)
     later = pipeline.rows("SELECT id FROM {s}.consolidation_changes WHERE operation = 'promote'")
     assert set(refused.value.conflicts) == {str(row.id) for row in later}
     assert all(str(group) in str(refused.value) for group in groups)
-    assert (knowledge(pipeline), dump(pipeline, tables=["consolidation_changes"])) == (before, changes)
+    assert (dump_knowledge(pipeline), dump_tables(pipeline, tables=["consolidation_changes"])) == (before, changes)
 
 
 def test_cascade_undoes_dependents_newest_first(pipeline: Pipeline) -> None:
     job = pair(pipeline)
     build_on(pipeline)
-    after = knowledge(pipeline)
+    after = dump_knowledge(pipeline)
     undone = pipeline.roll_back(job, cascade=True)
     assert (undone.changes, undone.memories_deleted) == (5, 3)
     for table in ("consolidated_memories", "memory_relations", "playbook_entries"):
@@ -82,7 +82,7 @@ def test_cascade_undoes_dependents_newest_first(pipeline: Pipeline) -> None:
     assert order == sorted(order, reverse=True)
     assert find_broken_rules(pipeline) == []
     pipeline.roll_back(undone.rollback_id)
-    assert knowledge(pipeline) == after
+    assert dump_knowledge(pipeline) == after
 
 
 def test_dependent_groups_are_undone_one_by_one(pipeline: Pipeline) -> None:
@@ -113,11 +113,11 @@ def test_rollback_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
     pipeline.add([note("c", LESSON), note("d", LESSON)])
     job = pipeline.run().job_id
     duplicate = only_merged(pipeline)
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     with pytest.raises(ConflictError, match=f"row {duplicate} has the same text") as refused:
         pipeline.roll_back(archived.group_id)
     assert refused.value.conflicts == (str(duplicate),)
-    assert knowledge(pipeline) == before
+    assert dump_knowledge(pipeline) == before
     pipeline.roll_back(job)
     pipeline.roll_back(archived.group_id)
     assert only_merged(pipeline) == archived.id
@@ -175,11 +175,11 @@ def test_one_of_concurrent_rollbacks_wins(pipeline: Pipeline) -> None:
 def test_rollback_waiting_too_long_for_run_is_refused(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(run_lifecycle, "LOCK_WAIT_SECONDS", 0.2)
     job = pair(pipeline)
-    before = knowledge(pipeline)
+    before = dump_knowledge(pipeline)
     with pipeline.open():
         with pytest.raises(ProjectBusyError, match="busy"):
             pipeline.roll_back(job)
-        assert knowledge(pipeline) == before
+        assert dump_knowledge(pipeline) == before
     assert pipeline.roll_back(job).memories_deleted == 1
 
 

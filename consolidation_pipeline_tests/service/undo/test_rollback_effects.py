@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.ledger.cannot_link import load_cannot_links
-from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded
+from consolidation_pipeline_tests.service.corpus import LESSONS, note, reworded_notes
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
-from consolidation_pipeline_tests.service.table_dumps import dump, knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge, dump_tables
 
 LESSON = LESSONS[0]
 
@@ -143,12 +143,12 @@ def test_redo_of_group_removes_cannot_link(pipeline: Pipeline) -> None:
 def four(shared: Pipeline) -> tuple[Pipeline, list[UUID], dict[str, list[str]], list[dict[str, list[str]]]]:
     """Four merges of one job; their groups, the state with all of them, and the one with none."""
     shared.clear()
-    shared.add(reworded(LESSONS[:4]))
-    raw = knowledge(shared)
+    shared.add(reworded_notes(LESSONS[:4]))
+    raw = dump_knowledge(shared)
     shared.run()
     rows = shared.rows("SELECT group_id FROM {s}.consolidation_changes GROUP BY 1 ORDER BY min(seq)")
     assert len(rows) == 4
-    return shared, [row.group_id for row in rows], raw, [knowledge(shared)]
+    return shared, [row.group_id for row in rows], raw, [dump_knowledge(shared)]
 
 
 @settings(deadline=None, max_examples=5)
@@ -163,18 +163,18 @@ def test_independent_groups_are_undone_in_any_order(
     for order in (chosen[:2], chosen[1::-1]):
         for group in order:
             pipeline.roll_back(group)
-        states.append(knowledge(pipeline))
+        states.append(dump_knowledge(pipeline))
         assert find_broken_rules(pipeline) == []
         for group in data.draw(st.permutations(sorted(half))):
             pipeline.roll_back(redo_of(pipeline, group))
-        assert knowledge(pipeline) == merged
+        assert dump_knowledge(pipeline) == merged
     assert states[0] == states[1]
     for group in chosen:
         pipeline.roll_back(group)
-    assert knowledge(pipeline) == raw
+    assert dump_knowledge(pipeline) == raw
     for group in data.draw(st.permutations(groups)):
         pipeline.roll_back(redo_of(pipeline, group))
-    assert knowledge(pipeline) == merged
+    assert dump_knowledge(pipeline) == merged
 
 
 def redo_of(pipeline: Pipeline, group: UUID) -> UUID:
@@ -192,8 +192,8 @@ def redo_of(pipeline: Pipeline, group: UUID) -> UUID:
 def test_ledger_grows_only_by_undone_changes(pipeline: Pipeline) -> None:
     pipeline.add(ROWS)
     pipeline.run()
-    before = dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
+    before = dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
     undone = pipeline.roll_back(group_of(pipeline, "a"))
-    after = dump(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
+    after = dump_tables(pipeline, tables=["consolidation_changes"])["consolidation_changes"]
     assert set(before) < set(after)
     assert len(after) == len(before) + undone.changes

@@ -17,7 +17,7 @@ from consolidation_pipeline_tests.service.corpus import corpus
 from consolidation_pipeline_tests.service.crash_helpers import kill, roll_back_and_die
 from consolidation_pipeline_tests.service.knowledge.test_merged_memories import find_broken_rules
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.table_dumps import knowledge
+from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 # Points among the statements of a rollback, as shares of their number, and both sides of its commit.
 SHARES = (0.1, 0.25, 0.4, 0.55, 0.7, 0.85, 1.0)
@@ -69,19 +69,19 @@ def test_killed_rollback_is_complete_or_absent(
 ) -> None:
     shared.clear()
     shared.add(corpus())
-    old = knowledge(shared)
+    old = dump_knowledge(shared)
     job: UUID = shared.run().job_id
-    merged = knowledge(shared)
+    merged = dump_knowledge(shared)
     # The last statement lets go of the project, after the commit.
     kill(shared, roll_back_and_die, job, None if share is None else round(share * (statements - 1)), when)
     wait_until_free(shared)
     assert find_broken_rules(shared) == []
     if when == "after":
-        assert knowledge(shared) == old
+        assert dump_knowledge(shared) == old
         with pytest.raises(ConflictError, match="rolled back before"):
             shared.roll_back(job)
         return
-    assert knowledge(shared) == merged
+    assert dump_knowledge(shared) == merged
     assert shared.value("SELECT count(*) FROM {s}.consolidation_changes WHERE operation = 'rollback'") == 0
     shared.roll_back(job)
-    assert knowledge(shared) == old
+    assert dump_knowledge(shared) == old

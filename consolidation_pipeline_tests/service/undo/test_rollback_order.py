@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.lifecycle.associations import associate_memories
-from consolidation_pipeline_tests.service.corpus import ALONE, LESSONS, REWORDINGS, TODAY, note
+from consolidation_pipeline_tests.service.corpus import LESSONS, REWORDINGS, TODAY, UNRELATED, note
 from consolidation_pipeline_tests.service.pipeline_runner import Pipeline
-from consolidation_pipeline_tests.service.table_dumps import checksums, knowledge
+from consolidation_pipeline_tests.service.table_dumps import compute_checksums, dump_knowledge
 
 STALE = {"created_at": (TODAY - timedelta(days=400)).isoformat(), "last_accessed_at": None, "reused_count": 0}
 
@@ -24,7 +24,9 @@ NIGHTS = st.lists(st.lists(NOTED, min_size=2, max_size=5), min_size=1, max_size=
 def live(pipeline: Pipeline, nights: list[list[tuple[int, int, bool]]]) -> None:
     """Merges, archives and relations, each a group of its own."""
     pipeline.configure_new()
-    pipeline.add([note("old-0", ALONE[0], **STALE), note("a", LESSONS[3]), note("b", f"Note to self: {LESSONS[3]}")])
+    pipeline.add(
+        [note("old-0", UNRELATED[0], **STALE), note("a", LESSONS[3]), note("b", f"Note to self: {LESSONS[3]}")]
+    )
     for night, lessons in enumerate(nights):
         texts = [(REWORDINGS[how].format(LESSONS[which]), STALE if old else {}) for which, how, old in lessons]
         pipeline.add([note(f"n{night}-{at}", text, **age) for at, (text, age) in enumerate(texts)])
@@ -67,13 +69,13 @@ def test_disjoint_groups_are_undone_in_either_order(
     first, second = (groups[data.draw(st.integers(0, 30)) % len(groups)] for _ in range(2))
     if rows_of(shared, first) & rows_of(shared, second):
         return
-    start = knowledge(shared)
+    start = dump_knowledge(shared)
     found = []
     for order in ([first, second], [second, first]):
         done = undo(shared, order)
-        found.append(None if done is None else knowledge(shared))
+        found.append(None if done is None else dump_knowledge(shared))
         redo(shared, done or [])
-        assert knowledge(shared) == start
+        assert dump_knowledge(shared) == start
     # One may stand on the other without sharing a row with it, as a relation does on a memory: then one order is left.
     assert None in found or found[0] == found[1]
 
@@ -82,6 +84,6 @@ def test_refused_rollback_leaves_tables_unchanged(pipeline: Pipeline) -> None:
     live(pipeline, [[(0, 0, False), (0, 1, False)]])
     group = pipeline.value("SELECT group_id FROM {s}.consolidation_changes ORDER BY seq LIMIT 1")
     pipeline.roll_back(group, cascade=True)
-    before = checksums(pipeline)
+    before = compute_checksums(pipeline)
     assert undo(pipeline, [group]) is None
-    assert checksums(pipeline) == before
+    assert compute_checksums(pipeline) == before
