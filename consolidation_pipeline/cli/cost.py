@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
-from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json
+from consolidation_pipeline.cli.output import JsonFlag, make_console, make_table, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -40,20 +40,17 @@ def cost(
 def _summary(found: Mapping[str, Any]) -> str:
     total, today = found["total"], found["today"]
     since = f" since {found['since']}" if found["since"] else ""
-    open_ = f", {_dollars(total['reserved_usd'])} of it reserved by {total['reserved']} calls that did not end"
+    reserved = f", {_dollars(total['reserved_usd'])} of it reserved by {total['reserved']} calls that did not end"
     return (
         f"{found['project']}: {_dollars(total['cost_usd'])} spent on models{since}, {total['tokens']} tokens in "
         f"{total['calls']} calls ({total['failed']} failed), {total['cached']} replies from the cache"
-        f"{open_ if total['reserved'] else ''}\n"
+        f"{reserved if total['reserved'] else ''}\n"
         f"today (UTC): {_dollars(today['left_usd'])} left of {_dollars(today['budget_usd'])}"
     )
 
 
 def _table(title: str, column: str, rows: Sequence[Mapping[str, Any]]) -> Table:
-    from rich.table import Table
-
-    table = Table(title=f"by {title}", title_justify="left", box=None)
-    table.add_column(title)
+    table = make_table(title, title=f"by {title}")
     for name in ("US dollars", "tokens", "calls", "failed", "cached", "not settled"):
         table.add_column(name, justify="right")
     for row in rows:

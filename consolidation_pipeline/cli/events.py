@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
-from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,8 +53,6 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """List the events of a project, newest first, with their deliveries to the webhook."""
-    from rich.table import Table
-
     from consolidation_pipeline.service.webhooks.event_delivery import list_events
 
     engine, _ = open_store()
@@ -63,7 +61,7 @@ def list_(
         print_json(found)
         return
     totals = ", ".join(f"{found['totals'][name]} {name.replace('_', ' ')}" for name in _MARKS)
-    table = Table(title=f"{project}: {totals}", title_justify="left", show_header=False, box=None)
+    table = make_table(title=f"{project}: {totals}", header=False)
     for event in found["events"]:
         table.add_row(format_value(event["created_at"]), event["type"], _outcome(event), str(event["id"]))
     make_console().print(table if found["events"] else f"{project} has no events yet")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from consolidation_pipeline.cli.cli_context import open_store
+from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, print_json, print_note, show_progress
 from consolidation_pipeline.errors import UsageError
 
@@ -21,7 +21,7 @@ class Format(StrEnum):
 
 
 def export(
-    project: Annotated[str, typer.Argument(metavar="PROJECT", help="The project.")],
+    project: Project,
     file: Annotated[str, typer.Argument(metavar="FILE", help="File to write; - for standard output.")],
     format: Annotated[Format, typer.Option(help="JSON Lines, CSV, or Parquet, which needs pyarrow.")] = Format.JSONL,
     with_derived: Annotated[
@@ -40,14 +40,14 @@ def export(
     if as_json and file == "-":
         raise UsageError("--json and - both write to standard output: name a file, or leave --json out")
     engine, _ = open_store()
-    with show_progress(f"exporting {project}", as_json=as_json) as tell:
+    with show_progress(f"exporting {project}", as_json=as_json) as update:
         done = export_memories(
             engine,
             project,
             file,
             format=format,
             with_derived=with_derived,
-            progress=lambda so_far: tell(f"{so_far.memories} memories"),
+            progress=lambda so_far: update(f"{so_far.memories} memories"),
         )
     if as_json:
         print_json(vars(done))

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
-from consolidation_pipeline.cli.output import JsonFlag, make_console, print_json, shorten
+from consolidation_pipeline.cli.output import JsonFlag, make_console, make_table, print_json, shorten
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,7 +44,7 @@ def history(
 
 
 def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
-    table = _make_table("changes", "group", "when (UTC)", "operation", "rows")
+    table = _make_id_table("changes", "group", "when (UTC)", "operation", "rows")
     for group in groups:
         undone = "rolled back; " if group["rolled_back"] else ""
         why = f"{undone}{group['reason'] or 'no reason given'} (by {group['changed_by']})"
@@ -54,7 +54,7 @@ def _groups_table(groups: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
-    table = _make_table("jobs", "job", "when (UTC)", "status", "absorbed")
+    table = _make_id_table("jobs", "job", "when (UTC)", "status", "absorbed")
     for job in jobs:
         error = shorten(job["error_message"] or "", _TEXT_WIDTH)
         details = f"by {job['triggered_by']}" + (f": {error}" if error else "")
@@ -64,11 +64,9 @@ def _jobs_table(jobs: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _make_table(title: str, *names: str) -> Table:
+def _make_id_table(title: str, *names: str) -> Table:
     """Return a table of ids, each with a line of text under it, that fits 80 columns."""
-    from rich.table import Table
-
-    table = Table(title=f"{title}, newest first", title_justify="left", box=None)
+    table = make_table(title=f"{title}, newest first")
     for name in names[:-1]:
         table.add_column(name, no_wrap=name != names[0])
     table.add_column(names[-1], justify="right")

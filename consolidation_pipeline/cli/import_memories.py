@@ -37,7 +37,7 @@ def import_(
 
     chosen = format or guess_format(file)
     engine, settings = open_store()
-    with show_progress(f"importing into {project}", as_json=as_json) as tell:
+    with show_progress(f"importing into {project}", as_json=as_json) as update:
         done = import_memories(
             engine,
             project,
@@ -46,7 +46,7 @@ def import_(
             source=source,
             default_type=memory_type,
             rejects_dir=settings.data_dir / "rejects",
-            progress=lambda so_far: tell(f"{so_far.added} added, {so_far.unchanged} there before"),
+            progress=lambda so_far: update(f"{so_far.added} added, {so_far.unchanged} there before"),
         )
     if as_json:
         print_json(summarize_import(done) | {"format": chosen})

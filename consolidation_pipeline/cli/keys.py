@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from consolidation_pipeline.cli.cli_context import open_store
-from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, print_note
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json, print_note
 
 app = typer.Typer(no_args_is_help=True, help="Create, list and revoke keys of the HTTP API and MCP.")
 
@@ -37,8 +37,6 @@ def create(
 @app.command(name="list")
 def list_(as_json: JsonFlag = False) -> None:
     """List all keys, also revoked ones. The secrets are not stored and not shown."""
-    from rich.table import Table
-
     from consolidation_pipeline.service.admin.api_keys import list_keys
 
     engine, _ = open_store()
@@ -46,7 +44,7 @@ def list_(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json({"keys": [vars(key) for key in found]})
         return
-    table = Table("key", "name", "role", "project", "created", "last used", "revoked", box=None)
+    table = make_table("key", "name", "role", "project", "created", "last used", "revoked")
     for key in found:
         times = (format_value(at) if at else never for at, never in ((key.last_used_at, "never"), (key.revoked_at, "")))
         table.add_row(str(key.id), key.name, key.role, key.project or "all", format_value(key.created_at), *times)

@@ -53,6 +53,13 @@ def print_note(text: str) -> None:
     print(text, file=sys.stderr)
 
 
+def make_table(*columns: str, title: str | None = None, header: bool = True) -> Table:
+    """Return a table without lines, with its title on the left."""
+    from rich.table import Table
+
+    return Table(*columns, title=title, title_justify="left", show_header=header, box=None)
+
+
 def fact_table(title: str, rows: Mapping[str, Any]) -> Table:
     """Return a table of names and values. Values that are None are left out."""
     from rich.table import Table

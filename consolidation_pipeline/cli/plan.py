@@ -12,16 +12,11 @@ from consolidation_pipeline.cli.cli_context import Project, open_store
 from consolidation_pipeline.cli.output import JsonFlag, fact_table, make_console, print_json, shorten, show_progress
 
 if TYPE_CHECKING:
-    from consolidation_pipeline.service.plan.plan_document import (
-        MergeGroup,
-        Plan,
-        PlannedArchive,
-        PlannedKnowledge,
-        Question,
-    )
+    from consolidation_pipeline.service.plan.plan_document import MergeGroup, Plan, PlannedKnowledge, Question
 
 _TEXT_WIDTH = 110
 _KINDS = {"pattern": "patterns", "principle": "principles", "playbook": "playbook"}
+_ACTIONS = {"create": "new", "update": "changed", "retire": "retired"}
 
 
 def plan(
@@ -53,7 +48,13 @@ def plan(
 def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
     costs = plan.costs
     held_back = f"; too many to archive without a plan: run --plan {out or 'FILE'}" if plan.held_back else ""
-    cost = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
+    price = "unknown" if costs.cost_usd is None else f"${costs.cost_usd:.4f}"
+    cost = f"{price}, {costs.embedding_tokens + costs.completion_tokens} tokens"
+    if costs.completion_calls:
+        cost = f"at most {cost}, {costs.completion_calls} calls for merges, patterns and suggestions"
+    calibration = plan.calibration and f"recomputed ({plan.calibration})"
+    if plan.calibration == "paid":
+        calibration = "due; the model is paid, so this plan uses its profile"
     totals = plan.count_totals()
     return {
         "memories": plan.memories,
@@ -62,12 +63,8 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
         "archived": f"{len(plan.archives)} memories{held_back}",
         "on one topic": f"{plan.pattern_groups} groups",
         **{name: _count_actions(plan, kind) for kind, name in _KINDS.items()},
-        "calibration": {None: None, "paid": "due; the model is paid, so this plan uses its profile"}.get(
-            plan.calibration, f"recomputed ({plan.calibration})"
-        ),
-        "cost": f"{'at most ' if costs.completion_calls else ''}{cost}, "
-        f"{costs.embedding_tokens + costs.completion_tokens} tokens"
-        + (f", {costs.completion_calls} calls for merges, patterns and suggestions" if costs.completion_calls else ""),
+        "calibration": calibration,
+        "cost": cost,
         "to be embedded first": costs.memories_to_embed or None,
         "apply": f"consolidation run {plan.project}" + (f" --plan {out}" if out else ""),
     }
@@ -75,8 +72,7 @@ def _summary(plan: Plan, out: Path | None) -> dict[str, object]:
 
 def _count_actions(plan: Plan, kind: str) -> str:
     items = [item for item in plan.knowledge if item.kind == kind]
-    actions = {"create": "new", "update": "changed", "retire": "retired"}
-    counts = {word: sum(item.action == action for item in items) for action, word in actions.items()}
+    counts = {word: sum(item.action == action for item in items) for action, word in _ACTIONS.items()}
     counts["wait for a person"] = sum(item.needs_review for item in items)
     return ", ".join(f"{count} {word}" for word, count in counts.items() if count) or "none"
 
@@ -92,7 +88,7 @@ def _plan_lines(plan: Plan, limit: int) -> Iterator[str]:
         for item in items[:limit]:
             yield from _knowledge_lines(item)
     for archive in plan.archives[:limit]:
-        yield _archive_line(archive)
+        yield f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
     counts = [len(plan.merges), len(plan.questions), *map(len, by_kind), len(plan.archives)]
     more = sum(max(0, count - limit) for count in counts)
     if more:
@@ -110,29 +106,21 @@ def _merge_lines(merge: MergeGroup) -> Iterator[str]:
 
 
 def _question_lines(question: Question) -> Iterator[str]:
-    yield f"left to a person: {'; '.join(_reasons(question))}"
+    reasons = (f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes)
+    yield f"left to a person: {'; '.join(reasons)}"
     for text in question.texts.values():
         yield f"  - {shorten(text, _TEXT_WIDTH)}"
     yield ""
 
 
-def _reasons(question: Question) -> list[str]:
-    return [f"{'; '.join(veto['conflicts'])} (similarity {veto['similarity']:.2f})" for veto in question.vetoes]
-
-
 def _knowledge_lines(item: PlannedKnowledge) -> Iterator[str]:
-    verb = {"create": "new", "update": "changed", "retire": "retired"}[item.action]
     # The reason of a playbook entry has the confidence of its source.
     confidence = "" if item.confidence is None or item.kind == "playbook" else f", confidence {item.confidence:.2f}"
     waits = ", waits for a person" if item.needs_review else ""
-    yield f"{item.kind}, {verb}: {item.reason}{confidence}{waits} ({item.id})"
+    yield f"{item.kind}, {_ACTIONS[item.action]}: {item.reason}{confidence}{waits} ({item.id})"
     if item.action != "retire":
         yield f"  = {shorten(item.text or 'written by the model in the run, which pays for it', 2 * _TEXT_WIDTH)}"
     yield ""
-
-
-def _archive_line(archive: PlannedArchive) -> str:
-    return f"archive: {archive.reason} ({archive.policy}): {shorten(archive.text, _TEXT_WIDTH)}"
 
 
 COMMANDS = (plan,)

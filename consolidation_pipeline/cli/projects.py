@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from consolidation_pipeline.cli.cli_context import Project, open_store
-from consolidation_pipeline.cli.output import JsonFlag, fact_table, format_value, make_console, print_json
+from consolidation_pipeline.cli.output import JsonFlag, fact_table, format_value, make_console, make_table, print_json
 from consolidation_pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ Assignments = Annotated[
 @app.command(name="list")
 def list_(as_json: JsonFlag = False) -> None:
     """List all projects with their active and new memories."""
-    from rich.table import Table
-
     from consolidation_pipeline.service.admin.projects import list_projects
 
     engine, _ = open_store()
@@ -34,7 +32,7 @@ def list_(as_json: JsonFlag = False) -> None:
     if as_json:
         print_json({"projects": [_describe(backlog) for backlog in found]})
         return
-    table = Table("project", "enabled", "active memories", "merged", "new", "last run", "options", box=None)
+    table = make_table("project", "enabled", "active memories", "merged", "new", "last run", "options")
     for backlog in found:
         row = _describe(backlog)
         last = format_value(row["last_run_at"]) if row["last_run_at"] else "never"

@@ -9,7 +9,7 @@ from uuid import UUID
 import typer
 
 from consolidation_pipeline.cli.cli_context import Project, Reason, get_actor, open_store
-from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, print_json, shorten
+from consolidation_pipeline.cli.output import JsonFlag, format_value, make_console, make_table, print_json, shorten
 
 app = typer.Typer(no_args_is_help=True, help="List, confirm and reject relations between memories.")
 
@@ -26,8 +26,6 @@ def list_(
     as_json: JsonFlag = False,
 ) -> None:
     """List relations between memories, newest first. Candidates wait for a decision and have no effect yet."""
-    from rich.table import Table
-
     from consolidation_pipeline.service.lifecycle.relations import list_relations
 
     engine, _ = open_store()
@@ -35,9 +33,7 @@ def list_(
     if as_json:
         print_json(found)
         return
-    table = Table(
-        title=f"{project}: {format_value(found['totals'])}", title_justify="left", show_header=False, box=None
-    )
+    table = make_table(title=f"{project}: {format_value(found['totals'])}", header=False)
     for relation in found["relations"]:
         table.add_row(_format_relation(relation), style="dim" if relation["status"] == "rejected" else None)
     make_console().print(table if found["relations"] else f"{project} has no such relations")

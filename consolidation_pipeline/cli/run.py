@@ -52,12 +52,17 @@ def run(
     if pending:
         if projects or everything or plan or phases or job != "consolidate":
             raise UsageError("--pending takes no other options or projects: a pending job has its own")
-        work, is_single, nothing = _list_pending_work(engine), False, "no job is pending"
+        from consolidation_pipeline.service.jobs.job_requests import list_pending_jobs
+
+        jobs = list_pending_jobs(engine)
+        work = [(one.project, {"job": one.job, "phases": one.phases, "requested": one}) for one in jobs]
+        is_single, nothing = False, "no job is pending"
     else:
         chosen = _choose_projects(engine, projects or [], everything=everything)
-        arguments = {"job": job, "phases": _split_phases(phases), "plan": _load_plan(plan, chosen, job, phases)}
-        work, is_single = [(slug, arguments) for slug in chosen], len(chosen) == 1 and not everything
-        nothing = "there is no enabled project to run"
+        names = None if phases is None else [name.strip() for name in phases.split(",") if name.strip()]
+        arguments = {"job": job, "phases": names, "plan": _load_plan(plan, chosen, job, phases)}
+        work = [(slug, arguments) for slug in chosen]
+        is_single, nothing = len(chosen) == 1 and not everything, "there is no enabled project to run"
     runs, codes = _run_all(engine, work, as_json=as_json, is_single=is_single)
     if as_json:
         print_json(runs[0] if is_single else {"runs": runs})
@@ -85,19 +90,15 @@ def cancel(
     print(f"cancelled job {job} of {cancelled.project}, which was {cancelled.previous_status}{done}")
 
 
-def _list_pending_work(engine: Engine) -> list[tuple[str, dict[str, Any]]]:
-    """Return the project of each pending job, and its arguments for ``run_project``."""
-    from consolidation_pipeline.service.jobs.job_requests import list_pending_jobs
-
-    return [
-        (job.project, {"job": job.job, "phases": job.phases, "requested": job}) for job in list_pending_jobs(engine)
-    ]
-
-
 def _run_all(
     engine: Engine, work: Sequence[tuple[str, Mapping[str, Any]]], *, as_json: bool, is_single: bool
 ) -> tuple[list[dict[str, Any]], list[int]]:
-    """Run all in turn and return outcomes and exit codes. Jobs that are no longer pending are skipped."""
+    """Run projects in turn. Return outcomes and exit codes, without those of jobs that are no longer pending.
+
+    Args:
+        work: for each run its project and the arguments of ``run_and_describe``.
+        is_single: raise the error of a run.
+    """
     from consolidation_pipeline.service.jobs.job_requests import is_pending
 
     runs, codes = [], []
@@ -111,10 +112,6 @@ def _run_all(
         if code == INTERRUPTED:
             break
     return runs, codes
-
-
-def _split_phases(phases: str | None) -> list[str] | None:
-    return None if phases is None else [name.strip() for name in phases.split(",") if name.strip()]
 
 
 def _load_plan(path: Path | None, chosen: list[str], job: str, phases: str | None) -> Plan | None:
@@ -143,7 +140,7 @@ def _choose_projects(engine: Engine, named: list[str], *, everything: bool) -> l
 def _run_one(
     engine: Engine, slug: str, arguments: Mapping[str, Any], *, as_json: bool, is_single: bool
 ) -> tuple[dict[str, Any], int]:
-    """Run a project, print the outcome and return it with an exit code. ``is_single``: errors are raised."""
+    """Run a project, print the outcome and return it with an exit code. With ``is_single``, raise errors."""
     try:
         described = run_and_describe(engine, slug, arguments, as_json=as_json)
     except ConsolidationError as error:
@@ -155,8 +152,9 @@ def _run_one(
     if described["error"]:
         print_note(f"{slug}: error: {' '.join(described['error'].split())}")
     for stop in _find_budget_stops(described):
-        hint = _suggest_budget(slug, stop["reason"])
-        print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; {hint}")
+        budget = re.search(r"budget_\w+", stop["reason"])
+        hint = f"consolidation projects configure {slug} {budget[0] if budget else 'budget_usd_per_run'}=.."
+        print_note(f"{slug}: {stop['purpose']} ended early: {stop['reason']}; raise it with `{hint}`")
     if not as_json:
         make_console().print(_make_run_table(described))
     return described, _get_exit_code(described)
@@ -164,12 +162,6 @@ def _run_one(
 
 def _find_budget_stops(run: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [stop for stop in run["stopped"] if stop["by"] == "budget"]
-
-
-def _suggest_budget(slug: str, reason: str) -> str:
-    """Return the command that raises the budget named in ``reason``."""
-    budget = re.search(r"budget_\w+", reason)
-    return f"raise it with `consolidation projects configure {slug} {budget[0] if budget else 'budget_usd_per_run'}=..`"
 
 
 def _get_exit_code(run: Mapping[str, Any]) -> int:
@@ -221,7 +213,11 @@ def _make_run_table(run: dict[str, Any]) -> Any:
             "memories absorbed": run["memories_merged"],
             "merged memories": f"{run['merged_created']} created, {run['merged_extended']} extended",
             "learned": _describe_learned(run["metrics"]),
-            "playbook": _describe_playbook(run["metrics"].get("playbook_entries", {})),
+            "playbook": _join_counts(
+                run["metrics"].get("playbook_entries", {}),
+                "entries",
+                ("promoted", "proposed", "reinforced", "updated"),
+            ),
             "suggestions": _describe_suggestions(run),
             "summaries": _describe_summaries(run),
             "archived": describe_archived(run),
@@ -238,18 +234,14 @@ def _make_run_table(run: dict[str, Any]) -> Any:
 
 def _describe_learned(metrics: Mapping[str, Any]) -> str | None:
     """Return how many patterns and principles a run changed; None if none."""
-    parts = []
-    for kind in ("patterns", "principles"):
-        done = metrics.get(kind, {})
-        counts = {action: done.get(f"{kind}_{action}", 0) for action in ("created", "updated", "superseded")}
-        changed = ", ".join(f"{count} {action}" for action, count in counts.items() if count)
-        parts += [f"{kind} {changed}"] if changed else []
-    return "; ".join(parts) or None
+    actions = ("created", "updated", "superseded")
+    changed = {kind: _join_counts(metrics.get(kind, {}), kind, actions) for kind in ("patterns", "principles")}
+    return "; ".join(f"{kind} {counts}" for kind, counts in changed.items() if counts) or None
 
 
-def _describe_playbook(done: Mapping[str, Any]) -> str | None:
-    """Return how many playbook entries a run changed; None if none."""
-    counts = {action: done.get(f"entries_{action}", 0) for action in ("promoted", "proposed", "reinforced", "updated")}
+def _join_counts(metrics: Mapping[str, Any], prefix: str, actions: Sequence[str]) -> str | None:
+    """Return the metrics ``prefix_action`` that are not 0, as ``3 created, 1 updated``; None if all are 0."""
+    counts = {action: metrics.get(f"{prefix}_{action}") for action in actions}
     return ", ".join(f"{count} {action}" for action, count in counts.items() if count) or None
 
 

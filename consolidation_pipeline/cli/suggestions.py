@@ -182,7 +182,7 @@ def _summary_lines(suggestion: Suggestion) -> Iterator[str]:
 def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
     similarity = "" if suggestion.similarity is None else f", similarity {suggestion.similarity:.2f}"
     yield f"{suggestion.id} of {suggestion.project}: {suggestion.status} ({suggestion.memory_type}{similarity})"
-    yield f"{suggestion.rationale}"
+    yield str(suggestion.rationale)
     for original in suggestion.originals:
         changed = "" if original.is_current else ", changed since"
         yield f"\n- {original.id} ({original.kind}, {original.learned_at:%Y-%m-%d}{changed})"
@@ -192,15 +192,21 @@ def _detail_lines(suggestion: Suggestion) -> Iterator[str]:
     yield "\n= proposed"
     yield from (f"  {line}" for line in suggestion.content.splitlines())
     yield from (f"  {line}" for line in (suggestion.lessons_learned or "").splitlines())
-    yield from [f"  keywords: {', '.join(suggestion.keywords)}"] if suggestion.keywords else []
-    yield from [f"  leaves out: {', '.join(suggestion.left_out)}"] if suggestion.left_out else []
+    if suggestion.keywords:
+        yield f"  keywords: {', '.join(suggestion.keywords)}"
+    if suggestion.left_out:
+        yield f"  leaves out: {', '.join(suggestion.left_out)}"
     if suggestion.reviewed_by:
         review_note = f": {suggestion.review_note}" if suggestion.review_note else ""
         yield f"\n{suggestion.status} by {suggestion.reviewed_by}{review_note}"
-    yield from [f"undo: consolidation rollback {suggestion.group_id}"] if suggestion.group_id else []
+    if suggestion.group_id:
+        yield f"undo: consolidation rollback {suggestion.group_id}"
 
 
 def _difference_lines(suggestion: Suggestion) -> list[str]:
-    sides = ((found.kind, found.a, found.b) for found in suggestion.conflicts)
-    named = ((kind, *(", ".join(item.text for item in side) for side in (a, b))) for kind, a, b in sides)
-    return list(dict.fromkeys(f"{kind}: {a} / {b}" for kind, a, b in named))
+    """Return a line for each difference between originals, the same one only once."""
+    lines = (
+        f"{one.kind}: {', '.join(item.text for item in one.a)} / {', '.join(item.text for item in one.b)}"
+        for one in suggestion.conflicts
+    )
+    return list(dict.fromkeys(lines))
