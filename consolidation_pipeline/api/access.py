@@ -40,7 +40,7 @@ _api_key_header = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="
 
 
 def create_key_cache(timer: Callable[[], float] = time.monotonic) -> TTLCache[bytes, Principal]:
-    """Return an empty cache of valid keys by ``_hash_secret``. It has no lock: only the event loop may use it."""
+    """Return an empty cache: ``_hash_secret`` of a valid key -> principal. Only the event loop may use it: no lock."""
     return TTLCache(_CACHE_SIZE, _CACHE_SECONDS, timer)
 
 

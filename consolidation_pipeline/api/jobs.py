@@ -6,7 +6,6 @@ A job is queued here; the daemon or ``consolidation run --pending`` runs it.
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from fastapi import APIRouter
@@ -54,12 +53,15 @@ def _describe_accepted(job: RequestedJob, caller: Caller, response: Response, *,
     caller.add_log_fields(job=job.job_id)
     response.headers["Location"] = f"{PREFIX}/consolidation/status/{job.job_id}"
     seconds = round(job.estimated_seconds or job.timeout_seconds) or 1
-    fields: dict[str, Any] = {
-        "message": (_QUEUED_MESSAGE if job.created else _LIVE_JOB_MESSAGE) + note,
-        "estimated_duration_seconds": seconds,
-        "estimated_completion": datetime.now(UTC) + timedelta(seconds=seconds),
-    }
-    return TriggerReply.model_validate({**vars(job), **fields, "phases": list(job.phases)})
+    return TriggerReply.model_validate(
+        {
+            **vars(job),
+            "phases": list(job.phases),
+            "message": (_QUEUED_MESSAGE if job.created else _LIVE_JOB_MESSAGE) + note,
+            "estimated_duration_seconds": seconds,
+            "estimated_completion": datetime.now(UTC) + timedelta(seconds=seconds),
+        }
+    )
 
 
 def read_status(job_id: UUID, caller: Admin) -> JobReply:
@@ -68,6 +70,7 @@ def read_status(job_id: UUID, caller: Admin) -> JobReply:
     return JobReply.model_validate(describe_job(caller.engine, str(job_id)))
 
 
+# Each of these routes has an alias below /admin.
 for path, name in (("/consolidation/trigger", "trigger"), ("/admin/consolidate-memories", "consolidate_memories")):
     router.add_api_route(
         path,

@@ -144,7 +144,7 @@ def build_problem(
 
 
 def declare_problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Return the error responses of a route for ``responses``: these statuses and the ones that every route has."""
+    """Return the argument ``responses`` of a route: errors with these statuses, and those that every route has."""
     everywhere = (400, 401, 403, 413, 422, 429, 500, 503)
     return {status: {"model": Problem, "description": _TITLES[status]} for status in sorted({*everywhere, *statuses})}
 
@@ -165,11 +165,8 @@ def respond_to_error(request: Request, error: Exception) -> Response:
 
 def respond_to_unexpected(request: Request, *, unavailable: bool) -> Response:
     """Return the response for an unexpected error. ``unavailable``: the database connection broke."""
-    return (
-        build_problem(request, 503, UNAVAILABLE_MESSAGE)
-        if unavailable
-        else build_problem(request, 500, _INTERNAL_MESSAGE)
-    )
+    status, message = (503, UNAVAILABLE_MESSAGE) if unavailable else (500, _INTERNAL_MESSAGE)
+    return build_problem(request, status, message)
 
 
 def _respond_to_refusal(request: Request, error: Exception) -> Response:
@@ -200,7 +197,7 @@ def _respond_to_invalid(request: Request, error: Exception) -> Response:
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Answer every error of ``app`` with a problem, but for unexpected ones: ``RequestLogMiddleware`` does these."""
+    """Answer every expected error of ``app`` with a problem. ``RequestLogMiddleware`` answers the unexpected ones."""
     app.add_exception_handler(errors.ConsolidationError, respond_to_error)
     app.add_exception_handler(RefusedError, _respond_to_refusal)
     app.add_exception_handler(HTTPException, _respond_to_http_error)

@@ -77,9 +77,8 @@ class RequestLogMiddleware:
         message = f"the body must not be larger than {self._max_body} bytes"
         length, read_bytes = Headers(scope=scope).get("content-length", ""), 0
         if length.isdecimal() and float(length) > self._max_body:
-            return await build_problem(Request(scope), 413, message, headers={"Connection": "close"})(
-                scope, receive, send
-            )
+            refusal = build_problem(Request(scope), 413, message, headers={"Connection": "close"})
+            return await refusal(scope, receive, send)
 
         async def receive_limited() -> Message:
             nonlocal read_bytes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Annotated, Literal
 from uuid import UUID
 
@@ -23,8 +24,7 @@ from consolidation_pipeline.api.models.review import (
 from consolidation_pipeline.api.problems import declare_problems
 from consolidation_pipeline.core.knowledge.playbook import CATEGORIES
 from consolidation_pipeline.errors import UsageError
-from consolidation_pipeline.service.lifecycle.manual_actions import ManualChange as Done
-from consolidation_pipeline.service.lifecycle.manual_actions import archive_manually, pin_memories, restore_memories
+from consolidation_pipeline.service.lifecycle import manual_actions
 from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown
 from consolidation_pipeline.service.review.review_queue import decide_review, list_review
 
@@ -37,33 +37,28 @@ ListLimit = Annotated[int, Query(ge=1, le=1000, description="Maximum number of i
 @router.post("/memories/{id}/archive", tags=["memories"], summary="Archive", responses=declare_problems(400, 404, 409))
 def archive(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Archive a memory of any kind: hidden from search, kept, and restorable. 409: it is archived, merged or pinned."""
-    caller.check_owner([id], noun="memory")
-    return _build_reply(archive_manually(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
+    return _change(manual_actions.archive_manually, id, caller, body)
 
 
 @router.post("/memories/{id}/restore", tags=["memories"], summary="Restore", responses=declare_problems(404, 409))
 def restore(id: UUID, caller: Admin, body: ReasonRequest | None = None) -> ManualChange:
     """Restore an archived memory. 409: it is not archived, or an active memory has the same key or content."""
-    caller.check_owner([id], noun="memory")
-    return _build_reply(restore_memories(caller.engine, [id], reason=_reason_of(body), changed_by=caller.name))
+    return _change(manual_actions.restore_memories, id, caller, body)
 
 
 @router.post("/memories/{id}/pin", tags=["memories"], summary="Pin", responses=declare_problems(404, 409))
 def pin(id: UUID, caller: Admin, body: PinRequest | None = None) -> ManualChange:
     """Pin a memory, so that no policy archives it, or unpin it. 409: nothing to change, or it is archived or merged."""
-    caller.check_owner([id], noun="memory")
-    pinned = body is None or body.pinned
-    return _build_reply(
-        pin_memories(caller.engine, [id], pinned=pinned, reason=_reason_of(body), changed_by=caller.name)
-    )
+    return _change(partial(manual_actions.pin_memories, pinned=body is None or body.pinned), id, caller, body)
 
 
-def _reason_of(body: ReasonRequest | None) -> str | None:
-    return body.reason if body else None
-
-
-def _build_reply(done: Sequence[Done]) -> ManualChange:
-    return ManualChange.model_validate(done[0])
+def _change(
+    action: Callable[..., Sequence[manual_actions.ManualChange]], id_: UUID, caller: Caller, body: ReasonRequest | None
+) -> ManualChange:
+    """Carry out an action on one memory of the key's project."""
+    caller.check_owner([id_], noun="memory")
+    (changed,) = action(caller.engine, [id_], reason=body.reason if body else None, changed_by=caller.name)
+    return ManualChange.model_validate(changed)
 
 
 @router.get("/review/{project}", tags=["review"], summary="Review queue", responses=declare_problems(404))

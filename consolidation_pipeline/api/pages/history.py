@@ -28,8 +28,8 @@ def show_history(request: Request, project: str, visitor: ReaderVisitor, page: P
     """Show the runs of a project, newest first."""
     slug = visitor.find_project(project).slug
     runs = list_runs(visitor.engine, slug, limit=_PAGE_SIZE + 1, offset=(page - 1) * _PAGE_SIZE)
-    more = len(runs) > _PAGE_SIZE
-    return render(request, "history.html", project=slug, tab="history", runs=runs[:_PAGE_SIZE], page=page, more=more)
+    shown, more = runs[:_PAGE_SIZE], len(runs) > _PAGE_SIZE
+    return render(request, "history.html", project=slug, tab="history", runs=shown, page=page, more=more)
 
 
 @router.get("/changes")
@@ -70,12 +70,22 @@ def ask_undo(request: Request, project: str, id: UUID, visitor: AdminVisitor) ->
 def render_undo(
     request: Request, visitor: Visitor, project: str, id_: UUID, *, error: ConflictError | None = None
 ) -> Response:
-    """Return the page that asks to confirm an undo. With ``error``, it lists the changes that prevented the undo."""
+    """Return the page that asks to confirm an undo.
+
+    Args:
+        id_: a job or a group of changes.
+        error: the conflict that prevented the undo; the page lists the changes that depend on these.
+    """
     slug = visitor.find_project(project).slug
     visitor.check_owner([id_], noun="change")
     steps = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, job_id=id_)
     is_run = steps.total > 0
-    blocking = list(map(UUID, error.conflicts)) if error else []
+    if not is_run:
+        steps = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_)
+    blocking = []
+    if error and error.conflicts:
+        ids = list(map(UUID, error.conflicts))
+        blocking = list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=ids).rows
     return render(
         request,
         "undo.html",
@@ -84,11 +94,9 @@ def render_undo(
         tab="history",
         id=id_,
         is_run=is_run,
-        steps=steps if is_run else list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, group_id=id_),
+        steps=steps,
         error=error,
-        blocking=list_groups_with_subjects(visitor.engine, slug, limit=_MAX_STEPS, ids=blocking).rows
-        if blocking
-        else [],
+        blocking=blocking,
     )
 
 

@@ -114,7 +114,7 @@ def show_knowledge(
     metrics = describe_project(visitor.engine, slug, settings=visitor.settings)
     selected = kind or _find_top_kind(metrics)
     filters = KnowledgeFilter(selected, type or None, confidence, start_of_day(since), end_of_day(until))
-    found = list_knowledge(visitor.engine, slug, filters, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE)
+    knowledge = list_knowledge(visitor.engine, slug, filters, limit=_PAGE_SIZE, offset=(page - 1) * _PAGE_SIZE)
     return render(
         request,
         "knowledge.html",
@@ -125,9 +125,9 @@ def show_knowledge(
         types=MEMORY_TYPES,
         confidences=_CONFIDENCES,
         filters={"kind": selected, "type": type, "confidence": confidence, "since": since, "until": until},
-        knowledge=found,
+        knowledge=knowledge,
         page=page,
-        pages=-(-found.total // _PAGE_SIZE),
+        pages=-(-knowledge.total // _PAGE_SIZE),
     )
 
 
@@ -144,7 +144,7 @@ def show_memory(
 
 @router.get("/{project}/memories/{id}/sources")
 def show_sources(request: Request, project: str, id: UUID, visitor: ReaderVisitor, page: PageNumber = 1) -> Response:
-    """Show the sources of a memory as part of a page: a branch of the tree."""
+    """Return the sources of a memory as a fragment of HTML, which the page puts into its tree."""
     return _render_memory(request, "sources.html", visitor, project, id, page=page)
 
 
@@ -161,13 +161,13 @@ def dismiss(project: str, id: UUID, visitor: AdminVisitor, form: SubmittedForm) 
 
 
 def _decide(visitor: Visitor, project: str, id_: UUID, form: Form, *, approved: bool) -> Response:
-    slug, _ = _find(visitor, project, id_)
+    slug, _ = _find_memory(visitor, project, id_)
     (decided,) = decide_review(visitor.engine, [id_], approved=approved, changed_by=visitor.name)
     return redirect_back(form, decided.group_id, default=f"/projects/{slug}/memories/{id_}")
 
 
-def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:
-    """Return the project's slug and the item with this id in it."""
+def _find_memory(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any]]:
+    """Return the project's slug and the memory or playbook entry. Raise NotFoundError if it is in another project."""
     slug = visitor.find_project(project).slug
     memory = describe_knowledge(visitor.engine, id_)
     if memory["project"] != slug:
@@ -178,10 +178,8 @@ def _find(visitor: Visitor, project: str, id_: UUID) -> tuple[str, dict[str, Any
 def _render_memory(
     request: Request, template: str, visitor: Visitor, project: str, id_: UUID, *, page: int, **values: Any
 ) -> Response:
-    slug, memory = _find(visitor, project, id_)
+    slug, memory = _find_memory(visitor, project, id_)
     first = (page - 1) * _PAGE_SIZE
-    sources = memory["sources"][first : first + _PAGE_SIZE]
-    pages = -(-len(memory["sources"]) // _PAGE_SIZE)
     return render(
         request,
         template,
@@ -189,9 +187,9 @@ def _render_memory(
         tab="knowledge",
         memory=memory,
         waits=memory["status"] == "review" or (memory["needs_review"] and memory["status"] == "active"),
-        sources=sources,
+        sources=memory["sources"][first : first + _PAGE_SIZE],
         page=page,
-        pages=pages,
+        pages=-(-len(memory["sources"]) // _PAGE_SIZE),
         **values,
     )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import UTC, date, datetime, timedelta
-from typing import Annotated, Literal
+from functools import partial
+from typing import Annotated
 
 from fastapi import Query
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -17,22 +19,17 @@ def _empty_to_none(value: object) -> object:
     return None if value == "" else value
 
 
-def _check_type(value: str) -> str:
-    if value and value not in MEMORY_TYPES:
-        raise ValueError(f"must be one of {', '.join(MEMORY_TYPES)}")
-    return value
-
-
-def _check_operation(value: str) -> str:
-    if value and value not in OPERATIONS:
-        raise ValueError(f"must be one of {', '.join(OPERATIONS)}")
+def _check_choice(values: Collection[str], value: str) -> str:
+    if value and value not in values:
+        raise ValueError(f"must be one of {', '.join(values)}")
     return value
 
 
 ProjectChoice = Annotated[str, AfterValidator(check_text), Query(max_length=MAX_REFERENCE_CHARS)]
-TypeChoice = Annotated[str, AfterValidator(_check_type), Query(max_length=MAX_REFERENCE_CHARS)]
-OperationChoice = Annotated[str, AfterValidator(_check_operation), Query(max_length=MAX_REFERENCE_CHARS)]
-SuggestionStatus = Literal["pending", "validated", "rejected", "superseded", "expired"]
+TypeChoice = Annotated[str, AfterValidator(partial(_check_choice, MEMORY_TYPES)), Query(max_length=MAX_REFERENCE_CHARS)]
+OperationChoice = Annotated[
+    str, AfterValidator(partial(_check_choice, OPERATIONS)), Query(max_length=MAX_REFERENCE_CHARS)
+]
 QueuePosition = Annotated[int, Query(ge=0, le=2**31 - 1)]
 PageNumber = Annotated[int, Query(ge=1, le=10**7)]
 MinScore = Annotated[Annotated[float, Field(ge=0, le=1)] | None, BeforeValidator(_empty_to_none), Query()]

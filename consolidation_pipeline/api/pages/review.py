@@ -11,6 +11,7 @@ from fastapi import APIRouter
 from starlette.requests import Request
 from starlette.responses import Response
 
+from consolidation_pipeline.api.models.suggestions import Status
 from consolidation_pipeline.api.pages.history import render_undo
 from consolidation_pipeline.api.pages.page_route import PageRoute, describe_error, render_error
 from consolidation_pipeline.api.pages.page_session import (
@@ -25,7 +26,6 @@ from consolidation_pipeline.api.pages.query_params import (
     MinScore,
     ProjectChoice,
     QueuePosition,
-    SuggestionStatus,
     TypeChoice,
     resolve_local_path,
 )
@@ -49,8 +49,8 @@ router = APIRouter(prefix="/review", route_class=PageRoute, include_in_schema=Fa
 # Suggestions listed beside the current one.
 _PAGE_SIZE = 10
 _QUEUE_PATH = "/review"
-# Conflicts of this kind are between whole clauses, not literals.
-POLARITY = "polarity"
+# Conflicts of this kind are between clauses; all others are between literals.
+_POLARITY = "polarity"
 _SIMILARITIES = (0.98, 0.95, 0.93, 0.9, 0.85)
 
 
@@ -63,11 +63,11 @@ class MarkedOriginal:
 
 
 def mark_originals(suggestion: Suggestion) -> list[MarkedOriginal]:
-    """Return the originals of a suggestion with their differences and conflicts marked."""
+    """Return the originals of a suggestion, each with its text in pieces that differ or conflict."""
     literals: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
     clauses: dict[UUID, list[tuple[int, int]]] = {original.id: [] for original in suggestion.originals}
     for one in suggestion.conflicts:
-        spans = clauses if one.kind == POLARITY else literals
+        spans = clauses if one.kind == _POLARITY else literals
         for id_, side in ((one.a_id, one.a), (one.b_id, one.b)):
             spans[id_] += [(literal.start, literal.start + len(literal.text)) for literal in side]
     texts = [original.content for original in suggestion.originals]
@@ -81,16 +81,17 @@ def show_queue(
     visitor: ReaderVisitor,
     *,
     project: ProjectChoice = "",
-    status: SuggestionStatus = "pending",
+    status: Status = "pending",
     type: TypeChoice = "",
     similarity: MinScore = None,
     at: QueuePosition = 0,
     done: UUID | None = None,
 ) -> Response:
-    """Show one suggestion of the filtered queue, and a list of its neighbours."""
+    """Show the suggestion at position ``at`` of the filtered queue, beside the list of its page."""
     filters = {"project": project, "status": status, "type": type, "similarity": similarity}
     slug = visitor.find_project(project).slug if project else visitor.principal.project
     page, first, at = _load_page(visitor, slug, filters, at)
+    own = visitor.principal.project
     return render(
         request,
         "review.html",
@@ -99,7 +100,7 @@ def show_queue(
         at=at,
         first=first,
         listed=page.suggestions,
-        projects=_projects(visitor),
+        projects=[own] if own else [one.slug for one in list_projects(visitor.engine)],
         types=MEMORY_TYPES,
         similarities=_SIMILARITIES,
         done=_find_decided(visitor, done),
@@ -110,7 +111,10 @@ def show_queue(
 def _load_page(
     visitor: Visitor, slug: str | None, filters: Mapping[str, Any], at: int
 ) -> tuple[SuggestionPage, int, int]:
-    """Return the page of the queue around position ``at``, the page's first position, and ``at``, at most the last."""
+    """Return the page of the queue with position ``at``, the position of its first item, and ``at`` itself.
+
+    A position after the end becomes the last one.
+    """
     first = at - at % _PAGE_SIZE
     page = list_suggestions(
         visitor.engine,
@@ -124,11 +128,6 @@ def _load_page(
     if at >= page.total > 0:
         return _load_page(visitor, slug, filters, page.total - 1)
     return page, first, at if page.total else 0
-
-
-def _projects(visitor: Visitor) -> list[str]:
-    own = visitor.principal.project
-    return [own] if own else [project.slug for project in list_projects(visitor.engine)]
 
 
 def _describe_suggestion(suggestion: Suggestion | None) -> dict[str, Any]:
@@ -205,13 +204,12 @@ def reject(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedFor
 def undo(request: Request, id: UUID, visitor: AdminVisitor, form: SubmittedForm) -> Response:
     """Undo the decision: the suggestion is pending again."""
     suggestion = _find_suggestion(visitor, id)
-    group = suggestion.group_id
-    if group is None:
+    if suggestion.group_id is None:
         raise ConflictError("This suggestion has no decision to undo. Nothing was changed.")
     try:
-        roll_back(visitor.engine, group, settings=visitor.settings, changed_by=visitor.name)
+        roll_back(visitor.engine, suggestion.group_id, settings=visitor.settings, changed_by=visitor.name)
     except ConflictError as error:
-        return render_undo(request, visitor, suggestion.project, group, error=error)
+        return render_undo(request, visitor, suggestion.project, suggestion.group_id, error=error)
     return redirect_back(form, id, default=_QUEUE_PATH)
 
 
