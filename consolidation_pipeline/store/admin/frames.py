@@ -12,7 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection, text
 
+from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import load_labelled_columns, to_uuids
+from consolidation_pipeline.store.jobs.llm_calls import COST_SUMS
+from consolidation_pipeline.store.ledger.lineage import CONSOLIDATED_STATUS, RAW_STATUS
 
 # Rows per batch: no more are in memory as Python objects.
 BATCH_ROWS = 5_000
@@ -22,9 +25,9 @@ STATUSES = ("active", "merged", "archived", "superseded", "retired")
 
 Columns = dict[str, Sequence[Any]]
 
-_MEMORIES = """
-    SELECT id::text, 'raw' AS kind, 0 AS level,
-        CASE WHEN is_archived THEN 'archived' WHEN is_consolidated THEN 'merged' ELSE 'active' END AS status,
+_MEMORIES = compose(
+    """
+    SELECT id::text, 'raw' AS kind, 0 AS level, /* raw_status */ AS status,
         memory_type, NULL AS pattern_type, execution_summary AS content, goal, result, lessons_learned, feedback, tags,
         source, external_id, task_id, user_id, agent_id, session_id,
         success, importance, pinned, relevance_score, NULL::float8 AS confidence_score,
@@ -36,11 +39,7 @@ _MEMORIES = """
         language::text, embedding_model, version, NULL::bytea AS vector
     FROM consolidation.task_memories WHERE project_id = :project
     UNION ALL
-    SELECT id::text, kind, abstraction_level, CASE
-            WHEN superseded_by_id IS NOT NULL THEN 'superseded'
-            WHEN archive_reason IS NOT NULL THEN 'archived'
-            WHEN retired_at IS NOT NULL THEN 'retired'
-            ELSE 'active' END, memory_type, pattern_type,
+    SELECT id::text, kind, abstraction_level, /* consolidated_status */, memory_type, pattern_type,
         content, NULL, NULL, NULL, NULL, tags,
         NULL, NULL, NULL, user_id, NULL, NULL,
         success, importance, pinned, relevance_score, confidence_score,
@@ -52,7 +51,10 @@ _MEMORIES = """
         language::text, embedding_model, version, NULL::bytea
     FROM consolidation.consolidated_memories WHERE project_id = :project
     ORDER BY level, learned_at, id
-"""
+    """,
+    raw_status=RAW_STATUS,
+    consolidated_status=CONSOLIDATED_STATUS,
+)
 
 
 def stream_memories(connection: Connection, project_id: UUID, *, vectors: bool) -> Iterator[Columns]:
@@ -167,20 +169,16 @@ def stream_changes(
     return _stream(connection, _CHANGES, project=project_id, since=since, images=images)
 
 
-_COSTS = """
-    SELECT (created_at AT TIME ZONE 'UTC')::date::timestamp AS day, model, purpose,
-        count(*) FILTER (WHERE status <> 'cached') AS calls,
-        count(*) FILTER (WHERE status = 'failed') AS failed,
-        count(*) FILTER (WHERE status = 'cached') AS cached,
-        count(*) FILTER (WHERE status = 'reserved') AS reserved,
-        coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint AS tokens,
-        coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS cost_usd,
-        coalesce(sum(reserved_usd) FILTER (WHERE status = 'reserved'), 0) AS reserved_usd
+_COSTS = compose(
+    """
+    SELECT (created_at AT TIME ZONE 'UTC')::date::timestamp AS day, model, purpose, /* cost_sums */
     FROM consolidation.llm_calls
     WHERE project_id = :project
         AND (CAST(:since AS date) IS NULL OR created_at >= CAST(:since AS timestamp) AT TIME ZONE 'UTC')
     GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
-"""
+    """,
+    cost_sums=COST_SUMS,
+)
 
 
 def stream_costs(connection: Connection, project_id: UUID, *, since: date | None) -> Iterator[Columns]:

@@ -1,4 +1,4 @@
-"""Invariants of a project's data. Each function returns the violations of one rule as text; none if the rule holds."""
+"""Invariants of a project's data. Each function returns the rows that break one rule, as text."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from sqlalchemy import Connection, text
 from consolidation_pipeline.core.conflicts.literals import literals, stands_in
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 from consolidation_pipeline.core.lifecycle.associations import CANDIDATE_TYPES
-from consolidation_pipeline.core.memories.memories import embedding_text
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS, join_text_columns
 
 # Vectors are stored as float32: a norm is exact to about 1e-7, a similarity to about 1e-6.
 _NORM_SLACK = 1e-3
@@ -55,7 +55,7 @@ _FIND_MIXED_MODELS = """
 
 
 def find_mixed_models(connection: Connection, project_id: UUID) -> list[str]:
-    """Find embedding models beside the most used one: vectors of different models are never compared."""
+    """Find embedding models besides the most used one: vectors of different models are never compared."""
     return _list_violations(connection, project_id, _FIND_MIXED_MODELS)
 
 
@@ -98,7 +98,7 @@ _FIND_BAD_PAIRS = """
 
 
 def find_bad_pairs(connection: Connection, project_id: UUID) -> list[str]:
-    """Find neighbours whose similarity is no cosine, or of which a raw memory does not exist."""
+    """Find pairs of the similarity graph with an end that does not exist, or a similarity that is no cosine."""
     return _list_violations(connection, project_id, _FIND_BAD_PAIRS)
 
 
@@ -197,7 +197,7 @@ def find_lost_literals(connection: Connection, project_id: UUID, *, newest: int 
     rows = connection.execute(text(_LOAD_MERGED_TEXTS), {"project": project_id, "newest": newest})
     lost, kept = [], {}
     for row in rows:
-        source = embedding_text(**{name: getattr(row, name) for name in TEXT_COLUMNS})
+        source = join_text_columns([getattr(row, name) for name in TEXT_COLUMNS])
         if f"\n{source}\n" in f"\n{row.kept}\n":
             continue  # the text contains the whole source, as the first one of most merged memories
         if row.id not in kept:
@@ -271,14 +271,28 @@ def find_unreviewed_relations(connection: Connection, project_id: UUID) -> list[
 # --- archive -------------------------------------------------------------------------------------------------------
 
 
-_FIND_FORGOTTEN_TYPES = """
-    SELECT id, memory_type FROM consolidation.task_memories
-    WHERE project_id = :project AND archived_at IS NOT NULL
-        AND archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')
+# Raw and consolidated memories that are archived: `archived_at` is the time of archiving.
+_ARCHIVED = """
+    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, archived_at, archive_reason
+    FROM consolidation.task_memories WHERE project_id = :project AND archived_at IS NOT NULL
     UNION ALL
-    SELECT id, memory_type FROM consolidation.consolidated_memories
-    WHERE project_id = :project AND archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')
+    SELECT id, memory_type, importance, pinned, relevance_score, relevance_at, learned_at, retired_at, archive_reason
+    FROM consolidation.consolidated_memories WHERE project_id = :project AND archive_reason IS NOT NULL
 """
+# The change that archived the memory `t`. The ledger keeps it for a limited time only.
+_ARCHIVING = """
+    SELECT a.seq, a.job_id FROM consolidation.consolidation_changes a
+    WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
+    ORDER BY a.seq DESC LIMIT 1
+"""
+
+_FIND_FORGOTTEN_TYPES = compose(
+    """
+    SELECT id, memory_type FROM (/* archived */) t
+    WHERE archive_reason = 'forgotten' AND memory_type IN ('decision', 'discovery')
+    """,
+    archived=_ARCHIVED,
+)
 
 
 def find_forgotten_types(connection: Connection, project_id: UUID) -> list[str]:
@@ -286,14 +300,13 @@ def find_forgotten_types(connection: Connection, project_id: UUID) -> list[str]:
     return _list_violations(connection, project_id, _FIND_FORGOTTEN_TYPES)
 
 
-_FIND_FORGOTTEN_YOUNG = """
-    SELECT id, archived_at - learned_at FROM consolidation.task_memories
-    WHERE project_id = :project AND archived_at IS NOT NULL
-        AND archive_reason = 'forgotten' AND archived_at - learned_at < interval '90 days'
-    UNION ALL
-    SELECT id, retired_at - learned_at FROM consolidation.consolidated_memories
-    WHERE project_id = :project AND archive_reason = 'forgotten' AND retired_at - learned_at < interval '90 days'
-"""
+_FIND_FORGOTTEN_YOUNG = compose(
+    """
+    SELECT id, archived_at - learned_at FROM (/* archived */) t
+    WHERE archive_reason = 'forgotten' AND archived_at - learned_at < interval '90 days'
+    """,
+    archived=_ARCHIVED,
+)
 
 
 def find_forgotten_young(connection: Connection, project_id: UUID) -> list[str]:
@@ -302,21 +315,17 @@ def find_forgotten_young(connection: Connection, project_id: UUID) -> list[str]:
 
 
 # A person may edit an archived memory, which breaks no rule. So its value counts only if the ledger has the archiving
-# (which it keeps for a limited time) and no later change of the value.
-_FIND_FORGOTTEN_IMPORTANT = """
-    SELECT t.id, t.importance FROM (
-        SELECT id, importance, archive_reason FROM consolidation.task_memories
-        WHERE project_id = :project AND archived_at IS NOT NULL
-        UNION ALL
-        SELECT id, importance, archive_reason FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND archive_reason IS NOT NULL) t, LATERAL (
-        SELECT a.seq FROM consolidation.consolidation_changes a
-        WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
-        ORDER BY a.seq DESC LIMIT 1) archiving
+# and no later change of the value.
+_FIND_FORGOTTEN_IMPORTANT = compose(
+    """
+    SELECT t.id, t.importance FROM (/* archived */) t, LATERAL (/* archiving */) archiving
     WHERE t.archive_reason = 'forgotten' AND t.importance >= 0.7 AND NOT EXISTS (
         SELECT 1 FROM consolidation.consolidation_changes e
         WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? 'importance')
-"""
+    """,
+    archived=_ARCHIVED,
+    archiving=_ARCHIVING,
+)
 
 
 def find_forgotten_important(connection: Connection, project_id: UUID) -> list[str]:
@@ -324,21 +333,18 @@ def find_forgotten_important(connection: Connection, project_id: UUID) -> list[s
     return _list_violations(connection, project_id, _FIND_FORGOTTEN_IMPORTANT)
 
 
-# A score of a later time than the archiving is of a time in which the memory was active again.
-_FIND_FORGOTTEN_RELEVANT = """
-    SELECT t.id, t.relevance_score, j.options ->> 'forget_threshold' FROM (
-        SELECT id, relevance_score, relevance_at, archived_at, archive_reason FROM consolidation.task_memories
-        WHERE project_id = :project AND archived_at IS NOT NULL
-        UNION ALL
-        SELECT id, relevance_score, relevance_at, retired_at, archive_reason FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND archive_reason IS NOT NULL) t, LATERAL (
-        SELECT a.job_id FROM consolidation.consolidation_changes a
-        WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
-        ORDER BY a.seq DESC LIMIT 1) archiving
+# If the score was computed after the archiving, the memory was active again in between.
+_FIND_FORGOTTEN_RELEVANT = compose(
+    """
+    SELECT t.id, t.relevance_score, j.options ->> 'forget_threshold'
+    FROM (/* archived */) t, LATERAL (/* archiving */) archiving
         JOIN consolidation.consolidation_jobs j ON j.id = archiving.job_id
     WHERE t.archive_reason = 'forgotten' AND t.relevance_at <= t.archived_at
         AND t.relevance_score >= (j.options ->> 'forget_threshold')::float8
-"""
+    """,
+    archived=_ARCHIVED,
+    archiving=_ARCHIVING,
+)
 
 
 def find_forgotten_relevant(connection: Connection, project_id: UUID) -> list[str]:
@@ -346,20 +352,16 @@ def find_forgotten_relevant(connection: Connection, project_id: UUID) -> list[st
     return _list_violations(connection, project_id, _FIND_FORGOTTEN_RELEVANT)
 
 
-_FIND_ARCHIVED_PINNED = """
-    SELECT t.id, t.archive_reason FROM (
-        SELECT id, pinned, archive_reason FROM consolidation.task_memories
-        WHERE project_id = :project AND archived_at IS NOT NULL
-        UNION ALL
-        SELECT id, pinned, archive_reason FROM consolidation.consolidated_memories
-        WHERE project_id = :project AND archive_reason IS NOT NULL) t, LATERAL (
-        SELECT a.seq FROM consolidation.consolidation_changes a
-        WHERE a.entity_id = t.id AND a.operation = 'archive' AND a.new_state ->> 'archive_reason' = t.archive_reason
-        ORDER BY a.seq DESC LIMIT 1) archiving
+_FIND_ARCHIVED_PINNED = compose(
+    """
+    SELECT t.id, t.archive_reason FROM (/* archived */) t, LATERAL (/* archiving */) archiving
     WHERE t.archive_reason IN ('staleness', 'forgotten') AND t.pinned AND NOT EXISTS (
         SELECT 1 FROM consolidation.consolidation_changes e
         WHERE e.entity_id = t.id AND e.seq > archiving.seq AND e.previous_state ? 'pinned')
-"""
+    """,
+    archived=_ARCHIVED,
+    archiving=_ARCHIVING,
+)
 
 
 def find_archived_pinned(connection: Connection, project_id: UUID) -> list[str]:
@@ -397,7 +399,7 @@ _FIND_FOREIGN_EVIDENCE = """
 
 
 def find_foreign_evidence(connection: Connection, project_id: UUID) -> list[str]:
-    """Find patterns and principles that quote a memory they were not derived from."""
+    """Find patterns and principles with evidence from a memory that they were not derived from."""
     return _list_violations(connection, project_id, _FIND_FOREIGN_EVIDENCE)
 
 
@@ -436,7 +438,7 @@ _FIND_FOREIGN_SUPPORT = """
 
 
 def find_foreign_support(connection: Connection, project_id: UUID) -> list[str]:
-    """Find evidence of playbook entries that is not a memory of the project."""
+    """Find supporting memories of playbook entries that the project does not have."""
     return _list_violations(connection, project_id, _FIND_FOREIGN_SUPPORT)
 
 
@@ -481,7 +483,7 @@ _FIND_INCONSISTENT_SUMMARIES = """
 
 
 def find_inconsistent_summaries(connection: Connection, project_id: UUID) -> list[str]:
-    """Find memories that refer to a summary that does not list them, or that a summary lists without a reference."""
+    """Find memories that reference a summary that does not list them, or that do not reference one that lists them."""
     return _list_violations(connection, project_id, _FIND_INCONSISTENT_SUMMARIES)
 
 

@@ -62,7 +62,7 @@ _LOAD_JOB_TOTALS = """
     SELECT count(*) FILTER (WHERE status = 'completed') AS completed,
         count(*) FILTER (WHERE status = 'failed') AS failed,
         count(*) FILTER (WHERE status = 'cancelled') AS cancelled,
-        coalesce(sum(duration_seconds) FILTER (WHERE status = 'completed'), 0) AS run_seconds /* runs within bounds */
+        coalesce(sum(duration_seconds) FILTER (WHERE status = 'completed'), 0) AS run_seconds /* runs_within */
     FROM consolidation.consolidation_jobs
 """
 _LOAD_CALL_TOTALS = """
@@ -76,13 +76,11 @@ _COUNT_SUGGESTIONS = "SELECT count(*) FROM consolidation.consolidation_suggestio
 def load_totals(connection: Connection, bounds: Sequence[float]) -> WorkTotals:
     """Return the totals; reads every job and every model call. Costs of deleted projects stay included.
 
-    Args:
-        connection: Connection to the store.
-        bounds: Upper bounds of run durations in seconds, for ``runs_within``.
+    ``bounds``: upper bounds of run durations in seconds, for ``runs_within``.
     """
     within = [f", count(*) FILTER (WHERE status = 'completed' AND duration_seconds <= {float(b)})" for b in bounds]
-    statement = compose(_LOAD_JOB_TOTALS, **{"runs within bounds": "".join(within)})
-    completed, failed, cancelled, run_seconds, *runs_within = connection.execute(text(statement)).one()
+    statement = text(compose(_LOAD_JOB_TOTALS, runs_within="".join(within)))
+    completed, failed, cancelled, run_seconds, *runs_within = connection.execute(statement).one()
     calls = {row.status: row for row in connection.execute(text(_LOAD_CALL_TOTALS))}
     paid = [row for status, row in calls.items() if status in ("settled", "failed")]
     return WorkTotals(

@@ -29,42 +29,40 @@ class KnowledgeFilter:
     until: datetime | None = None
 
 
-_LIST_RAW = """
+_RAW_FILTERS = """
+    project_id = :project AND NOT is_archived AND NOT is_consolidated
+        AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
+        AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)
+"""
+_CONSOLIDATED_FILTERS = """
+    project_id = :project AND kind = :kind AND retired_at IS NULL
+        AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
+        AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
+        AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)
+        AND (CAST(:min_confidence AS float8) IS NULL OR confidence_score >= :min_confidence)
+"""
+_LIST_RAW = compose(
+    """
     SELECT id, 'raw' AS kind, memory_type, NULL AS pattern_type, execution_summary AS content,
         NULL::float8 AS confidence, 1 AS memories, false AS needs_review, learned_at
-    FROM consolidation.task_memories
-    WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated
-        AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
-        AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)
-    ORDER BY learned_at DESC, id LIMIT :limit OFFSET :offset
-"""
-_LIST_CONSOLIDATED = """
+    FROM consolidation.task_memories WHERE /* filters */ ORDER BY learned_at DESC, id LIMIT :limit OFFSET :offset
+    """,
+    filters=_RAW_FILTERS,
+)
+_LIST_CONSOLIDATED = compose(
+    """
     SELECT id, kind, memory_type, pattern_type, content, confidence_score AS confidence,
         source_count AS memories, needs_review, learned_at
-    FROM consolidation.consolidated_memories
-    WHERE project_id = :project AND kind = :kind AND retired_at IS NULL
-        AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
-        AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)
-        AND (CAST(:min_confidence AS float8) IS NULL OR confidence_score >= :min_confidence)
+    FROM consolidation.consolidated_memories WHERE /* filters */
     ORDER BY confidence_score DESC, learned_at DESC, id LIMIT :limit OFFSET :offset
-"""
-_COUNT_RAW = """
-    SELECT count(*) FROM consolidation.task_memories
-    WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated
-        AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
-        AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)
-"""
-_COUNT_CONSOLIDATED = """
-    SELECT count(*) FROM consolidation.consolidated_memories
-    WHERE project_id = :project AND kind = :kind AND retired_at IS NULL
-        AND (CAST(:memory_type AS text) IS NULL OR memory_type = :memory_type)
-        AND (CAST(:since AS timestamptz) IS NULL OR learned_at >= :since)
-        AND (CAST(:until AS timestamptz) IS NULL OR learned_at < :until)
-        AND (CAST(:min_confidence AS float8) IS NULL OR confidence_score >= :min_confidence)
-"""
+    """,
+    filters=_CONSOLIDATED_FILTERS,
+)
+_COUNT_RAW = compose("SELECT count(*) FROM consolidation.task_memories WHERE /* filters */", filters=_RAW_FILTERS)
+_COUNT_CONSOLIDATED = compose(
+    "SELECT count(*) FROM consolidation.consolidated_memories WHERE /* filters */", filters=_CONSOLIDATED_FILTERS
+)
 
 
 def list_knowledge(
@@ -84,7 +82,7 @@ def count_knowledge(connection: Connection, project_id: UUID, knowledge: Knowled
 
 @dataclass(frozen=True)
 class MapPoints:
-    """Vectors (n, d) of a sample of units, and the pattern group's key of each or None; ``total``: number of units."""
+    """Vectors (n, d) of a sample of the ``total`` units, and for each the key of its pattern group, or None."""
 
     vectors: Vectors
     groups: Sequence[str | None]
@@ -140,11 +138,11 @@ def load_map_points(connection: Connection, project_id: UUID, *, limit: int) -> 
 _LOAD_UNDO_STATES = compose(
     """
     SELECT j.id, NOT EXISTS (
-        SELECT FROM consolidation.consolidation_changes c WHERE c.job_id = j.id /* is in effect */)
+        SELECT FROM consolidation.consolidation_changes c WHERE c.job_id = j.id /* in_effect */)
     FROM unnest(CAST(:jobs AS uuid[])) AS j(id)
     WHERE EXISTS (SELECT FROM consolidation.consolidation_changes c WHERE c.job_id = j.id)
     """,
-    **{"is in effect": conditions(f"NOT {IS_UNDONE}")},
+    in_effect=conditions(f"NOT {IS_UNDONE}"),
 )
 
 

@@ -7,13 +7,15 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
 from consolidation_pipeline.core.knowledge.summary_batches import SESSION_IDLE
 from consolidation_pipeline.store.database.sql import compose, conditions
+from consolidation_pipeline.store.jobs.llm_calls import COST_SUMS
+from consolidation_pipeline.store.knowledge.playbook import count_entries
 from consolidation_pipeline.store.knowledge.summaries import IS_UNSUMMARIZED
 
 
@@ -56,10 +58,6 @@ _COUNT_ACTIVE_BY_TYPE = """
     SELECT memory_type, count(*) FROM consolidation.task_memories
     WHERE project_id = :project AND NOT is_archived AND NOT is_consolidated GROUP BY 1 ORDER BY 2 DESC, 1
 """
-_COUNT_ENTRIES_BY_STATUS = """
-    SELECT status, count(*) FROM consolidation.playbook_entries
-    WHERE project_id = :project GROUP BY 1 ORDER BY 2 DESC, 1
-"""
 _COUNT_SUGGESTIONS_AND_GROUPS = """
     SELECT
         (SELECT count(*) FROM consolidation.consolidation_suggestions
@@ -69,18 +67,17 @@ _COUNT_SUGGESTIONS_AND_GROUPS = """
         (SELECT count(*) FROM consolidation.memory_clusters
             WHERE project_id = :project AND tier = 'pattern' AND is_representative) AS pattern_groups
 """
-_SUM_SPENDING = """
-    SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0)::float8 AS cost_usd,
-        coalesce(sum(prompt_tokens + completion_tokens), 0) AS tokens
-    FROM consolidation.llm_calls WHERE project_id = :project AND status <> 'cached'
-"""
+_SUM_SPENDING = compose(
+    "SELECT /* cost_sums */ FROM consolidation.llm_calls WHERE project_id = :project", cost_sums=COST_SUMS
+)
 
 
 def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
     """Return all counts of a project."""
     bound = {"project": project_id}
-    raw, derived = count_raw_memories(connection, project_id), _count_consolidated(connection, project_id)
-    playbook = dict(connection.execute(text(_COUNT_ENTRIES_BY_STATUS), bound).tuples().all())
+    raw = count_raw_memories(connection, project_id)
+    by_level, by_kind, for_review = _count_consolidated(connection, project_id)
+    playbook = _sort_by_count(count_entries(connection, project_id))
     waiting = connection.execute(text(_COUNT_SUGGESTIONS_AND_GROUPS), bound).one()
     spending = connection.execute(text(_SUM_SPENDING), bound).one()
     return ProjectCounts(
@@ -88,16 +85,16 @@ def count_project(connection: Connection, project_id: UUID) -> ProjectCounts:
         active=raw.active,
         consolidated=raw.consolidated,
         archived=raw.archived,
-        merged=derived.by_kind.get("merged", 0),
+        merged=by_kind.get("merged", 0),
         by_type=dict(connection.execute(text(_COUNT_ACTIVE_BY_TYPE), bound).tuples().all()),
-        by_level=derived.by_level,
-        by_kind=derived.by_kind,
+        by_level=by_level,
+        by_kind=by_kind,
         playbook=playbook,
-        needs_review=derived.needs_review + playbook.get("review", 0) + waiting.suggestions,
+        needs_review=for_review + playbook.get("review", 0) + waiting.suggestions,
         suggest_groups=waiting.suggest_groups,
         pattern_groups=waiting.pattern_groups,
-        cost_usd=spending.cost_usd,
-        tokens=int(spending.tokens),
+        cost_usd=float(spending.cost_usd),
+        tokens=spending.tokens,
     )
 
 
@@ -122,26 +119,20 @@ def count_raw_memories(connection: Connection, project_id: UUID) -> Row[Any]:
     return connection.execute(text(_COUNT_RAW_MEMORIES), {"project": project_id}).one()
 
 
-class _ConsolidatedCounts(NamedTuple):
-    by_level: dict[str, int]
-    by_kind: dict[str, int]
-    needs_review: int
-
-
 _COUNT_CONSOLIDATED = """
     SELECT abstraction_level::text AS level, kind, count(*) AS rows, count(*) FILTER (WHERE needs_review) AS waiting
     FROM consolidation.consolidated_memories WHERE project_id = :project AND retired_at IS NULL GROUP BY 1, 2
 """
 
 
-def _count_consolidated(connection: Connection, project_id: UUID) -> _ConsolidatedCounts:
-    """Count the active consolidated memories in one pass: their table is wide."""
+def _count_consolidated(connection: Connection, project_id: UUID) -> tuple[dict[str, int], dict[str, int], int]:
+    """Count the active consolidated memories by level, by kind and for review, in one pass: their table is wide."""
     levels, kinds, waiting = Counter[str](), Counter[str](), 0
     for row in connection.execute(text(_COUNT_CONSOLIDATED), {"project": project_id}):
         levels[row.level] += row.rows
         kinds[row.kind] += row.rows
         waiting += row.waiting
-    return _ConsolidatedCounts(_sort_by_count(levels), _sort_by_count(kinds), waiting)
+    return _sort_by_count(levels), _sort_by_count(kinds), waiting
 
 
 def _sort_by_count(counts: Mapping[str, int]) -> dict[str, int]:
@@ -174,7 +165,7 @@ _HASH_PROJECT_ROWS = """
 
 
 def hash_project_rows(connection: Connection, project_id: UUID) -> str:
-    """Return a hash of all that a run reads of a project: if it is equal, a run would find nothing to do.
+    """Return a hash of all rows that a run reads: if it is that of the last run, a run would find nothing to do.
 
     It is made of sums of row hashes, which have no order, so it takes one scan of each table.
     """
@@ -185,11 +176,11 @@ def hash_project_rows(connection: Connection, project_id: UUID) -> str:
 class Backlog:
     """Work that a project has for a job, as the triggers see it.
 
-    ``active``, ``merged``: active raw and merged memories. ``new``: active raw memories since the last merge.
-    ``last_job_at``: start of the last job that merged. ``unsummarized``: memories without a summary since the last
-    attempt. ``session_ended``: a session of theirs has ended. Both are 0 and False for jobs other than ``summarize``.
-    ``live_job``, ``live_status``: the pending or running job. ``asked_at``: last request of the job. ``cancelled_at``:
-    end of that request, if it was cancelled.
+    ``active``, ``merged``: number of active raw and merged memories. ``new``: active raw memories since the last job
+    that merged, which started at ``last_job_at``. ``unsummarized``: memories without a summary since the last attempt.
+    ``session_ended``: a session of theirs has ended. Both are 0 and False unless the job is ``summarize``.
+    ``live_job``, ``live_status``: the pending or running job. ``asked_at``: newest request of the job.
+    ``cancelled_at``: end of that request if it was cancelled.
     """
 
     project_id: UUID
@@ -234,7 +225,7 @@ _LIST_BACKLOGS = compose(
                 SELECT count(*) AS waiting,
                     t.session_id IS NOT NULL AND max(t.created_at) <= now() - CAST(:idle AS interval) AS ended
                 FROM consolidation.task_memories t
-                WHERE t.project_id = p.id AND (tried.at IS NULL OR t.created_at > tried.at) /* is unsummarized */
+                WHERE t.project_id = p.id AND (tried.at IS NULL OR t.created_at > tried.at) /* is_unsummarized */
                 GROUP BY t.session_id) sessions) found
         WHERE CAST(:job AS text) = 'summarize')
     SELECT p.id, p.slug, p.consolidation_enabled, p.config, coalesce(raw.active, 0), coalesce(raw.new, 0),
@@ -252,7 +243,7 @@ _LIST_BACKLOGS = compose(
             ORDER BY j.created_at DESC LIMIT 1) asked ON true
     ORDER BY p.slug
     """,
-    **{"is unsummarized": conditions(IS_UNSUMMARIZED)},
+    is_unsummarized=conditions(IS_UNSUMMARIZED),
 )
 
 
@@ -269,7 +260,6 @@ def list_backlogs(
     after it.
 
     Args:
-        connection: Connection to the store.
         job: Name of the job.
         as_of: Time by project after which its memories do not count.
         project_id: Id of a single project; None for all.

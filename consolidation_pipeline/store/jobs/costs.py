@@ -9,8 +9,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.store.database.sql import compose
+from consolidation_pipeline.store.jobs.llm_calls import COST_SUMS
+
 # GROUPING sets a bit for each column that a grouping set leaves out: 15 = all of them, 7 = all but the day.
-_SUM_COSTS = """
+_SUM_COSTS = compose(
+    """
     WITH calls AS (
         SELECT *, (created_at AT TIME ZONE 'UTC')::date AS day FROM consolidation.llm_calls
         WHERE project_id = :project
@@ -18,26 +22,19 @@ _SUM_COSTS = """
     summed AS (
         SELECT CASE GROUPING(day, model, purpose, job_id)
                 WHEN 15 THEN 'all' WHEN 7 THEN 'day' WHEN 11 THEN 'model' WHEN 13 THEN 'purpose' ELSE 'job' END AS by,
-            day, model, purpose, job_id, max(created_at) AS newest,
-            count(*) FILTER (WHERE status <> 'cached') AS calls,
-            count(*) FILTER (WHERE status = 'failed') AS failed,
-            count(*) FILTER (WHERE status = 'cached') AS cached,
-            count(*) FILTER (WHERE status = 'reserved') AS reserved,
-            coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint AS tokens,
-            coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS cost_usd,
-            coalesce(sum(reserved_usd) FILTER (WHERE status = 'reserved'), 0) AS reserved_usd
+            day, model, purpose, job_id, max(created_at) AS newest, /* cost_sums */
         FROM calls GROUP BY GROUPING SETS ((), (day), (model), (purpose), (job_id)))
     SELECT s.*, j.status AS job_status FROM summed s LEFT JOIN consolidation.consolidation_jobs j ON j.id = s.job_id
     ORDER BY s.day, s.model, s.purpose, s.newest DESC, s.job_id
-"""
+    """,
+    cost_sums=COST_SUMS,
+)
 
 
 def sum_costs(connection: Connection, project_id: UUID, *, since: date | None = None) -> Sequence[Row[Any]]:
     """Sum the costs of a project's calls.
 
     Args:
-        connection: Open connection.
-        project_id: The project.
         since: Only calls of this day (UTC) and later; None = all.
 
     Returns:

@@ -13,8 +13,8 @@ from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.knowledge.abstractions import SourceRow, read_source_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
-# SQL: raw memory ``t`` waits for a summary. Merged memories' sources do so too.
-IS_UNSUMMARIZED = f"t.summarized_into_id IS NULL AND {IS_NODE}"
+# SQL that is true if the raw memory `t` waits for a summary. Sources of merged memories wait too.
+IS_UNSUMMARIZED = compose("t.summarized_into_id IS NULL AND /* is_node */", is_node=IS_NODE)
 
 
 @dataclass(frozen=True, kw_only=True)

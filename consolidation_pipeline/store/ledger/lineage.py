@@ -10,6 +10,14 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
+from consolidation_pipeline.store.database.sql import compose
+
+# SQL of the status of a raw and of a consolidated memory.
+RAW_STATUS = "CASE WHEN is_archived THEN 'archived' WHEN is_consolidated THEN 'merged' ELSE 'active' END"
+CONSOLIDATED_STATUS = """CASE
+            WHEN superseded_by_id IS NOT NULL THEN 'superseded' WHEN archive_reason IS NOT NULL THEN 'archived'
+            WHEN retired_at IS NOT NULL THEN 'retired' ELSE 'active' END"""
+
 
 @dataclass(frozen=True)
 class TracedMemory:
@@ -29,27 +37,25 @@ class TracedMemory:
     learned_at: datetime
 
 
-_FIND_MEMORIES = """
+_FIND_MEMORIES = compose(
+    """
     SELECT m.id, p.slug, m.kind, m.level, m.memory_type, m.status, m.content, m.learned_at
     FROM (
-        SELECT id, project_id, 'raw' AS kind, 0 AS level, memory_type,
-            CASE WHEN is_archived THEN 'archived' WHEN is_consolidated THEN 'merged' ELSE 'active' END AS status,
+        SELECT id, project_id, 'raw' AS kind, 0 AS level, memory_type, /* raw_status */ AS status,
             execution_summary AS content, learned_at
         FROM consolidation.task_memories WHERE id BETWEEN :first AND :last
         UNION ALL
-        SELECT id, project_id, kind, abstraction_level, memory_type, CASE
-                WHEN superseded_by_id IS NOT NULL THEN 'superseded'
-                WHEN archive_reason IS NOT NULL THEN 'archived'
-                WHEN retired_at IS NOT NULL THEN 'retired'
-                ELSE 'active' END,
-            content, learned_at
+        SELECT id, project_id, kind, abstraction_level, memory_type, /* consolidated_status */, content, learned_at
         FROM consolidation.consolidated_memories WHERE id BETWEEN :first AND :last
         UNION ALL
         SELECT id, project_id, 'playbook', 4, category, status, content, created_at
         FROM consolidation.playbook_entries WHERE id BETWEEN :first AND :last) m
         JOIN consolidation.projects p ON p.id = m.project_id
     ORDER BY m.id LIMIT :limit
-"""
+    """,
+    raw_status=RAW_STATUS,
+    consolidated_status=CONSOLIDATED_STATUS,
+)
 
 
 def find_memories(connection: Connection, first: UUID, last: UUID, *, limit: int) -> list[TracedMemory]:
