@@ -13,11 +13,21 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Engine, Row, text
+from sqlalchemy import Connection, Engine, text
 
 from consolidation_pipeline.core.jobs.spending import Bill, Budgets, Call, Spent
 from consolidation_pipeline.errors import AttemptsExhaustedError, BudgetExhaustedError, ConflictError
 from consolidation_pipeline.store.database.engine import lock_until_commit
+from consolidation_pipeline.store.database.sql import compose
+
+# SQL of sums over calls. An open call counts as reserved: `reserved_usd` is the part of `cost_usd` that is not settled.
+COST_SUMS = """
+    count(*) FILTER (WHERE status <> 'cached') AS calls, count(*) FILTER (WHERE status = 'failed') AS failed,
+    count(*) FILTER (WHERE status = 'cached') AS cached, count(*) FILTER (WHERE status = 'reserved') AS reserved,
+    coalesce(sum(prompt_tokens::bigint + completion_tokens), 0)::bigint AS tokens,
+    coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS cost_usd,
+    coalesce(sum(reserved_usd) FILTER (WHERE status = 'reserved'), 0) AS reserved_usd
+"""
 
 
 @dataclass(frozen=True)
@@ -56,106 +66,6 @@ def load_replies(
     return found
 
 
-_APPEND_CACHED_CALLS = """
-    INSERT INTO consolidation.llm_calls
-        (project_id, job_id, purpose, model, prompt_hash, status, cost_usd, settled_at)
-    SELECT DISTINCT ON (prompt_hash)
-        project_id, CAST(:job AS uuid), purpose, model, prompt_hash, 'cached', 0, now()
-    FROM consolidation.llm_calls
-    WHERE project_id = :project AND prompt_hash = ANY(:hashes) AND status = 'settled'
-"""
-
-
-def append_cached_calls(connection: Connection, project_id: UUID, job_id: UUID, prompt_hashes: Sequence[str]) -> None:
-    """Record that the replies to these prompts came from the cache: calls that cost nothing."""
-    parameters = {"project": project_id, "job": job_id, "hashes": list(prompt_hashes)}
-    connection.execute(text(_APPEND_CACHED_CALLS), parameters)
-
-
-# Not now(): if the call waited for the lock past midnight, it belongs to the day whose budget was checked.
-_RESERVE_CALL = """
-    INSERT INTO consolidation.llm_calls (
-        project_id, job_id, purpose, model, prompt_hash, status, attempt,
-        prompt_tokens, completion_tokens, reserved_usd, created_at)
-    VALUES (:project, :job, :purpose, :model, :hash, 'reserved', :attempt, :sent, :received, :usd, clock_timestamp())
-    RETURNING id
-"""
-
-
-def reserve_call(
-    connection: Connection,
-    project_id: UUID,
-    job_id: UUID,
-    *,
-    call: Call,
-    budgets: Budgets,
-    max_attempts: int,
-    again: bool = False,
-) -> UUID | None:
-    """Reserve the highest cost of a call and count the attempt. Commit before the call is made.
-
-    Args:
-        connection: Open connection.
-        project_id: The project that pays.
-        job_id: The job that pays.
-        call: Prompt, model and highest cost.
-        budgets: Limits of the job and the day.
-        max_attempts: How often one job may send a prompt.
-        again: Reserve even if the prompt has an accepted reply.
-
-    Returns:
-        Id of the reserved call; None if the prompt has an accepted reply, so that there is nothing to pay for.
-
-    Raises:
-        BudgetExhaustedError: The call might exceed a budget; the message names the budget and both sums.
-        AttemptsExhaustedError: This job sent the prompt ``max_attempts`` times already.
-    """
-    # One reservation of a project at a time: the sums read below must still hold when the row is written.
-    lock_until_commit(connection, f"spending:{project_id}")
-    earlier = _load_attempts(connection, project_id, job_id, call.prompt_hash)
-    if earlier.accepted and not again:
-        return None
-    if earlier.attempts >= max_attempts:
-        raise AttemptsExhaustedError(
-            f"prompt {call.purpose} ({call.prompt_hash[:12]}) was sent to {call.model} {earlier.attempts} times by "
-            f"this job, {max_attempts} are allowed; the last time: {earlier.last_error or 'the process died'}"
-        )
-    exceeded = budgets.find_exceeded(load_spent(connection, project_id, job_id), call.most)
-    if exceeded is not None:
-        raise BudgetExhaustedError(f"{call.purpose} was not sent to {call.model}: {exceeded}")
-    reserved = {
-        "project": project_id,
-        "job": job_id,
-        "purpose": call.purpose,
-        "model": call.model,
-        "hash": call.prompt_hash,
-        "attempt": earlier.attempts + 1,
-        "sent": call.most.prompt_tokens,
-        "received": call.most.completion_tokens,
-        "usd": call.most.usd,
-    }
-    call_id: UUID = connection.execute(text(_RESERVE_CALL), reserved).scalar_one()
-    return call_id
-
-
-_LOAD_ATTEMPTS = """
-    SELECT count(*) FILTER (
-            WHERE job_id = :job AND status <> 'cached' AND NOT (status = 'settled' AND response IS NULL)) AS attempts,
-        coalesce(bool_or(status = 'settled' AND response IS NOT NULL), false) AS accepted,
-        (array_agg(error_message ORDER BY created_at DESC) FILTER (WHERE job_id = :job))[1] AS last_error
-    FROM consolidation.llm_calls WHERE project_id = :project AND prompt_hash = :hash
-"""
-
-
-def _load_attempts(connection: Connection, project_id: UUID, job_id: UUID, prompt_hash: str) -> Row[Any]:
-    """Return the job's attempts at a prompt, its newest error, and if the project has an accepted reply.
-
-    A call that was settled without a reply to keep, as of an embedding model, does not count: it may be repeated.
-    """
-    parameters = {"project": project_id, "job": job_id, "hash": prompt_hash}
-    return connection.execute(text(_LOAD_ATTEMPTS), parameters).one()
-
-
 _LOAD_SPENT = """
     WITH today AS (SELECT date_trunc('day', clock_timestamp() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' AS midnight)
     SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)) FILTER (WHERE job_id = :job), 0) AS run,
@@ -187,52 +97,43 @@ class JobSpending:
         )
 
 
-_SUM_JOB_SPENDING = """
-    SELECT coalesce(sum(coalesce(cost_usd, reserved_usd)), 0) AS usd,
-        coalesce(sum(prompt_tokens::bigint + completion_tokens), 0) AS tokens,
-        count(*) FILTER (WHERE status <> 'cached') AS calls, count(*) FILTER (WHERE status = 'cached') AS cached
-    FROM consolidation.llm_calls WHERE job_id = :job
-"""
+_SUM_JOB_SPENDING = compose(
+    "SELECT /* cost_sums */ FROM consolidation.llm_calls WHERE job_id = :job", cost_sums=COST_SUMS
+)
 
 
 def sum_job_spending(connection: Connection, job_id: UUID) -> JobSpending:
     """Return what a job spent so far, refused replies included; open calls count as reserved."""
     row = connection.execute(text(_SUM_JOB_SPENDING), {"job": job_id}).one()
-    return JobSpending(Decimal(row.usd), int(row.tokens), row.calls, row.cached)
+    return JobSpending(Decimal(row.cost_usd), int(row.tokens), row.calls, row.cached)
 
 
-def settle_call(connection: Connection, call_id: UUID, *, bill: Bill | None, response: Any) -> None:
-    """Record an accepted reply and its cost.
+_APPEND_CACHED_CALLS = """
+    INSERT INTO consolidation.llm_calls
+        (project_id, job_id, purpose, model, prompt_hash, status, cost_usd, settled_at)
+    SELECT DISTINCT ON (prompt_hash)
+        project_id, CAST(:job AS uuid), purpose, model, prompt_hash, 'cached', 0, now()
+    FROM consolidation.llm_calls
+    WHERE project_id = :project AND prompt_hash = ANY(:hashes) AND status = 'settled'
+"""
 
-    Args:
-        connection: Open connection.
-        call_id: The reserved call.
-        bill: Tokens and cost; None = unknown, the reservation counts.
-        response: The reply as JSON values, for the cache; None = not kept.
+# A call that was settled without a reply to keep, as of an embedding model, is no attempt: it may be repeated.
+_LOAD_ATTEMPTS = """
+    SELECT count(*) FILTER (
+            WHERE job_id = :job AND status <> 'cached' AND NOT (status = 'settled' AND response IS NULL)) AS attempts,
+        coalesce(bool_or(status = 'settled' AND response IS NOT NULL), false) AS accepted,
+        (array_agg(error_message ORDER BY created_at DESC) FILTER (WHERE job_id = :job))[1] AS last_error
+    FROM consolidation.llm_calls WHERE project_id = :project AND prompt_hash = :hash
+"""
 
-    Raises:
-        ConflictError: The call is no longer reserved.
-    """
-    _end_call(connection, call_id, "settled", bill=bill, response=response)
-
-
-def fail_call(
-    connection: Connection, call_id: UUID, *, bill: Bill | None, error: str, response: str | None = None
-) -> None:
-    """Record why a call failed.
-
-    Args:
-        connection: Open connection.
-        call_id: The reserved call.
-        bill: Tokens and cost; None = unknown, the reservation counts.
-        error: Why it failed.
-        response: The refused reply, if any.
-
-    Raises:
-        ConflictError: The call is no longer reserved.
-    """
-    _end_call(connection, call_id, "failed", bill=bill, response=response, error=error)
-
+# Not now(): if the call waited for the lock past midnight, it belongs to the day whose budget was checked.
+_RESERVE_CALL = """
+    INSERT INTO consolidation.llm_calls (
+        project_id, job_id, purpose, model, prompt_hash, status, attempt,
+        prompt_tokens, completion_tokens, reserved_usd, created_at)
+    VALUES (:project, :job, :purpose, :model, :hash, 'reserved', :attempt, :sent, :received, :usd, clock_timestamp())
+    RETURNING id
+"""
 
 _END_CALL = """
     UPDATE consolidation.llm_calls
@@ -244,25 +145,9 @@ _END_CALL = """
 """
 
 
-def _end_call(
-    connection: Connection, call_id: UUID, status: str, *, bill: Bill | None, response: Any, error: str | None = None
-) -> None:
-    parameters = {
-        "call": call_id,
-        "status": status,
-        "response": None if response is None else json.dumps(response),
-        "error": None if error is None else error.replace("\0", ""),
-        "sent": None if bill is None else bill.prompt_tokens,
-        "received": None if bill is None else bill.completion_tokens,
-        "usd": None if bill is None else bill.usd,
-    }
-    if not connection.execute(text(_END_CALL), parameters).rowcount:
-        raise ConflictError(f"call {call_id} cannot be {status}: it is not reserved; each call ends once")
-
-
 @dataclass(frozen=True)
 class SpendLedger:
-    """Ledger of one job, as the gateway uses it: each method is a transaction of its own."""
+    """Ledger of one job, as the gateway uses it. Each method is a transaction of its own."""
 
     engine: Engine
     project_id: UUID
@@ -270,33 +155,84 @@ class SpendLedger:
     budgets: Budgets
 
     def load(self, prompt_hashes: Sequence[str]) -> Mapping[str, EarlierReplies]:
-        """Return earlier replies, see :func:`load_replies`; accepted ones are recorded as taken from the cache."""
+        """Return earlier replies, see ``load_replies``, and record accepted ones as calls that cost nothing."""
         with self.engine.begin() as connection:
             found = load_replies(connection, self.project_id, self.job_id, prompt_hashes)
             cached = [key for key, earlier in found.items() if earlier.accepted is not None]
             if cached:
-                append_cached_calls(connection, self.project_id, self.job_id, cached)
+                parameters = {"project": self.project_id, "job": self.job_id, "hashes": cached}
+                connection.execute(text(_APPEND_CACHED_CALLS), parameters)
         return found
 
     def reserve(self, call: Call, *, max_attempts: int, again: bool = False) -> UUID | None:
-        """Reserve a call, see :func:`reserve_call`."""
+        """Reserve the highest cost of a call and count the attempt, before the call is made.
+
+        Args:
+            call: Prompt, model and highest cost.
+            max_attempts: How often one job may send a prompt.
+            again: Reserve even if the prompt has an accepted reply.
+
+        Returns:
+            Id of the reserved call; None if the prompt has an accepted reply, so that there is nothing to pay for.
+
+        Raises:
+            BudgetExhaustedError: The call might exceed a budget; the message names the budget and both sums.
+            AttemptsExhaustedError: This job sent the prompt ``max_attempts`` times already.
+        """
+        prompt = {"project": self.project_id, "job": self.job_id, "hash": call.prompt_hash}
         with self.engine.begin() as connection:
-            return reserve_call(
-                connection,
-                self.project_id,
-                self.job_id,
-                call=call,
-                budgets=self.budgets,
-                max_attempts=max_attempts,
-                again=again,
-            )
+            # One reservation of a project at a time: the sums read below must still hold when the row is written.
+            lock_until_commit(connection, f"spending:{self.project_id}")
+            earlier = connection.execute(text(_LOAD_ATTEMPTS), prompt).one()
+            if earlier.accepted and not again:
+                return None
+            if earlier.attempts >= max_attempts:
+                raise AttemptsExhaustedError(
+                    f"prompt {call.purpose} ({call.prompt_hash[:12]}) was sent to {call.model} "
+                    f"{earlier.attempts} times by this job, {max_attempts} are allowed; "
+                    f"the last time: {earlier.last_error or 'the process died'}"
+                )
+            exceeded = self.budgets.find_exceeded(load_spent(connection, self.project_id, self.job_id), call.most)
+            if exceeded is not None:
+                raise BudgetExhaustedError(f"{call.purpose} was not sent to {call.model}: {exceeded}")
+            reserved = {
+                "purpose": call.purpose,
+                "model": call.model,
+                "attempt": earlier.attempts + 1,
+                "sent": call.most.prompt_tokens,
+                "received": call.most.completion_tokens,
+                "usd": call.most.usd,
+            }
+            call_id: UUID = connection.execute(text(_RESERVE_CALL), {**prompt, **reserved}).scalar_one()
+            return call_id
 
     def settle(self, call_id: UUID, bill: Bill | None, response: Any) -> None:
-        """Record an accepted reply, see :func:`settle_call`."""
-        with self.engine.begin() as connection:
-            settle_call(connection, call_id, bill=bill, response=response)
+        """Record an accepted reply and its cost.
+
+        Args:
+            call_id: The reserved call.
+            bill: Tokens and cost; None = unknown, the reservation counts.
+            response: The reply as JSON values, for the cache; None = not kept.
+
+        Raises:
+            ConflictError: The call is no longer reserved.
+        """
+        self._end(call_id, "settled", bill, response, None)
 
     def fail(self, call_id: UUID, bill: Bill | None, error: str, response: str | None = None) -> None:
-        """Record a failed call, see :func:`fail_call`."""
+        """Record why a call failed, with the refused reply, if any. ``bill`` and errors are those of ``settle``."""
+        self._end(call_id, "failed", bill, response, error.replace("\0", ""))
+
+    def _end(self, call_id: UUID, status: str, bill: Bill | None, response: Any, error: str | None) -> None:
+        parameters = {
+            "call": call_id,
+            "status": status,
+            "response": None if response is None else json.dumps(response),
+            "error": error,
+            "sent": None if bill is None else bill.prompt_tokens,
+            "received": None if bill is None else bill.completion_tokens,
+            "usd": None if bill is None else bill.usd,
+        }
         with self.engine.begin() as connection:
-            fail_call(connection, call_id, bill=bill, error=error, response=response)
+            if not connection.execute(text(_END_CALL), parameters).rowcount:
+                raise ConflictError(f"call {call_id} cannot be {status}: it is not reserved; each call ends once")
