@@ -20,7 +20,12 @@ from consolidation_pipeline.core.memories.memories import (
 )
 from consolidation_pipeline.core.vectors import find_unusable, normalize
 from consolidation_pipeline.errors import EmbeddingError
-from consolidation_pipeline.store.database.schema import consolidated_memories, memory_files, task_memories
+from consolidation_pipeline.store.database.schema import (
+    consolidated_memories,
+    describe_columns,
+    memory_files,
+    task_memories,
+)
 from consolidation_pipeline.store.database.sql import compose
 from consolidation_pipeline.store.database.vector_copy import Vectors, format_vector
 from consolidation_pipeline.store.ledger.ledger_reader import IS_UNDONE
@@ -30,37 +35,12 @@ from consolidation_pipeline.store.ledger.lineage import find_memories
 # Columns of a raw memory that are embedded, the parameters of `embedding_text`.
 TEXT_COLUMNS = ("goal", "execution_summary", "result", "lessons_learned", "feedback")
 
-# Column -> type in the staging table, in the order of its rows.
+# Column -> type in the staging table, in the order of its rows: what a `NewMemory` holds, and what is derived from it.
+_DERIVED = {"id", "content_hash", "normalized_hash", "embedding_dim"}
 _STAGED = {
-    "id": "uuid",
-    "source": "text",
-    "external_id": "text",
-    "task_id": "text",
-    "user_id": "text",
-    "agent_id": "text",
-    "session_id": "text",
-    "memory_type": "text",
-    "goal": "text",
-    "execution_summary": "text",
-    "result": "text",
-    "feedback": "text",
-    "lessons_learned": "text",
-    "tags": "text[]",
-    "tool_usage": "jsonb",
-    "error_patterns": "jsonb",
-    "metadata": "jsonb",
-    "success": "boolean",
-    "importance": "double precision",
-    "pinned": "boolean",
-    "reused_count": "integer",
-    "last_accessed_at": "timestamptz",
-    "content_hash": "text",
-    "normalized_hash": "text",
-    "embedding": "vector",
-    "embedding_model": "text",
-    "embedding_dim": "integer",
-    "learned_at": "timestamptz",
-    "language": "regconfig",
+    name: kind
+    for name, kind, _ in describe_columns(task_memories.name)
+    if name in _DERIVED or name in NewMemory.__dataclass_fields__
 }
 
 
@@ -106,8 +86,6 @@ def append_memories(
     One COPY and three statements for any number of rows. Of equal ids in a batch the first line counts.
 
     Args:
-        connection: Open connection.
-        project_id: The project.
         slug: The project's slug, from which ids are derived.
         rows: Line number and memory.
 
@@ -131,12 +109,15 @@ def _staged_row(slug: str, line: int, memory: NewMemory) -> list[Any]:
         "normalized_hash": normalized_hash(body),
         "embedding": None if memory.embedding is None else format_vector(_unit_vector(memory)),
         "embedding_dim": None if memory.embedding is None else len(memory.embedding),
-        "tags": list(memory.tags),
-        "metadata": json.dumps(memory.metadata),
-        "tool_usage": _json(memory.tool_usage),
-        "error_patterns": _json(memory.error_patterns),
     }
-    return [line, list(memory.files), *(derived[n] if n in derived else getattr(memory, n) for n in _STAGED)]
+    values = (derived[name] if name in derived else getattr(memory, name) for name in _STAGED)
+    return [line, list(memory.files), *map(_encode, values, _STAGED.values())]
+
+
+def _encode(value: Any, kind: str) -> Any:
+    if kind == "jsonb" and value is not None:
+        return json.dumps(value)
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _unit_vector(memory: NewMemory) -> Vectors:
@@ -147,10 +128,6 @@ def _unit_vector(memory: NewMemory) -> Vectors:
         )
     unit: Vectors = normalize(rows)[0]
     return unit
-
-
-def _json(value: Any) -> str | None:
-    return None if value is None else json.dumps(value)
 
 
 # How the ledger's reason of a change by feedback begins.
