@@ -12,6 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
+from consolidation_pipeline.store.database.schema import OPERATIONS
+
 KIND_LABELS = {
     "raw": "memory",
     "merged": "merged memory",
@@ -31,7 +33,7 @@ PLURALS = {
     "waits": "wait",
 }
 # Operations of the ledger in words that need no knowledge of it.
-OPERATION_LABELS = {
+OPERATION_WORDS = {
     "merge": "Merged near-duplicates",
     "summarize": "Summarized",
     "pattern": "Found a pattern",
@@ -45,6 +47,7 @@ OPERATION_LABELS = {
     "rollback": "Rolled back",
     "retention": "Removed old history",
 }
+OPERATION_LABELS = {name: OPERATION_WORDS.get(name, name.replace("_", " ")) for name in OPERATIONS}
 CONFLICT_LABELS = {
     "number": "different numbers",
     "version": "different versions",
