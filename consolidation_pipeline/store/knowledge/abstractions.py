@@ -10,12 +10,11 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Connection, RowMapping, text
 
-from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.store.database.schema import consolidated_memories
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.memories.memories import join_text_columns
 
 # Key in ``details`` of a pattern or principle that a person approved, until its text changes.
 APPROVED = "approved"
@@ -50,8 +49,7 @@ def read_source_columns(row: RowMapping) -> dict[str, Any]:
     """Return the fields of a ``SourceRow`` from a row whose ``texts`` are the text columns or the content."""
     fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in row.items()}
     texts = fields.pop("texts")
-    is_raw = fields["kind"] == "raw"
-    return {**fields, "text": embedding_text(**dict(zip(TEXT_COLUMNS, texts, strict=True))) if is_raw else texts[0]}
+    return {**fields, "text": join_text_columns(texts) if fields["kind"] == "raw" else texts[0]}
 
 
 _LOAD_RAW_IDS = """
@@ -190,11 +188,10 @@ def supersede_rows(
 ) -> None:
     """Retire rows in favour of their successors, each as a group of its own in the ledger.
 
-    Args:
-        superseded: (row, id of its successor).
+    ``superseded``: (row, id of its successor).
 
     Raises:
-        ConflictError: a row changed since it was read.
+        ConflictError: A row changed since it was read.
     """
     lock_active_keys(connection, [author.project_id])
     changes = [

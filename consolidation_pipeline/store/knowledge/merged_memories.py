@@ -10,13 +10,12 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row, text
 
-from consolidation_pipeline.core.memories.memories import embedding_text
 from consolidation_pipeline.store.database.schema import consolidated_memories, task_memories
 from consolidation_pipeline.store.database.sql import compose, conditions
 from consolidation_pipeline.store.database.vector_copy import Vectors, load_vectors, to_uuids
 from consolidation_pipeline.store.ledger.active_keys import lock_active_keys, reject_duplicates
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows, update_rows
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.memories.memories import join_text_columns
 from consolidation_pipeline.store.similarity.similarity_graph import IS_NODE
 
 
@@ -42,7 +41,7 @@ class MergeSource:
     @property
     def body(self) -> str:
         """The text that is embedded and merged."""
-        return embedding_text(**dict(zip(TEXT_COLUMNS, self.texts, strict=True)))
+        return join_text_columns(self.texts)
 
 
 _LOAD_UNMERGED_GROUPS = """
@@ -63,10 +62,8 @@ def load_unmerged_groups(
 ) -> dict[str, list[UUID]]:
     """Return the merge groups that are not one merged memory yet: members by cluster key, the representative first.
 
-    Groups with a deleted or archived member are included.
-
-    Args:
-        pending: include groups whose merged memory has this key in ``details``.
+    Groups with a deleted or archived member are included. So are groups whose merged memory has the key ``pending`` in
+    its details.
     """
     rows = connection.execute(text(_LOAD_UNMERGED_GROUPS), {"project": project_id, "pending": pending})
     return {row.cluster_key: row.members for row in rows}

@@ -95,8 +95,8 @@ class KeywordMatches(NamedTuple):
     counts: NDArray[np.int64]
 
 
-# Left to itself, Postgres compares the first searches of a connection with the average plan. Where those were in small
-# projects it plans every later search anew, which takes about as long as the search.
+# By default, Postgres compares the cost of the first searches of a connection with that of a generic plan. If those
+# were in small projects, it plans every later search anew, which takes about as long as the search.
 _BEGIN_SNAPSHOT = """
     BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL plan_cache_mode = force_generic_plan
 """
@@ -140,7 +140,7 @@ def load_vector_length(connection: Connection, project_id: UUID, model: str) -> 
 
 _NEAREST = """
     SELECT id::text, kind, table_name, 1 - (embedding <=> CAST(%(vector)s AS vector)) AS similarity
-    FROM (/* nearest of each table */) nearest ORDER BY similarity DESC, id
+    FROM (/* nearest_of_tables */) nearest ORDER BY similarity DESC, id
 """
 _NEAREST_OF_TABLE = {
     "task_memories": """
@@ -170,9 +170,9 @@ def build_nearest_query(filters: SearchFilters, indexed: Mapping[str, VectorInde
         else:
             # IS TRUE keeps the planner from the index on models, which it would read for all projects.
             distance, has_model = f"embedding <=> {vector}", "(embedding_model = %(model)s) IS TRUE"
-        parts = {"filters": filters.where(table, has_model), "distance": f"{distance},"}
-        nearest.append(compose(_NEAREST_OF_TABLE[table], **parts))
-    return compose(_NEAREST, **{"nearest of each table": " UNION ALL ".join(nearest)})
+        where = filters.where(table, has_model)
+        nearest.append(compose(_NEAREST_OF_TABLE[table], filters=where, distance=f"{distance},"))
+    return compose(_NEAREST, nearest_of_tables=" UNION ALL ".join(nearest))
 
 
 def find_nearest(
@@ -192,8 +192,6 @@ def find_nearest(
     instead.
 
     Args:
-        connection: Connection to the store, in a transaction.
-        project_id: Id of the project.
         filters: Conditions on the memories.
         model: Name of the embedding model of ``vector``.
         vector: Vector (d,) of the query.
@@ -230,39 +228,23 @@ _LOAD_LEXEMES = """
     SELECT language::text, tsvector_to_array(to_tsvector(language, %(query)s))
     FROM (SELECT DISTINCT language FROM (/* languages */) found) languages ORDER BY 1
 """
-# First and last language of each table.
+# First and last language of a table.
 _OUTER_LANGUAGES = """
-    (SELECT language FROM consolidation.task_memories
-        WHERE project_id = %(project)s ORDER BY language ASC LIMIT 1) UNION ALL
-    (SELECT language FROM consolidation.task_memories
-        WHERE project_id = %(project)s ORDER BY language DESC LIMIT 1) UNION ALL
-    (SELECT language FROM consolidation.consolidated_memories
-        WHERE project_id = %(project)s ORDER BY language ASC LIMIT 1) UNION ALL
-    (SELECT language FROM consolidation.consolidated_memories
-        WHERE project_id = %(project)s ORDER BY language DESC LIMIT 1)
+    (SELECT language FROM /* table */ WHERE project_id = %(project)s ORDER BY language ASC LIMIT 1) UNION ALL
+    (SELECT language FROM /* table */ WHERE project_id = %(project)s ORDER BY language DESC LIMIT 1)
 """
-# All languages, each read from the index as the next one after the last ("loose index scan").
+# All languages of a table, each read from the index as the next one after the last ("loose index scan").
 _ALL_LANGUAGES = """
     SELECT language FROM (
         WITH RECURSIVE step AS (
-            (SELECT language FROM consolidation.task_memories
-                WHERE project_id = %(project)s ORDER BY language LIMIT 1)
+            (SELECT language FROM /* table */ WHERE project_id = %(project)s ORDER BY language LIMIT 1)
             UNION ALL
-            SELECT (SELECT language FROM consolidation.task_memories
+            SELECT (SELECT language FROM /* table */
                 WHERE project_id = %(project)s AND language > step.language ORDER BY language LIMIT 1)
             FROM step WHERE step.language IS NOT NULL)
-        SELECT language FROM step WHERE language IS NOT NULL) raw
-    UNION ALL
-    SELECT language FROM (
-        WITH RECURSIVE step AS (
-            (SELECT language FROM consolidation.consolidated_memories
-                WHERE project_id = %(project)s ORDER BY language LIMIT 1)
-            UNION ALL
-            SELECT (SELECT language FROM consolidation.consolidated_memories
-                WHERE project_id = %(project)s AND language > step.language ORDER BY language LIMIT 1)
-            FROM step WHERE step.language IS NOT NULL)
-        SELECT language FROM step WHERE language IS NOT NULL) consolidated
+        SELECT language FROM step WHERE language IS NOT NULL) found
 """
+_LANGUAGE_TABLES = ("consolidation.task_memories", "consolidation.consolidated_memories")
 
 
 def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[str, list[str]]:
@@ -270,17 +252,19 @@ def load_lexemes(connection: Connection, project_id: UUID, query: str) -> dict[s
 
     A language without any lexeme is left out. Languages are read from an index, not from all rows.
     """
-    bound = {"project": project_id, "query": query}
-    rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=_OUTER_LANGUAGES), bound)
-    if len(rows) > 1:  # there may be more between the first language and the last
-        rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=_ALL_LANGUAGES), bound)
+    bound, rows = {"project": project_id, "query": query}, list[tuple[Any, ...]]()
+    for statement in (_OUTER_LANGUAGES, _ALL_LANGUAGES):
+        languages = " UNION ALL ".join(compose(statement, table=table) for table in _LANGUAGE_TABLES)
+        rows = fetch_rows(connection, compose(_LOAD_LEXEMES, languages=languages), bound)
+        if len(rows) <= 1:  # Otherwise there may be more between the first language and the last.
+            break
     return {language: lexemes for language, lexemes in rows if lexemes}
 
 
 # ``size`` counts bytes: Postgres knows them without reading the text, and they measure its length as well as words do.
 _KEYWORD_MATCHES = """
     WITH pool AS MATERIALIZED (
-        SELECT * FROM (/* matches of each table and language */) found ORDER BY rank DESC, id LIMIT %(pool)s)
+        SELECT * FROM (/* matches */) found ORDER BY rank DESC, id LIMIT %(pool)s)
     SELECT id::text, kind, size,
         ARRAY(SELECT ts_rank('{1,1,1,1}', content_tsv, word) FROM unnest(CAST(%(each)s AS tsquery[])) word)
     FROM pool
@@ -323,7 +307,7 @@ def build_keyword_query(filters: SearchFilters, languages: int, *, indexed: bool
         for table in filters.tables
         for number in range(languages)
     ]
-    return compose(_KEYWORD_MATCHES, **{"matches of each table and language": " UNION ALL ".join(found)})
+    return compose(_KEYWORD_MATCHES, matches=" UNION ALL ".join(found))
 
 
 def find_keyword_matches(
@@ -340,9 +324,6 @@ def find_keyword_matches(
     A memory is compared with the lexemes of its own language.
 
     Args:
-        connection: Connection to the store, in a transaction.
-        project_id: Id of the project.
-        filters: Conditions on the memories.
         lexemes: Lexemes of the query by language, as ``load_lexemes`` returns them.
         pool: Maximum number of memories.
         indexed: See ``build_keyword_query``.

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 from uuid import UUID
 
 from psycopg.errors import DeadlockDetected, LockNotAvailable
 from sqlalchemy import Connection, Engine, text
 
-from consolidation_pipeline.core.memories.memories import LEVELS, embedding_text
+from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.core.search.results import HitSource, SearchHit
 from consolidation_pipeline.store.database.raw_connections import autocommit_connection, fetch_rows
 from consolidation_pipeline.store.database.sql import compose
-from consolidation_pipeline.store.memories.memories import TEXT_COLUMNS
+from consolidation_pipeline.store.memories.memories import join_text_columns
 
 
 class RankedMemory(NamedTuple):
@@ -51,7 +52,7 @@ def load_hits(
     for memory in ranked:
         kind, memory_type, pattern_type, confidence, tags, learned_at, source_count, content, *texts = rows[memory.id]
         if content is None:
-            content = embedding_text(**dict(zip(TEXT_COLUMNS, texts, strict=True)))
+            content = join_text_columns(texts)
         hits.append(
             SearchHit(
                 id=memory.id,
@@ -97,40 +98,29 @@ def load_hit_sources(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, 
 # The lock timeout is longer than any search between two others, and shorter than the second after which Postgres looks
 # for deadlocks. The commit does not wait for the disk: a count that a crash of the server loses does no harm. The
 # settings are made before the first row is locked, and end with the transaction, which is this statement.
-_COUNT_RAW_USES = """
+_ADD_USES = """
     WITH settings AS MATERIALIZED (
         SELECT set_config('lock_timeout', '250ms', true), set_config('synchronous_commit', 'off', true)),
     locked AS MATERIALIZED (
-        SELECT m.id FROM consolidation.task_memories m CROSS JOIN settings WHERE m.id = ANY(%(ids)s) ORDER BY m.id
-        FOR NO KEY UPDATE OF m /* skip locked */)
-    UPDATE consolidation.task_memories m
-    SET reused_count = reused_count + used.times, last_accessed_at = greatest(last_accessed_at, now())
+        SELECT m.id FROM /* table */ m CROSS JOIN settings WHERE m.id = ANY(%(ids)s) ORDER BY m.id
+        FOR NO KEY UPDATE OF m /* skip_locked */)
+    UPDATE /* table */ m SET /* uses */ + used.times, last_accessed_at = greatest(last_accessed_at, now())
     FROM locked JOIN unnest(%(ids)s::uuid[], %(times)s::integer[]) used (id, times) ON used.id = locked.id
     WHERE m.id = locked.id RETURNING m.id
 """
-_COUNT_CONSOLIDATED_USES = """
-    WITH settings AS MATERIALIZED (
-        SELECT set_config('lock_timeout', '250ms', true), set_config('synchronous_commit', 'off', true)),
-    locked AS MATERIALIZED (
-        SELECT m.id FROM consolidation.consolidated_memories m CROSS JOIN settings WHERE m.id = ANY(%(ids)s)
-        ORDER BY m.id FOR NO KEY UPDATE OF m /* skip locked */)
-    UPDATE consolidation.consolidated_memories m
-    SET reuse_count = reuse_count + used.times, last_accessed_at = greatest(last_accessed_at, now())
-    FROM locked JOIN unnest(%(ids)s::uuid[], %(times)s::integer[]) used (id, times) ON used.id = locked.id
-    WHERE m.id = locked.id RETURNING m.id
-"""
-_COUNT_USES = {"task_memories": _COUNT_RAW_USES, "consolidated_memories": _COUNT_CONSOLIDATED_USES}
+_USES = {"task_memories": "reused_count = reused_count", "consolidated_memories": "reuse_count = reuse_count"}
 
 
 def add_uses(engine: Engine, table: str, uses: Mapping[UUID, int]) -> int:
     """Add uses to rows of ``table`` as of now, in a transaction of its own, and return the number of rows changed.
 
-    Rows are locked in the order of their ids, as by everyone who changes many. A run that locks rows for long is not
-    waited for: its rows are not counted then, the others are.
+    Rows are locked in the order of ids, as all writers do to avoid deadlocks. If another transaction locks rows for
+    long, those rows are left out.
     """
     bound = {"ids": list(uses), "times": list(uses.values())}
+    statement = partial(compose, _ADD_USES, table=f"consolidation.{table}", uses=_USES[table])
     with autocommit_connection(engine) as connection:
         try:
-            return len(fetch_rows(connection, compose(_COUNT_USES[table], **{"skip locked": ""}), bound))
+            return len(fetch_rows(connection, statement(skip_locked=""), bound))
         except (DeadlockDetected, LockNotAvailable):
-            return len(fetch_rows(connection, compose(_COUNT_USES[table], **{"skip locked": "SKIP LOCKED"}), bound))
+            return len(fetch_rows(connection, statement(skip_locked="SKIP LOCKED"), bound))

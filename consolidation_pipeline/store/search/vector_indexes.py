@@ -20,6 +20,9 @@ from cachetools import TTLCache, cached
 from psycopg.errors import DiskFull, LockNotAvailable, OutOfMemory
 from sqlalchemy import Connection, Engine, text
 
+from consolidation_pipeline.store.database.raw_connections import autocommit_connection
+from consolidation_pipeline.store.database.sql import compose
+
 # From this number of rows in a project, an index answers sooner than a comparison of every row.
 MIN_INDEXED_ROWS = 5_000
 MAX_DIMENSION = 4_000
@@ -109,24 +112,18 @@ def build_indexes(engine: Engine, project_id: UUID, model: str, dimension: int) 
 
 _TRY_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('consolidation:indexes', 0))"
 _IS_COMPLETE = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass(:name)"
-_COUNT_ROWS = {
-    "task_memories": """
+_COUNT_ROWS = """
     SELECT count(*) FROM (
-        SELECT 1 FROM consolidation.task_memories
+        SELECT 1 FROM /* table */
         WHERE project_id = :project_id AND embedding_model = :model AND embedding_dim = :dimension LIMIT :limit) rows
-    """,
-    "consolidated_memories": """
-    SELECT count(*) FROM (
-        SELECT 1 FROM consolidation.consolidated_memories
-        WHERE project_id = :project_id AND embedding_model = :model AND embedding_dim = :dimension LIMIT :limit) rows
-    """,
-}
+"""
 
 
 def _is_missing(connection: Connection, index: VectorIndex) -> bool:
     """Return True if the project is large enough for the index and has no complete one."""
     bound = asdict(index) | {"limit": MIN_INDEXED_ROWS}
-    if connection.execute(text(_COUNT_ROWS[index.table]), bound).scalar_one() < MIN_INDEXED_ROWS:
+    count_rows = compose(_COUNT_ROWS, table=f"consolidation.{index.table}")
+    if connection.execute(text(count_rows), bound).scalar_one() < MIN_INDEXED_ROWS:
         return False
     return not connection.execute(text(_IS_COMPLETE), {"name": f'consolidation."{index.name}"'}).scalar()
 
@@ -177,7 +174,7 @@ def drop_indexes(engine: Engine, project_id: UUID) -> None:
 @contextmanager
 def _maintenance_connection(engine: Engine) -> Iterator[Connection]:
     """Open an autocommit connection with ``_LOCK_TIMEOUT``, and reset its settings and locks on exit."""
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    with autocommit_connection(engine) as connection:
         connection.execute(text(f"SET lock_timeout = '{_LOCK_TIMEOUT}'"))
         try:
             yield connection
