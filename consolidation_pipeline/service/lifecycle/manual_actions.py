@@ -19,9 +19,9 @@ from consolidation_pipeline.store.memories.archive import (
     LockedMemory,
     MemoryUpdate,
     archive_rows,
+    edit_rows,
     find_duplicates,
     lock_memories,
-    pin_rows,
     restore_rows,
 )
 from consolidation_pipeline.store.review.review_queue import DISMISSED
@@ -31,7 +31,7 @@ MANUAL_REASON = "by hand"
 
 @dataclass(frozen=True)
 class ManualChange:
-    """Memory that was archived, restored or pinned manually. Rolling back ``group_id`` undoes just that."""
+    """Memory that was archived, restored or pinned manually. A rollback of ``group_id`` undoes this change alone."""
 
     id: UUID
     project: str
@@ -52,11 +52,11 @@ def archive_manually(
 
     Raises:
         NotFoundError: An id is unknown.
-        UsageError: ``reason`` is one that a policy or a review gives.
+        UsageError: ``reason`` is reserved for a policy or a review.
         ConflictError: A memory is archived, merged into another one, superseded or pinned.
     """
     if reason in (STALENESS, FORGOTTEN, DISMISSED):
-        raise UsageError(f"the reason {reason!r} is one that a policy or a review gives: use another text")
+        raise UsageError(f"the reason {reason!r} is reserved for a policy or a review: use another text")
     write = partial(archive_rows, at=datetime.now(UTC))
     return _apply(engine, ids, changed_by, reason or MANUAL_REASON, write=write, objection=_find_archive_objection)
 
@@ -85,15 +85,9 @@ def pin_memories(
         NotFoundError: An id is unknown.
         ConflictError: A memory is archived, merged into another one, superseded, or pinned or unpinned already.
     """
-    write = partial(pin_rows, pinned=pinned)
-    return _apply(
-        engine,
-        ids,
-        changed_by,
-        reason or MANUAL_REASON,
-        write=write,
-        objection=partial(_find_pin_objection, pinned=pinned),
-    )
+    write = partial(edit_rows, values={"pinned": pinned})
+    objection = partial(_find_pin_objection, pinned=pinned)
+    return _apply(engine, ids, changed_by, reason or MANUAL_REASON, write=write, objection=objection)
 
 
 def _apply(
@@ -116,14 +110,9 @@ def _apply(
 def lock_checked_memories(connection: Connection, ids: Sequence[UUID], objection: Objection) -> list[LockedMemory]:
     """Lock memories and return them in the order of ``ids``.
 
-    Args:
-        connection: Connection in a transaction.
-        ids: Ids of the memories.
-        objection: Function that returns the reason why a memory must not be changed, or None.
-
     Raises:
         NotFoundError: An id is unknown.
-        ConflictError: There is an objection to a memory.
+        ConflictError: ``objection`` returns a reason why one of the memories must not be changed.
     """
     found = lock_memories(connection, ids)
     for id_ in ids:
@@ -154,7 +143,7 @@ def _find_restore_objection(memory: LockedMemory) -> str | None:
 
 
 def find_feedback_objection(memory: LockedMemory) -> str | None:
-    """Return the reason why a memory takes no feedback: it is archived, or another one replaces it. Or None."""
+    """Return the reason why a memory takes no feedback: it is archived, or another one replaces it; else None."""
     if memory.archived:
         return f"memory {memory.id} is archived: restore it first"
     return _describe_replacement(memory, "give feedback on that one")
@@ -183,5 +172,5 @@ def _restore(connection: Connection, author: Author, table: str, updates: list[M
 
 
 def _describe_duplicate(id_: UUID, duplicate: Duplicate) -> str:
-    what = "says the same word for word as" if duplicate.kind == "merged" else "stands for the same as"
-    return f"memory {id_} {what} {duplicate.kind} memory {duplicate.id}: only one of them can be active"
+    same = {"merged": "text", "procedural": "user"}.get(duplicate.kind, "group")
+    return f"memory {id_} has the same {same} as {duplicate.kind} memory {duplicate.id}: only one of them can be active"

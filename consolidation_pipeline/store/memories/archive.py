@@ -118,8 +118,6 @@ def load_archive_candidates(
     """Return the active raw or merged memories as of an instant.
 
     Args:
-        connection: Open connection.
-        project_id: The project.
         table: Name of the table.
         as_of: Ages are taken at this instant.
         restored_since: Memories that a person restored after this instant count as pinned.
@@ -249,19 +247,11 @@ def restore_rows(connection: Connection, author: Author, table: str, updates: Se
     update_rows(connection, author, LEDGERED[table], changes, operation="restore")
 
 
-def pin_rows(
-    connection: Connection, author: Author, table: str, updates: Sequence[MemoryUpdate], *, pinned: bool
+def edit_rows(
+    connection: Connection, author: Author, table: str, updates: Sequence[MemoryUpdate], *, values: Mapping[str, Any]
 ) -> None:
-    """Pin or unpin rows of ``table``. Raises ConflictError if a row changed since it was read."""
-    changes = [_to_change(update, {"pinned": pinned}) for update in updates]
-    update_rows(connection, author, LEDGERED[table], changes, operation="edit")
-
-
-def set_importance(
-    connection: Connection, author: Author, table: str, updates: Sequence[MemoryUpdate], *, importance: float
-) -> None:
-    """Set the importance of rows of ``table``. Raises ConflictError if a row changed since it was read."""
-    changes = [_to_change(update, {"importance": importance}) for update in updates]
+    """Set the columns ``values`` of rows of ``table``. Raises ConflictError if a row changed since it was read."""
+    changes = [_to_change(update, values) for update in updates]
     update_rows(connection, author, LEDGERED[table], changes, operation="edit")
 
 
