@@ -292,11 +292,11 @@ def test_code_on_frames_page_runs(reviewed: Reviewed, monkeypatch: pytest.Monkey
     code = "".join(re.findall(r"```python\n(.*?)```", PAGE.read_text(), flags=re.DOTALL))
     shown: dict[str, Any] = {}
     exec(code.replace('"shop"', repr(SLUG)), shown)
-    said = shown["said"]
-    assert set(said["status"]) == {"validated", "rejected", "pending"}
-    assert said["a_says"].notna().all()
-    assert said.loc[said["status"] == "rejected", "review_note"].tolist() == ["two runners"]
-    assert shown["by_status"]["count"].sum() == len(said)
+    decided = shown["decided"]
+    assert set(decided["status"]) == {"validated", "rejected", "pending"}
+    assert decided["text_a"].notna().all()
+    assert decided.loc[decided["status"] == "rejected", "review_note"].tolist() == ["two runners"]
+    assert shown["by_status"]["count"].sum() == len(decided)
     assert len(shown["vetoes"]) == 3
     assert shown["per_day"].shape == (2, 1)
     # The approval that was rolled back: a merged memory was made, its two originals were hidden.
