@@ -75,13 +75,13 @@ def build_join(*forms: str) -> Callable[[np.ndarray, float], int]:
     """Return a function that counts pairs by the join, restricted to the given forms."""
     from consolidation_pipeline.core.similarity import join_planner
     from consolidation_pipeline.core.similarity.matrix_products import Join
-    from consolidation_pipeline.core.similarity.similarity_join import SLACK, _checked
+    from consolidation_pipeline.core.similarity.similarity_join import SLACK, check_rows
 
-    if "compiled" in forms and (reason := join_planner.why_no_kernel()):
+    if "compiled" in forms and (reason := join_planner.find_kernel_problem()):
         raise SystemExit(reason)
 
     def join(x: np.ndarray, threshold: float) -> int:
-        rows, lengths = _checked(x)
+        rows, lengths = check_rows(x)
         found = list(join_planner.find_pairs(Join(rows, lengths, threshold - SLACK, 0), forms=forms))
         return sum(len(i) for i, _, _ in found)
 

@@ -186,8 +186,8 @@ def test_doctor_does_not_compile_kernel(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, folder: Path | None, told: str
 ) -> None:
     monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=False, folder=folder))
-    monkeypatch.setattr(doctor, "why_unsupported", lambda: None)
-    monkeypatch.setattr(doctor, "why_no_kernel", lambda: pytest.fail("the kernel was compiled"))
+    monkeypatch.setattr(doctor, "find_platform_problem", lambda: None)
+    monkeypatch.setattr(doctor, "find_kernel_problem", lambda: pytest.fail("the kernel was compiled"))
     (finding,) = _check_join(settings)
     assert (finding.status, finding.message.startswith("NumPy; ")) == ("ok", True)
     assert told in finding.message
@@ -200,8 +200,8 @@ def test_doctor_tries_cached_kernel(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, reason: str | None, told: str
 ) -> None:
     monkeypatch.setattr(doctor, "KERNEL", SimpleNamespace(is_kept=True))
-    monkeypatch.setattr(doctor, "why_unsupported", lambda: None)
-    monkeypatch.setattr(doctor, "why_no_kernel", lambda: reason)
+    monkeypatch.setattr(doctor, "find_platform_problem", lambda: None)
+    monkeypatch.setattr(doctor, "find_kernel_problem", lambda: reason)
     assert [(finding.status, finding.message) for finding in _check_join(settings)] == [("ok", told)]
 
 

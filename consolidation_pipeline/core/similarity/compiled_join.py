@@ -1,4 +1,4 @@
-"""The compiled join: byte products in registers, survivors checked on the spot, no table of scores in memory."""
+"""Compiled join: byte products in registers. Pairs that pass are checked at once, without a matrix of products."""
 
 from functools import partial
 from typing import Any
@@ -7,19 +7,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consolidation_pipeline.core.jit import jit
-from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, sample_of, shorten
+from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, sample_positions, shorten_rows
 from consolidation_pipeline.core.similarity.matrix_products import Join, Rows, compare_products
-from consolidation_pipeline.core.similarity.quantization import Quantised, quantise, spread
-from consolidation_pipeline.core.similarity.row_strips import STEP, Compare, Found
-from consolidation_pipeline.core.similarity.vnni import COLS, MASK, ROWS, reaches
+from consolidation_pipeline.core.similarity.quantization import QuantizedVectors, quantize, rotate_basis
+from consolidation_pipeline.core.similarity.row_strips import STRIP_STEP, CompareStrip, PairArrays
+from consolidation_pipeline.core.similarity.vnni import COLS, MASK, ROWS, tile_reaches
 
-# Bytes of the columns that stay in a core's second-level cache while all rows of a strip pass by.
+# Bytes of the columns that stay in a core's second-level cache while all rows of a strip are compared with them.
 _CACHE = 1 << 18
 
-# The level of rows that only fill up the last tile: no product brings it up to 0.
-_NEVER = -(2**29)
+# Level of the rows that fill up the last tile: no product raises their sum to 0.
+_PADDING_LEVEL = -(2**29)
 
-# Terms may be added in any order, which is what lets the compiler use vector registers; margins allow for it.
+# Terms may be added in any order, so that the compiler can use vector registers; ``Join.cut`` allows for any order.
 _jit_sum = partial(jit, fastmath={"reassoc", "contract", "nsz"})
 
 
@@ -50,7 +50,7 @@ def _cosine(a: Rows, b: Rows, scale: float, terms: NDArray[np.float64]) -> np.fl
 
 @jit
 def _order(i: Any, j: Any, similarity: Any, top: int, bottom: int) -> Any:
-    """The pairs sorted by i; they come with ascending j for each i, and keep that order."""
+    """Return the pairs sorted by i; stable, so that j stays ascending for each i."""
     starts = np.zeros(bottom - top + 1, dtype=np.int64)
     for at in range(len(i)):
         starts[i[at] - top + 1] += 1
@@ -65,7 +65,7 @@ def _order(i: Any, j: Any, similarity: Any, top: int, bottom: int) -> Any:
 
 @jit
 def _check_tile(masks: Any, group: int, panel: int, data: Any, limits: Any, found: Any, count: int, terms: Any) -> int:
-    """Append the pairs of one tile that its masks let through and that are similar; the new count, -1 if full."""
+    """Append the similar pairs of one tile among those in ``masks``; return the new count, -1 if ``found`` is full."""
     short, rows, lengths = data
     short_cut, cut, least, top, bottom, known = limits
     i, j, similarity = found
@@ -89,7 +89,7 @@ def _check_tile(masks: Any, group: int, panel: int, data: Any, limits: Any, foun
 
 @jit
 def _scan(tiles: Any, data: Any, limits: Any, found: Any) -> int:
-    """All tiles of the strip, a cacheful of columns at a time; how many pairs were ``found``, -1 if too many."""
+    """Check all tiles of the strip, block by block of columns; return the number of pairs, -1 if too many."""
     above, beside, above_levels, beside_levels = tiles
     top, bottom, known = limits[3:]
     masks, terms, count = np.zeros(ROWS, dtype=MASK), np.empty(len(data[1][0]) + 1), 0
@@ -98,7 +98,7 @@ def _scan(tiles: Any, data: Any, limits: Any, found: Any) -> int:
     for left in range(max(top, known) // COLS, len(beside), block):
         for group in range(top // ROWS, (bottom + ROWS - 1) // ROWS):
             for panel in range(max(left, group * ROWS // COLS), min(left + block, len(beside))):
-                if reaches(
+                if tile_reaches(
                     above.ctypes.data + 4 * steps * ROWS * group,
                     beside.ctypes.data + 4 * steps * COLS * panel,
                     above_levels.ctypes.data + 4 * ROWS * group,
@@ -114,7 +114,7 @@ def _scan(tiles: Any, data: Any, limits: Any, found: Any) -> int:
 
 @jit
 def compare_strip(tiles: Any, data: Any, limits: Any, capacity: int) -> Any:
-    """Return (i, j, similarity, True if there was room for all) of one strip, sorted."""
+    """Return i, j and similarity of the pairs of one strip, sorted, and False if ``capacity`` is too small."""
     i, j = np.empty(capacity, dtype=np.int32), np.empty(capacity, dtype=np.int32)
     similarity = np.empty(capacity, dtype=np.float32)
     count = _scan(tiles, data, limits, (i, j, similarity))
@@ -123,39 +123,38 @@ def compare_strip(tiles: Any, data: Any, limits: Any, capacity: int) -> Any:
     return i, j, similarity, fits
 
 
-def _tiles(short: Quantised) -> tuple[NDArray[Any], ...]:
-    """The bytes and levels in the order in which ``vnni.reaches`` reads them, filled up to whole tiles.
+def _pack_tiles(short: QuantizedVectors) -> tuple[NDArray[Any], ...]:
+    """Return bytes and levels in the order in which ``vnni.tile_reaches`` reads them, padded to whole tiles.
 
-    One side of the product is unsigned: 128 more than the byte, which 128 times the row's sum takes away again.
+    The bytes of one side are unsigned: 128 more than the signed ones. Levels of the other side make up for it.
     """
     n, width = short.bytes.shape
-    size, steps = -(-n // STEP) * STEP, -(-width // 4)
+    size, steps = -(-n // STRIP_STEP) * STRIP_STEP, -(-width // 4)
     rows = np.zeros((size, 4 * steps), dtype=np.int8)
     rows[:n, :width] = short.bytes
-    above, beside = np.full(size, _NEVER, dtype=np.int32), np.full(size, _NEVER, dtype=np.int32)
+    above, beside = np.full(size, _PADDING_LEVEL, dtype=np.int32), np.full(size, _PADDING_LEVEL, dtype=np.int32)
     above[:n] = short.levels - short.least - 128 * short.bytes.sum(axis=1, dtype=np.int64)
     beside[:n] = short.levels
     columns = rows.view(np.uint8) ^ 128
-    return _packed(rows, ROWS), _packed(columns, COLS), above, beside
+    return _group_rows(rows, ROWS), _group_rows(columns, COLS), above, beside
 
 
-def _packed(rows: NDArray[Any], height: int) -> NDArray[Any]:
+def _group_rows(rows: NDArray[Any], height: int) -> NDArray[Any]:
     n, width = rows.shape
     return np.ascontiguousarray(rows.reshape(n // height, height, width // 4, 4).transpose(0, 2, 1, 3))
 
 
-def compiled(join: Join, basis: Rows) -> Compare:
-    """Build the join by byte products of short vectors along ``basis`` (d, k).
+def build_compiled_join(join: Join, basis: Rows) -> CompareStrip:
+    """Return the join by byte products of short vectors along ``basis`` (d, k); threads may share it.
 
-    Memory: 9 (k + 1) bytes per row while it is prepared, 6 (k + 1) from then on, and 25 MB for each block. Threads may
-    call the result at the same time.
+    Memory: 9 (k + 1) bytes per row while it is prepared, then 6 (k + 1), and 25 MB for each block.
     """
-    short = shorten(join.rows, join.lengths, spread(basis))
+    short = shorten_rows(join.rows, join.lengths, rotate_basis(basis))
     short_cut = short.cut(join.least)
-    tiles = _tiles(quantise(short.vectors, short_cut, sample_of(len(join.rows))))
+    tiles = _pack_tiles(quantize(short.vectors, short_cut, sample_positions(len(join.rows))))
     data = short.vectors, join.rows, join.lengths
 
-    def compare(top: int, bottom: int) -> Found | None:
+    def compare(top: int, bottom: int) -> PairArrays | None:
         limits = short_cut, join.cut, join.least, top, bottom, join.known
         i, j, similarity, fits = compare_strip(tiles, data, limits, join.capacity)
         return (i, j, similarity) if fits else None
@@ -163,15 +162,13 @@ def compiled(join: Join, basis: Rows) -> Compare:
     return compare
 
 
-def find_fault() -> str | None:
-    """Try the kernel out on a small matrix, which loads or compiles it; return what is wrong with it, or None."""
-    rows = leading_directions(np.eye(STEP, dtype=np.float32), STEP)
-    rows = np.concatenate([rows, rows, -rows[: STEP // 2]])
+def find_kernel_fault() -> str | None:
+    """Return what is wrong with the kernel's result for a small matrix, or None. Loads or compiles the kernel."""
+    rows = leading_directions(np.eye(STRIP_STEP, dtype=np.float32), STRIP_STEP)
+    rows = np.concatenate([rows, rows, -rows[: STRIP_STEP // 2]])
     join = Join(rows, np.ones(len(rows)), least=0.9, known=5)
-    wanted, found = (
-        compare_products(join, rows, join.cut, 0, len(rows)),
-        compiled(join, rows[:7].T.copy())(0, len(rows)),
-    )
+    wanted = compare_products(join, rows, join.cut, 0, len(rows))
+    found = build_compiled_join(join, rows[:7].T.copy())(0, len(rows))
     if wanted is None or found is None or not all(map(np.array_equal, wanted, found)):
         return "the compiled kernel does not find the pairs of a test matrix"
     return None

@@ -1,6 +1,6 @@
-"""Choice of the join's form: products of whole rows, of short vectors in NumPy, or the compiled kernel.
+"""Choice of the fastest form of the join: products of whole rows, of short vectors in NumPy, or the compiled kernel.
 
-All give the same pairs to the last bit. A sample of the rows tells which takes the least time.
+All give the same pairs to the last bit. Their times are estimated from a sample of the rows.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,139 +12,151 @@ import numpy as np
 from numpy.typing import NDArray
 
 from consolidation_pipeline.core.jit import JitFunction
-from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, pruned, sample_of, shorten
+from consolidation_pipeline.core.similarity.dimension_pruning import (
+    build_pruned_join,
+    leading_directions,
+    sample_positions,
+    shorten_rows,
+)
 from consolidation_pipeline.core.similarity.matrix_products import Join, Rows, compare_products
-from consolidation_pipeline.core.similarity.quantization import quantise, spread
-from consolidation_pipeline.core.similarity.row_strips import HEIGHT, STEP, Compare, Found, in_order, one_blas_thread
+from consolidation_pipeline.core.similarity.quantization import quantize, rotate_basis
+from consolidation_pipeline.core.similarity.row_strips import (
+    MAX_STRIP_ROWS,
+    STRIP_STEP,
+    CompareStrip,
+    PairArrays,
+    iter_strips,
+    single_threaded_blas,
+)
 
-# Seconds of one core (Xeon with AVX-512, 2.8 GHz, OpenBLAS); elsewhere in similar ratios, which is what counts. What
-# numba takes is in ``core.jit``, measured on the same machine.
-# A float32 multiplication and addition, the comparison of a score; the same for bytes.
+# Costs in seconds of one core (Xeon with AVX-512, 2.8 GHz, OpenBLAS). Other machines have similar ratios, and only the
+# ratios matter. The costs of numba are in ``core.jit``, measured on the same machine.
+# A float32 multiplication and addition, and the comparison of a product; the same for bytes.
 MULTIPLY, SCORE, BYTE_MULTIPLY, BYTE_SCORE = 2.2e-11, 1.3e-9, 4.4e-12, 1.9e-10
-# A number of a short vector: computed, and turned into a byte.
-SHORTEN, QUANTISE = 1.5e-8, 2.5e-8
-# A pair in full, and what each of its columns adds: in NumPy, and in compiled code.
+# Computing a number of a short vector, and turning it into a byte.
+SHORTEN, QUANTIZE = 1.5e-8, 2.5e-8
+# The exact cosine of a pair in NumPy, and the check of a pair in compiled code: a pair, and each of its columns.
 PAIR, PAIR_COLUMN = 4e-7, 4.6e-9
 CHECK, CHECK_COLUMN = 4e-8, 2.9e-10
-# The exact cosine of a pair takes the compiled kernel so many times as long as its check in float32.
+# Time of an exact cosine in compiled code, in multiples of the check.
 EXACT = 8.0
 
-# Making a plan, and what each column adds: a join by products of whole rows that is quicker needs none.
+# Making a plan, and each column of it. A plain join that takes less is not planned.
 PLAN, PLAN_COLUMN = 0.04, 8e-5
 
-# Directions for the short vectors, tried together; the second set only where the first leaves this much to do.
+# Numbers of directions for the short vectors. The second set is tried if the best plan of the first takes longer than
+# LONG_SECONDS.
 DIRECTIONS = (31, 63, 127), (255, 511)
-MUCH = 4.0
+LONG_SECONDS = 4.0
 
-# Bytes of a row for each number of its short vector while the kernel is prepared, and how many all rows may take.
-NUMBER, MEMORY = 9, 1.2e9
+# While the kernel is prepared: bytes for each number of a short vector, and the most bytes in all.
+BYTES_PER_NUMBER, MAX_BYTES = 9, 1.2e9
 
 FORMS = "plain", "pruned", "compiled"
 
-# Rows whose pairs are counted.
+# Rows of the sample for the share of similar pairs.
 _SAMPLE = 512
 
-# Strips of rows per thread, so that all threads end at about the same time.
+# Strips of rows per thread: enough for all threads to end at about the same time.
 _STRIPS = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A form of the join, and what to expect of it.
+    """A form of the join with its estimated cost.
 
-    ``cost``: seconds, without those to load or compile the kernel. ``density``: the share of all pairs that are
-    similar, or, for short vectors in NumPy, that are computed in full.
+    ``cost``: seconds, without loading or compiling the kernel. ``density``: share of the pairs that are similar or, for
+    short vectors in NumPy, computed in full. ``prepare`` returns the function that compares a strip.
     """
 
     form: str
     cost: float
     density: float
-    prepare: Callable[[], Compare]
+    prepare: Callable[[], CompareStrip]
 
 
-def _kernel() -> Any:
+def _load_kernel() -> Any:
     from consolidation_pipeline.core.similarity import compiled_join
 
     return compiled_join.compare_strip
 
 
-KERNEL = JitFunction(_kernel)
+KERNEL = JitFunction(_load_kernel)
 
 
 @cache
-def why_unsupported() -> str | None:
-    """Return why this machine cannot have the compiled kernel, None if it can. Imports numba, compiles nothing."""
+def find_platform_problem() -> str | None:
+    """Return why the kernel cannot be compiled on this machine, or None. Imports numba, compiles nothing."""
     try:
-        from consolidation_pipeline.core.similarity.vnni import MISSING
+        from consolidation_pipeline.core.similarity.vnni import PROBLEM
 
         is_switched_off = not hasattr(KERNEL.function, "signatures")
-    except Exception as error:  # whatever stops a compiler on somebody's machine, the NumPy form goes on
+    except Exception as error:  # whatever fails in the compiler, the NumPy forms still work
         return f"the kernel cannot be compiled: {type(error).__name__}: {error}"
-    return "the kernel cannot be compiled: NUMBA_DISABLE_JIT is set" if is_switched_off else MISSING
+    return "the kernel cannot be compiled: NUMBA_DISABLE_JIT is set" if is_switched_off else PROBLEM
 
 
 @cache
-def why_no_kernel() -> str | None:
-    """Return None if the compiled kernel works, else why the join does without.
+def find_kernel_problem() -> str | None:
+    """Return why the compiled kernel does not work, or None.
 
-    The first call in a process loads the kernel, or compiles it: see ``core.jit`` for the time this takes.
+    The first call in a process loads or compiles the kernel (``core.jit`` says how long that takes).
     """
-    if reason := why_unsupported():
+    if reason := find_platform_problem():
         return reason
     try:
         from consolidation_pipeline.core.similarity import compiled_join
 
-        return compiled_join.find_fault()
+        return compiled_join.find_kernel_fault()
     except Exception as error:  # as above
         return f"the kernel cannot be compiled: {type(error).__name__}: {error}"
 
 
-def find_pairs(join: Join, *, forms: Sequence[str] = FORMS) -> Iterator[Found]:
-    """Yield the pairs of ``join`` in blocks, in order, by the quickest of ``forms``."""
-    with one_blas_thread as threads:
-        plan, n = choose(join, threads, forms=forms), len(join.rows)
-        even = max(STEP, min(HEIGHT, n // (_STRIPS * threads) // STEP * STEP))
+def find_pairs(join: Join, *, forms: Sequence[str] = FORMS) -> Iterator[PairArrays]:
+    """Yield the pairs of ``join`` in blocks, in order, by the fastest of ``forms``."""
+    with single_threaded_blas as threads:
+        plan, n = choose_plan(join, threads, forms=forms), len(join.rows)
+        even = max(STRIP_STEP, min(MAX_STRIP_ROWS, n // (_STRIPS * threads) // STRIP_STEP * STRIP_STEP))
         room = int(join.capacity / (2.0 * plan.density * n + 1.0))
-        yield from in_order(plan.prepare(), n, height=max(1, min(even, room)), threads=threads)
+        yield from iter_strips(plan.prepare(), n, height=max(1, min(even, room)), threads=threads)
 
 
-def choose(join: Join, threads: int, *, forms: Sequence[str] = FORMS) -> Plan:
-    """Return the plan of ``forms`` that ends first, the time to load or compile the kernel included."""
-    plain = _plain(join, threads, 0.0)
+def choose_plan(join: Join, threads: int, *, forms: Sequence[str] = FORMS) -> Plan:
+    """Return the fastest plan among ``forms``, including the time to load or compile the kernel."""
+    plain = _make_plain_plan(join, threads, 0.0)
     is_small = plain.cost < PLAN + join.rows.shape[1] * PLAN_COLUMN
     if not join.rows.size or set(forms) == {"plain"} or ("plain" in forms and is_small):
         return plain
-    best, *others = sorted(_plans(join, threads, forms), key=lambda plan: plan.cost)
+    best, *others = sorted(_make_plans(join, threads, forms), key=lambda plan: plan.cost)
     if best.form != "compiled":
         return best
     other = next((plan for plan in others if plan.form != "compiled"), None)
     if other is not None and not KERNEL.pays(other.cost - best.cost):
         return other
-    if why_no_kernel():
-        return choose(join, threads, forms=[form for form in forms if form != "compiled"] or ["pruned"])
+    if find_kernel_problem():
+        return choose_plan(join, threads, forms=[form for form in forms if form != "compiled"] or ["pruned"])
     return best
 
 
-def _plans(join: Join, threads: int, forms: Sequence[str]) -> list[Plan]:
-    few = _part(join, sample_of(len(join.rows), _SAMPLE))
-    density = _density(few.rows @ few.rows.T >= join.cut)
-    plans = [_plain(join, threads, density)] if "plain" in forms else []
+def _make_plans(join: Join, threads: int, forms: Sequence[str]) -> list[Plan]:
+    sample = sample_positions(len(join.rows), _SAMPLE)
+    few = Join(join.rows[sample], join.lengths[sample], join.least, 0)
+    density = _compute_density(few.rows @ few.rows.T >= join.cut)
+    plans = [_make_plain_plan(join, threads, density)] if "plain" in forms else []
+    # The fewest directions are tried whatever memory they take.
+    most = max(DIRECTIONS[0][0], MAX_BYTES / BYTES_PER_NUMBER / len(join.rows) - 1)
     for directions in DIRECTIONS:
-        basis = leading_directions(join.rows[sample_of(len(join.rows))], directions[-1])
-        for k in sorted({min(k, basis.shape[1]) for k in directions if _fits(join, k)}):
-            survey = _Survey(join, few, threads, density, basis[:, :k].copy())
-            plans += [survey.pruned()] if "pruned" in forms else []
-            plans += [survey.compiled()] if "compiled" in forms else []
-        if basis.shape[1] < directions[-1] or min(plan.cost for plan in plans) < MUCH:
+        basis = leading_directions(join.rows[sample_positions(len(join.rows))], directions[-1])
+        for k in sorted({min(k, basis.shape[1]) for k in directions if k <= most}):
+            candidate = _ShortVectorPlans(join, few, threads, density, basis[:, :k].copy())
+            plans += [candidate.plan_pruned()] if "pruned" in forms else []
+            plans += [candidate.plan_compiled()] if "compiled" in forms else []
+        if basis.shape[1] < directions[-1] or min(plan.cost for plan in plans) < LONG_SECONDS:
             break
     return plans
 
 
-def _fits(join: Join, k: int) -> bool:
-    return k == DIRECTIONS[0][0] or len(join.rows) * (k + 1) * NUMBER <= MEMORY
-
-
-def _plain(join: Join, threads: int, density: float) -> Plan:
+def _make_plain_plan(join: Join, threads: int, density: float) -> Plan:
     d = join.rows.shape[1]
     each = d * MULTIPLY + SCORE + density * (PAIR + d * PAIR_COLUMN)
     cost = join.pairs / threads * each
@@ -152,8 +164,8 @@ def _plain(join: Join, threads: int, density: float) -> Plan:
 
 
 @dataclass(frozen=True, eq=False)
-class _Survey:
-    """Costs of ``join`` by short vectors along ``basis`` (d, k), estimated from the rows of ``few``."""
+class _ShortVectorPlans:
+    """Plans of ``join`` by short vectors along ``basis`` (d, k), with costs estimated from the sample ``few``."""
 
     join: Join
     few: Join
@@ -161,30 +173,30 @@ class _Survey:
     density: float
     basis: Rows
 
-    def pruned(self) -> Plan:
+    def plan_pruned(self) -> Plan:
         d, k = self.basis.shape
-        short = shorten(self.few.rows, self.few.lengths, self.basis)
-        left = _density(short.vectors @ short.vectors.T >= short.cut(self.join.least))
+        short = shorten_rows(self.few.rows, self.few.lengths, self.basis)
+        left = _compute_density(short.vectors @ short.vectors.T >= short.cut(self.join.least))
         each = (k + 1) * MULTIPLY + SCORE + left * (PAIR + d * PAIR_COLUMN)
-        return Plan("pruned", self._cost(each), left, lambda: pruned(self.join, self.basis))
+        return Plan("pruned", self._cost(each), left, lambda: build_pruned_join(self.join, self.basis))
 
-    def compiled(self) -> Plan:
+    def plan_compiled(self) -> Plan:
         d, k = self.basis.shape
-        short = shorten(self.few.rows, self.few.lengths, spread(self.basis))
+        short = shorten_rows(self.few.rows, self.few.lengths, rotate_basis(self.basis))
         cut = short.cut(self.join.least)
-        bytes_ = quantise(short.vectors, cut, np.arange(len(self.few.rows)))
+        bytes_ = quantize(short.vectors, cut, np.arange(len(self.few.rows)))
         products = bytes_.bytes.astype(np.float32) @ bytes_.bytes.T.astype(np.float32)
-        reached = _density(products + bytes_.levels[:, None] + bytes_.levels >= bytes_.least)
-        left = _density(short.vectors @ short.vectors.T >= cut)
+        reached = _compute_density(products + bytes_.levels[:, None] + bytes_.levels >= bytes_.least)
+        left = _compute_density(short.vectors @ short.vectors.T >= cut)
         full = (left + EXACT * self.density) * (CHECK + d * CHECK_COLUMN)
         each = (k + 1) * BYTE_MULTIPLY + BYTE_SCORE + reached * CHECK + full
-        bytes_cost = len(self.join.rows) * k * QUANTISE
-        return Plan("compiled", bytes_cost + self._cost(each), self.density, self._compiled)
+        cost = len(self.join.rows) * k * QUANTIZE + self._cost(each)
+        return Plan("compiled", cost, self.density, self._build_compiled)
 
-    def _compiled(self) -> Compare:
-        from consolidation_pipeline.core.similarity.compiled_join import compiled
+    def _build_compiled(self) -> CompareStrip:
+        from consolidation_pipeline.core.similarity.compiled_join import build_compiled_join
 
-        return compiled(self.join, self.basis)
+        return build_compiled_join(self.join, self.basis)
 
     def _cost(self, each: float) -> float:
         d, k = self.basis.shape
@@ -192,12 +204,7 @@ class _Survey:
         return float(shortening + self.join.pairs / self.threads * each)
 
 
-def _part(join: Join, rows: NDArray[np.int64]) -> Join:
-    return Join(join.rows[rows], join.lengths[rows], join.least, 0)
-
-
-def _density(reached: NDArray[np.bool_]) -> float:
+def _compute_density(reached: NDArray[np.bool_]) -> float:
     """Return the share of pairs of different rows that ``reached`` (m, m) marks."""
     m = len(reached)
-    marked = int(np.count_nonzero(reached)) - int(np.count_nonzero(reached.diagonal()))
-    return marked / max(1, m * (m - 1))
+    return int(np.count_nonzero(reached) - np.count_nonzero(reached.diagonal())) / max(1, m * (m - 1))

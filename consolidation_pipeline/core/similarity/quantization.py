@@ -1,13 +1,13 @@
-"""Short vectors as bytes, such that whole numbers decide which pairs may be similar.
+"""Short vectors as bytes, with which integer arithmetic decides which pairs may be similar.
 
-Let z be a short vector (see ``pruning``), m any centre, w = z - m, s a scale and q the bytes nearest to s w, so that
-w = q/s + e. With e known for each row, and g the largest |w| or |q/s| of all rows, Cauchy-Schwarz gives
+Let z be a short vector (see ``dimension_pruning``), m any centre, w = z - m, s a scale and q the bytes nearest to s w,
+so that w = q/s + e. Let g be the largest |w| or |q/s| of all rows. |e| is known for each row. Cauchy-Schwarz gives
 
     z_a . z_b = w_a . w_b + c_a + c_b,                         c = m . z - m . m / 2
     w_a . w_b = q_a . q_b / s^2 + (q_a / s) . e_b + e_a . w_b <= q_a . q_b / s^2 + g |e_b| + g |e_a|
 
-so a pair whose short product reaches ``cut`` has q_a . q_b + level_a + level_b >= s^2 cut, level = s^2 (c + g |e|).
-Levels are rounded up and s^2 cut down, so nothing is lost.
+So if the short product of a pair reaches ``cut``, then q_a . q_b + level_a + level_b >= s^2 cut, with
+level = s^2 (c + g |e|). Levels are rounded up and s^2 cut down, so no such pair is missed.
 """
 
 from dataclasses import dataclass
@@ -17,20 +17,21 @@ from numpy.typing import NDArray
 
 from consolidation_pipeline.core.similarity.matrix_products import Rows
 
-# Bytes reach this many standard deviations of a coordinate. What lies beyond is cut off, and stands in the row's error.
+# Bytes cover this many standard deviations of a coordinate. Larger values are clipped, which adds to the row's error.
 _DEVIATIONS = 4.0
 _LARGEST = 127.0
 
-# Keeps s^2, and so the levels, within 32 bits when all rows are alike.
+# Keeps s^2 and the levels within 32 bits if all rows are equal.
 _LARGEST_SCALE = 2.0**12
 
 _BLOCK = 8192
 
 
 @dataclass(frozen=True, eq=False)
-class Quantised:
-    """``bytes`` int8 (n, k + 1) and ``levels`` int64 (n,): a pair may be similar only where
-    ``bytes[a] @ bytes[b] + levels[a] + levels[b] >= least``, in integers.
+class QuantizedVectors:
+    """``bytes`` int8 (n, k + 1) and ``levels`` int64 (n,) of the rows.
+
+    A pair may be similar only if ``bytes[a] @ bytes[b] + levels[a] + levels[b] >= least``, in integers.
     """
 
     bytes: NDArray[np.int8]
@@ -38,15 +39,18 @@ class Quantised:
     least: int
 
 
-def spread(basis: Rows) -> Rows:
-    """``basis`` (d, k) turned inside the space that it spans, so that all coordinates vary alike and bytes fit all."""
+def rotate_basis(basis: Rows) -> Rows:
+    """Return ``basis`` (d, k) rotated within its span at random, so that one scale of bytes fits all coordinates."""
     k = basis.shape[1]
     turn = np.linalg.qr(np.random.default_rng(1).standard_normal((k, k)))[0]
     return np.asarray(basis.astype(np.float64) @ turn, dtype=np.float32)
 
 
-def quantise(short: Rows, cut: float, sample: NDArray[np.int64]) -> Quantised:
-    """Bytes for ``short`` (n, k + 1) and a least product ``cut``; centre and scale come from the rows of ``sample``."""
+def quantize(short: Rows, cut: float, sample: NDArray[np.int64]) -> QuantizedVectors:
+    """Return ``short`` (n, k + 1) as bytes, for pairs whose product reaches ``cut``.
+
+    Centre and scale are those of the rows ``sample`` (positions).
+    """
     middle = short[sample].mean(axis=0, dtype=np.float64)
     deviation = np.sqrt(np.mean(np.square(short[sample] - middle)))
     scale = min(_LARGEST_SCALE, _LARGEST / max(_DEVIATIONS * float(deviation), 1e-9))
@@ -60,7 +64,7 @@ def quantise(short: Rows, cut: float, sample: NDArray[np.int64]) -> Quantised:
         linear[part] = short[part] @ middle - middle @ middle / 2.0
         reach = max(reach, _lengths(centred).max(), _lengths(rounded / scale).max())
     levels = np.ceil(scale**2 * (linear + reach * errors)).astype(np.int64) + 1
-    return Quantised(result, levels, int(np.floor(scale**2 * np.clip(cut, -2.0, 2.0))))
+    return QuantizedVectors(result, levels, int(np.floor(scale**2 * np.clip(cut, -2.0, 2.0))))
 
 
 def _lengths(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Strips of rows, each compared with all rows below by one thread, handed on in order."""
+"""Strips of rows: one thread compares each strip with all rows below it. Results come in the order of the strips."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,54 +10,53 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Positions i < j and cosines of pairs, sorted by (i, j).
-Found = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
+PairArrays = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]
 
-# ``compare(top, bottom)``: the pairs (i, j) with top <= i < bottom, or None when they are more than a block may hold.
-Compare = Callable[[int, int], Found | None]
+# ``compare(top, bottom)`` returns the pairs (i, j) with top <= i < bottom; None if they are more than a block may hold.
+CompareStrip = Callable[[int, int], PairArrays | None]
 
-# Pairs of one block (12 bytes each) unless a single row has more.
+# Most pairs of a block, 12 bytes each. A block of a single row may have more.
 BLOCK_PAIRS = 1 << 21
 
-# Rows of a strip: a multiple of the register tiles in both directions, unless so many have too many pairs.
-STEP = 96
-HEIGHT = 12 * STEP
+# Most rows of a strip, a multiple of both sides of a register tile. A strip with too many pairs has fewer rows.
+STRIP_STEP = 96
+MAX_STRIP_ROWS = 12 * STRIP_STEP
 
 
-def in_order(compare: Compare, n: int, *, height: int, threads: int) -> Iterator[Found]:
-    """Yield the pairs of rows [0, n), strip after strip, while ``threads`` threads compute up to two strips each ahead.
+def iter_strips(compare: CompareStrip, n: int, *, height: int, threads: int) -> Iterator[PairArrays]:
+    """Yield the pairs of n rows strip by strip, while ``threads`` threads compute up to two further strips each.
 
-    A strip that holds too many pairs is cut in half and computed again; the following ones are lower, too.
-    Memory: 2 * ``threads`` blocks, each of at most max(``BLOCK_PAIRS``, n) pairs, whatever n^2 is.
+    A strip with too many pairs is halved and computed again, and the following strips have fewer rows too. Memory:
+    2 * ``threads`` blocks of at most max(``BLOCK_PAIRS``, n) pairs.
     """
-    pool, waiting, top = ThreadPoolExecutor(threads), deque[tuple[int, int, Future[Found | None]]](), 0
+    pool, waiting, top = ThreadPoolExecutor(threads), deque[tuple[int, int, Future[PairArrays | None]]](), 0
 
-    def submitted(start: int, stop: int) -> tuple[int, int, Future[Found | None]]:
+    def submit(start: int, stop: int) -> tuple[int, int, Future[PairArrays | None]]:
         return start, stop, pool.submit(compare, start, stop)
 
     try:
         while waiting or top < n:
             while top < n and len(waiting) < 2 * threads:
-                waiting.append(submitted(top, min(top + height, n)))
+                waiting.append(submit(top, min(top + height, n)))
                 top += height
             start, stop, future = waiting.popleft()
             found = future.result()
             if found is None:
                 height = (stop - start) // 2
-                waiting.extendleft([submitted(start + height, stop), submitted(start, start + height)])
+                waiting.extendleft([submit(start + height, stop), submit(start, start + height)])
                 continue
             yield found
             if len(found[0]) < BLOCK_PAIRS // 8:
-                height = min(2 * height, HEIGHT)
+                height = min(2 * height, MAX_STRIP_ROWS)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-class _OneBlasThread:
-    """While anyone is inside, BLAS computes each product in the thread that asks for it.
+class _SingleThreadedBlas:
+    """Context in which BLAS computes each product in the calling thread; entering it returns BLAS's number of threads.
 
-    Two threads with a product each neither wait for each other nor for a third process, which on a busy machine costs
-    BLAS's own threads most of their time. The setting belongs to the process, so nested and concurrent users share it:
-    the first one in sets it, the last one out restores it. Entering returns the number of threads BLAS had.
+    BLAS's own threads wait for each other, which costs most of their time on a busy machine. The limit holds for the
+    whole process: the first user sets it, the last one restores it.
     """
 
     def __init__(self) -> None:
@@ -82,4 +81,4 @@ class _OneBlasThread:
                 self._limits.restore_original_limits()
 
 
-one_blas_thread = _OneBlasThread()
+single_threaded_blas = _SingleThreadedBlas()

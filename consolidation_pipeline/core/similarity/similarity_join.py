@@ -1,4 +1,4 @@
-"""Every pair of similar rows, exactly: nothing is sampled, and nothing depends on the order of the rows."""
+"""Exact similarity join: all pairs of similar rows, independent of the order of the rows."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from consolidation_pipeline.core.vectors import as_matrix
 # could miss a threshold of 1.0.
 SLACK = 1e-6
 
-# Rows that are further from length 1 than float16 rounding explains were not normalised by whoever passed them.
+# A row whose length differs more from 1 was not normalised: rounding to float16 explains less.
 LENGTH_TOLERANCE = 1e-3
 
 Indices = NDArray[np.int32]
@@ -24,10 +24,12 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, eq=False)
 class SimilarPairs:
-    """Pairs of rows as three arrays of the same length m: positions ``i`` < ``j`` (int32, widen them before
-    arithmetic) and cosine ``similarity`` (float32 in [-1, 1]). ``similarity_join`` sorts them by (i, j).
+    """Pairs of rows as arrays (m,): positions ``i`` < ``j`` and cosine ``similarity``, float32 in [-1, 1].
 
-    ValueError: the arrays differ in length.
+    Positions are int32: widen them before arithmetic. ``similarity_join`` sorts the pairs by (i, j).
+
+    Raises:
+        ValueError: The arrays differ in length.
     """
 
     i: Indices
@@ -43,39 +45,43 @@ class SimilarPairs:
         return len(self.i)
 
     def select(self, chosen: NDArray[np.bool_] | NDArray[np.integer]) -> "SimilarPairs":
-        """Return the pairs at ``chosen``: a boolean mask of shape (m,) or positions."""
+        """Return the pairs at ``chosen``, a mask (m,) or positions."""
         return SimilarPairs(self.i[chosen], self.j[chosen], self.similarity[chosen])
 
     def at_least(self, threshold: float) -> "SimilarPairs":
-        """Return the pairs whose similarity reaches ``threshold`` (see ``reaches``)."""
+        """Return the pairs whose similarity reaches ``threshold``."""
         return self.select(reaches(self.similarity, threshold))
 
 
 def reaches(similarity: ArrayLike, threshold: ArrayLike) -> Mask:
-    """Return a mask of ``similarity`` >= ``threshold``, within ``SLACK``. Every threshold has this meaning."""
+    """Return the mask ``similarity`` >= ``threshold`` - ``SLACK``. All thresholds are compared in this way."""
     return np.asarray(np.asarray(similarity, dtype=np.float64) >= np.asarray(threshold) - SLACK)
 
 
 def similarity_join(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> SimilarPairs:
     """Return all pairs i < j of rows of ``x`` whose cosine reaches ``threshold``, sorted by (i, j).
 
-    ``x``: float32 (n, d) with rows of length 1 or, for rows without a direction, 0 (cosine 0 with everything).
-    ``known``: the first rows that were compared with each other before; only pairs with j >= ``known`` are returned.
-
-    Exact: a pair is left out without computing its cosine only where an upper bound of the cosine says so
-    (``pruning``, ``quantising``), rounding included. The cosine of each other pair is computed by itself in float64,
-    always in the same way. So value and decision depend on the two rows alone: not on their position, on ``known``,
-    on the processor, on the number of threads or on the form of the join, which a sample of the rows decides
-    (``planning``).
+    Exact: a pair is left out only if its cosine, or an upper bound of it that includes rounding
+    (``dimension_pruning``, ``quantization``), is too low. Cosines are computed in float64, pair by pair. So the result
+    for a pair depends on its two rows alone: not on their positions, ``known``, the processor, the number of threads or
+    the form of the join (``join_planner``).
 
     Peak memory besides ``x``: that of ``iter_similar_pairs`` plus twice the result (12 bytes per pair).
-    ValueError: ``x``, ``threshold`` or ``known`` is not as described; the message says which.
+
+    Args:
+        x: Float32 (n, d), rows of length 1 or 0. A zero row has the cosine 0 with every row.
+        threshold: Lowest cosine.
+        known: Number of first rows that were compared with each other before: only pairs with j >= ``known`` are
+            returned.
+
+    Raises:
+        ValueError: ``x``, ``threshold`` or ``known`` is not as described; the message says which.
     """
     return concatenate_pairs(list(iter_similar_pairs(x, threshold, known=known)))
 
 
 def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
-    """Return the pairs of all ``parts``, one after the other."""
+    """Return the pairs of all ``parts`` in their order."""
     return SimilarPairs(
         np.concatenate([np.empty(0, np.int32), *(part.i for part in parts)]),
         np.concatenate([np.empty(0, np.int32), *(part.j for part in parts)]),
@@ -84,21 +90,24 @@ def concatenate_pairs(parts: Sequence[SimilarPairs]) -> SimilarPairs:
 
 
 def iter_similar_pairs(x: NDArray[np.floating], threshold: float, *, known: int = 0) -> Iterator[SimilarPairs]:
-    """Yield the pairs of ``similarity_join`` in order, in blocks of at most max(n, 2,097,152) pairs, so that they
-    can go to a database without ever standing in memory at once.
+    """Yield the pairs of ``similarity_join`` in order, in blocks of at most max(n, 2,097,152) pairs.
 
-    Arguments are checked at the call, not at the first block. As many threads work as BLAS has; while they do, BLAS
-    itself uses one thread in the whole process. Peak memory besides ``x``, whatever the number of pairs: 0.3 to 1.2 KB
-    per row (more only where that stays below 1.2 GB in all), plus about 100 MB per thread.
-    ValueError: as ``similarity_join``.
+    Arguments and errors: as ``similarity_join``; they are checked at the call, not at the first block. The number of
+    threads is that of BLAS. Meanwhile, BLAS itself uses one thread in the whole process. Peak memory besides ``x``,
+    for any number of pairs: 0.3 to 1.2 KB per row (more only if it stays below 1.2 GB in all), plus about 100 MB per
+    thread.
     """
-    rows, lengths = _checked(x)
-    _check_bounds(len(rows), threshold, known)
+    rows, lengths = check_rows(x)
+    if not isfinite(threshold):
+        raise ValueError(f"threshold is {threshold}; it must be a finite cosine, usually between -1 and 1")
+    if not 0 <= known <= len(rows):
+        raise ValueError(f"known is {known}; it must be between 0 and the number of rows, {len(rows)}")
     join = Join(rows, lengths, threshold - SLACK, known)
     return (SimilarPairs(*found) for found in find_pairs(join))
 
 
-def _checked(x: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+def check_rows(x: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    """Return the rows as contiguous float32, and their lengths; raise ValueError if a length is neither 1 nor 0."""
     matrix = as_matrix(x)
     if matrix.dtype.kind != "f":
         raise ValueError(f"x has dtype {matrix.dtype}; it must be float32")
@@ -107,17 +116,10 @@ def _checked(x: NDArray[np.floating]) -> tuple[NDArray[np.float32], NDArray[np.f
     bad = np.flatnonzero(~((lengths == 0.0) | (np.abs(lengths - 1.0) <= LENGTH_TOLERANCE)))
     if bad.size:
         raise ValueError(
-            f"row {bad[0]} of x has length {lengths[bad[0]]:g} (and so {bad.size} rows of {len(rows)}); "
+            f"row {bad[0]} of x has length {lengths[bad[0]]:g} ({bad.size} of {len(rows)} rows are wrong); "
             "rows must be finite and L2-normalised, see core.vectors.normalize"
         )
     return rows, lengths
-
-
-def _check_bounds(n: int, threshold: float, known: int) -> None:
-    if not isfinite(threshold):
-        raise ValueError(f"threshold is {threshold}; it must be a finite cosine, usually between -1 and 1")
-    if not 0 <= known <= n:
-        raise ValueError(f"known is {known}; it must be between 0 and the number of rows, {n}")
 
 
 def _squares(rows: NDArray[np.float32]) -> NDArray[np.float64]:

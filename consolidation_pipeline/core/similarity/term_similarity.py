@@ -6,23 +6,21 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
+from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs, concatenate_pairs
 
-# Cosine of TF-IDF vectors from which texts may say the same (pipeline.md, consolidation_suggestions).
+# Lowest cosine of TF-IDF vectors of texts that may say the same.
 T_TERMS = 0.85
-# Texts whose products are held at once.
+# Texts that are multiplied with all later ones at a time.
 _ROWS = 1000
-
-# First texts, second texts, cosines.
-_Block = tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def join_terms(texts: Sequence[tuple[str | None, str | None]], threshold: float = T_TERMS) -> SimilarPairs:
     """Return all pairs i < j of ``texts`` with a TF-IDF cosine of at least ``threshold``, sorted by (i, j).
 
-    None is no text, and says nothing. Where no text has a word, there are no pairs.
+    Args:
+        texts: Each in two parts, either of which may be None.
+        threshold: Lowest cosine.
     """
     from sklearn.feature_extraction.text import TfidfVectorizer
 
@@ -30,20 +28,16 @@ def join_terms(texts: Sequence[tuple[str | None, str | None]], threshold: float 
     try:
         x = TfidfVectorizer().fit_transform(documents).tocsr()
     except ValueError:  # the vocabulary is empty
-        return _pairs([])
-    return _pairs([_block(x, at, threshold) for at in range(0, x.shape[0], _ROWS)])
+        return concatenate_pairs([])
+    return concatenate_pairs([_join_block(x, at, threshold) for at in range(0, x.shape[0], _ROWS)])
 
 
-def _block(x: Any, start: int, threshold: float) -> _Block:
-    """The pairs whose first text is one of the ``_ROWS`` from ``start`` on; ``x``: sparse (n, words), of length 1."""
+def _join_block(x: Any, start: int, threshold: float) -> SimilarPairs:
+    """Return the pairs whose first text is among the ``_ROWS`` from ``start``. ``x``: sparse unit rows (n, words)."""
     product = (x[start : start + _ROWS] @ x[start:].T).tocoo()
-    kept = (product.row < product.col) & (product.data >= threshold - SLACK)
-    return product.row[kept] + start, product.col[kept] + start, product.data[kept]
-
-
-def _pairs(blocks: Sequence[_Block]) -> SimilarPairs:
-    none = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
-    i, j, similarity = (np.concatenate(parts) for parts in zip(none, *blocks, strict=True))
-    order = np.lexsort((j, i))
-    cosines = np.clip(similarity[order], 0.0, 1.0).astype(np.float32)
-    return SimilarPairs(i[order].astype(np.int32), j[order].astype(np.int32), cosines)
+    kept = np.flatnonzero((product.row < product.col) & (product.data >= threshold - SLACK))
+    kept = kept[np.lexsort((product.col[kept], product.row[kept]))]
+    cosines = np.clip(product.data[kept], 0.0, 1.0).astype(np.float32)
+    return SimilarPairs(
+        (product.row[kept] + start).astype(np.int32), (product.col[kept] + start).astype(np.int32), cosines
+    )

@@ -15,7 +15,7 @@ from typing import Literal
 from uuid import UUID
 
 from consolidation_pipeline.core.jit import COMPILING
-from consolidation_pipeline.core.similarity.join_planner import KERNEL, why_no_kernel, why_unsupported
+from consolidation_pipeline.core.similarity.join_planner import KERNEL, find_kernel_problem, find_platform_problem
 from consolidation_pipeline.embed import load_embedder
 from consolidation_pipeline.embed.local import LOCAL_MODEL
 from consolidation_pipeline.errors import ConsolidationError, InvalidWebhookError, SchemaOutOfDateError
@@ -302,13 +302,13 @@ def _check_model(settings: Settings) -> Iterator[Finding]:
 def _check_join(settings: Settings) -> Iterator[Finding]:
     """Try the compiled kernel if it is in numba's cache. Nothing is compiled here: most joins never need it."""
     del settings
-    if why_unsupported() is None and not KERNEL.is_kept:
+    if find_platform_problem() is None and not KERNEL.is_kept:
         keeping = f"keeps it in {KERNEL.folder}"
         if KERNEL.folder is None:
             keeping = "cannot keep it: set NUMBA_CACHE_DIR to a folder that can be written"
         message = f"NumPy; a join that saves {COMPILING:.0f} s by a compiled kernel compiles it first, and {keeping}"
     else:
-        reason = why_no_kernel()
+        reason = find_kernel_problem()
         message = "compiled for this processor" if reason is None else f"NumPy: {reason}"
     yield Finding("similarity join", "ok", message)
 

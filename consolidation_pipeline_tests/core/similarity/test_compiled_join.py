@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from consolidation_pipeline.core.similarity.join_planner import KERNEL, find_pairs, why_no_kernel
+from consolidation_pipeline.core.similarity.join_planner import KERNEL, find_kernel_problem, find_pairs
 from consolidation_pipeline_tests.core.similarity.test_dimension_pruning import join_of
 from consolidation_pipeline_tests.core.similarity.test_similarity_join import (
     KINDS,
@@ -21,7 +21,7 @@ from consolidation_pipeline_tests.hypothesis_examples import examples
 
 REPORT = """
 from consolidation_pipeline.core.similarity import join_planner
-reason = join_planner.why_no_kernel()
+reason = join_planner.find_kernel_problem()
 from consolidation_pipeline.core.similarity import vnni
 print(vnni.LANES, reason)
 """
@@ -29,13 +29,13 @@ print(vnni.LANES, reason)
 
 @pytest.fixture(scope="module", autouse=True)
 def _needs_the_kernel():
-    reason = why_no_kernel()
+    reason = find_kernel_problem()
     if reason and "processor" in reason:
         pytest.skip(reason)
     assert reason is None
 
 
-def test_kernel_that_was_tried_out_is_loaded():
+def test_kernel_is_loaded_after_trial():
     assert KERNEL.is_loaded
     assert KERNEL.pays(1e-9)
 

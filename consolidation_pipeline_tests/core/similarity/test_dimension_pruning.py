@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from consolidation_pipeline.core.jit import COMPILING, LOADING, STARTING
 from consolidation_pipeline.core.similarity import join_planner
-from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, sample_of, shorten
-from consolidation_pipeline.core.similarity.join_planner import FORMS, Plan, choose, find_pairs
+from consolidation_pipeline.core.similarity.dimension_pruning import leading_directions, sample_positions, shorten_rows
+from consolidation_pipeline.core.similarity.join_planner import FORMS, Plan, choose_plan, find_pairs
 from consolidation_pipeline.core.similarity.matrix_products import Join
-from consolidation_pipeline.core.similarity.quantization import quantise, spread
+from consolidation_pipeline.core.similarity.quantization import quantize, rotate_basis
 from consolidation_pipeline.core.vectors import normalize
 from consolidation_pipeline_tests.core.similarity.test_similarity_join import KINDS, assert_exact, brute_force, rows_of
 from consolidation_pipeline_tests.hypothesis_examples import examples
@@ -43,7 +43,7 @@ def test_pruned_join_matches_brute_force_over_blocks(kind, known):
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 200), st.integers(1, 140), st.integers(0, 99))
 def test_short_products_bound_cosines_from_above(kind, n, d, k, seed):
     x = rows_of(kind, n, d, seed)
-    short = shorten(x, np.linalg.norm(x.astype(np.float64), axis=1), leading_directions(x, k))
+    short = shorten_rows(x, np.linalg.norm(x.astype(np.float64), axis=1), leading_directions(x, k))
     products = short.vectors.astype(np.float64) @ short.vectors.T.astype(np.float64)
     apart = ~np.eye(n, dtype=bool)
     assert (products + short.margin >= brute_force(x))[apart].all()
@@ -53,9 +53,9 @@ def test_short_products_bound_cosines_from_above(kind, n, d, k, seed):
 @given(st.sampled_from(KINDS), st.integers(1, 40), st.integers(1, 200), st.floats(-1.5, 1.5), st.integers(0, 99))
 def test_quantized_products_reach_every_cut_pair(kind, n, d, cut, seed):
     x = rows_of(kind, n, d, seed)
-    basis = spread(leading_directions(x, 31))
-    short = shorten(x, np.linalg.norm(x.astype(np.float64), axis=1), basis).vectors
-    bytes_ = quantise(short, cut, sample_of(n))
+    basis = rotate_basis(leading_directions(x, 31))
+    short = shorten_rows(x, np.linalg.norm(x.astype(np.float64), axis=1), basis).vectors
+    bytes_ = quantize(short, cut, sample_positions(n))
     wide = bytes_.bytes.astype(np.int64)
     reached = wide @ wide.T + bytes_.levels[:, None] + bytes_.levels >= bytes_.least
     products = short.astype(np.float64) @ short.T.astype(np.float64)
@@ -70,7 +70,7 @@ def test_leading_directions_are_orthonormal():
 
 @pytest.mark.parametrize("n", [1, 2, 500, 1024, 1025, 70_000])
 def test_row_sample_is_ascending_and_unique(n):
-    rows = sample_of(n)
+    rows = sample_positions(n)
     assert (np.diff(rows) > 0).all()
     assert 0 <= rows.min() <= rows.max() < n
     assert len(rows) >= min(n, 1024) * 0.6
@@ -89,46 +89,46 @@ def test_kernel_is_chosen_only_where_it_pays(monkeypatch, pays, forms, chosen):
     saved = []
     expected = {"plain": 20.0, "pruned": 10.0, "compiled": 1.0}
     plans = [Plan(form, expected[form], 0.0, lambda: None) for form in forms]
-    monkeypatch.setattr(join_planner, "_plans", lambda *_: plans)
-    monkeypatch.setattr(join_planner, "why_no_kernel", lambda: None)
+    monkeypatch.setattr(join_planner, "_make_plans", lambda *_: plans)
+    monkeypatch.setattr(join_planner, "find_kernel_problem", lambda: None)
     monkeypatch.setattr(join_planner.KERNEL, "pays", lambda seconds: saved.append(seconds) or pays)
-    assert choose(join_of(rows_of("random", 12_000, 64, 0), 0.9), 2, forms=forms).form == chosen
+    assert choose_plan(join_of(rows_of("random", 12_000, 64, 0), 0.9), 2, forms=forms).form == chosen
     assert saved == ([9.0] if tuple(forms) == FORMS else [])
 
 
-def test_kernel_that_is_not_cheapest_is_not_asked_for(monkeypatch):
+def test_planner_skips_kernel_if_not_cheapest(monkeypatch):
     plans = [Plan("pruned", 1.0, 0.0, lambda: None), Plan("compiled", 2.0, 0.0, lambda: None)]
-    monkeypatch.setattr(join_planner, "_plans", lambda *_: plans)
+    monkeypatch.setattr(join_planner, "_make_plans", lambda *_: plans)
     monkeypatch.setattr(join_planner.KERNEL, "pays", lambda _: pytest.fail("numba was asked"))
-    assert choose(join_of(rows_of("random", 12_000, 64, 0), 0.9), 2).form == "pruned"
+    assert choose_plan(join_of(rows_of("random", 12_000, 64, 0), 0.9), 2).form == "pruned"
 
 
-def test_kernel_that_cannot_be_used_leaves_numpy(monkeypatch):
-    monkeypatch.setattr(join_planner, "why_no_kernel", lambda: "a reason")
+def test_planner_uses_numpy_without_kernel(monkeypatch):
+    monkeypatch.setattr(join_planner, "find_kernel_problem", lambda: "a reason")
     join = join_of(rows_of("anisotropic", 3000, 64, 0), 0.9)
     monkeypatch.setattr(join_planner.KERNEL, "pays", lambda _: True)
-    assert choose(join, 2).form in ("plain", "pruned")
-    assert choose(join, 2, forms=["compiled"]).form == "pruned"
+    assert choose_plan(join, 2).form in ("plain", "pruned")
+    assert choose_plan(join, 2, forms=["compiled"]).form == "pruned"
 
 
 @pytest.mark.parametrize(("n", "pays"), [(20_000, False), (400_000, True)])
-def test_larger_joins_save_more_by_the_kernel(monkeypatch, n, pays):
+def test_kernel_saves_more_on_larger_joins(monkeypatch, n, pays):
     saved = []
     monkeypatch.setattr(join_planner.KERNEL, "pays", lambda seconds: saved.append(seconds) or False)
-    choose(join_of(rows_of("clustered", n, 32, 0), 0.9), 2)
+    choose_plan(join_of(rows_of("clustered", n, 32, 0), 0.9), 2)
     assert (saved[0] > STARTING + LOADING + COMPILING) == pays
 
 
 def test_small_or_dense_joins_are_not_pruned():
-    assert choose(join_of(rows_of("random", 500, 64, 0), 0.9), 2).form == "plain"
-    assert choose(join_of(rows_of("random", 4000, 600, 0), -0.5), 2, forms=["plain", "pruned"]).form == "plain"
+    assert choose_plan(join_of(rows_of("random", 500, 64, 0), 0.9), 2).form == "plain"
+    assert choose_plan(join_of(rows_of("random", 4000, 600, 0), -0.5), 2, forms=["plain", "pruned"]).form == "plain"
 
 
 def test_pruning_needs_decaying_spectrum():
     noise = np.random.default_rng(0).standard_normal((6000, 512))
     decaying, flat = np.arange(1, 513) ** -1.0, np.ones(512)
     for scale, threshold, form in ((decaying, 0.9, "pruned"), (flat, 0.4, "plain")):
-        assert choose(join_of(normalize(noise * scale), threshold), 2, forms=["plain", "pruned"]).form == form
+        assert choose_plan(join_of(normalize(noise * scale), threshold), 2, forms=["plain", "pruned"]).form == form
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "compiled"])
