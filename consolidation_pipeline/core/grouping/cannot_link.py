@@ -1,4 +1,4 @@
-"""Cannot-link constraints: memories that must not be merged again after a person undid their merge."""
+"""Cannot-link constraints: memories that must not be merged again, because a person undid their merge."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class CannotLink:
-    """Raw memories of undone merges: two memories of one merge that are in different parts must not be merged.
+    """Raw memories of undone merges: two memories of one merge in different parts must not be merged.
 
-    Arrays of shape (n,): ``ids`` S16 (or anything else that names a memory); ``merges`` int32, the number of the undone
-    merge; ``parts`` int32, the part of that merge. Both count from 0. An undone merge of 500 memories takes 500 rows
-    this way; listed as pairs it would take 124,750.
+    Arrays (n,): ``ids``, S16 or any other ids; ``merges`` int32, the undone merge, and ``parts`` int32, the part of
+    that merge, both from 0. For an undone merge of 500 memories these are 500 rows; as pairs they would be 124,750.
     """
 
     ids: Ids
@@ -36,18 +35,12 @@ class CannotLink:
         return CannotLink(self.ids[chosen], self.merges[chosen], self.parts[chosen])
 
     def forbids(self, a: Ids, b: Ids) -> npt.NDArray[np.bool_]:
-        """Return True, bool (m,), for each pair (a, b) that must not be merged; the order within a pair does not
-        matter.
-
-        Args:
-            a: ids of the first memories, S16 (m,).
-            b: ids of the second memories, S16 (m,).
-        """
+        """Return bool (m,): True for each pair of ids ``a``, ``b``, S16 (m,), that must not be merged in any order."""
         known, at = np.unique(self.ids, return_inverse=True)
         a_at, b_at = find_positions(known, a), find_positions(known, b)
         pairs = np.flatnonzero((a_at >= 0) & (b_at >= 0))
         forbidden = np.zeros(len(a), bool)
-        # For each pair, every merge that its first memory was in; then check if the second memory was in it too.
+        # List the merges of each pair's first memory. Then check if the second memory was in the same merge.
         by_memory = np.argsort(at, kind="stable")
         begin, end = np.searchsorted(at[by_memory], np.stack([a_at[pairs], a_at[pairs] + 1]))
         of = np.repeat(np.arange(len(pairs)), end - begin)

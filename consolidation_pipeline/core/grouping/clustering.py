@@ -1,7 +1,4 @@
-"""Clustering of rows on the graph of similar pairs, and cluster keys that name a group by its members.
-
-Labels depend on the content of the rows alone, not on their order.
-"""
+"""Clustering of rows on the graph of similar pairs, independent of their order; cluster keys of groups."""
 
 import hashlib
 import json
@@ -23,38 +20,35 @@ from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 from consolidation_pipeline.errors import InvalidOptionError
 
-# Part of every cluster key: raise it whenever the same input may give other groups.
+# Part of every cluster key: raise it if the same input may give other groups.
 ALGORITHM_VERSION = "2"
 
-# An id in the JSON list that a key is the hash of, after another entry; and the two digits of each byte.
+# A key is the hash of a JSON list: an entry for an id after another entry, and the two hexadecimal digits of each byte.
 _LISTED = b', "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx"'
 _HEXADECIMAL = np.frombuffer(bytes(range(256)).hex().encode(), np.uint8).reshape(256, 2)
 
 METHODS = ("average", "complete", "components", "hdbscan")
 
-# Density clustering compares every row with every other. With 256 dimensions it takes 20 seconds for 10,000 rows and
-# two minutes for 20,000. Memory is linear and no limit.
+# hdbscan compares all pairs: with 256 dimensions it takes 20 seconds for 10,000 rows and two minutes for 20,000. Its
+# memory is linear in the rows.
 MAX_HDBSCAN_ROWS = 30_000
 
 
 def cluster_rows(
     x: NDArray[np.floating], pairs: SimilarPairs, *, method: str, threshold: float, min_size: int
 ) -> Labels:
-    """Cluster the rows of ``x`` by ``method``; groups have at least ``max(2, min_size)`` members.
+    """Return labels (n,) of the rows of ``x``: 0..g-1, -1 = alone. Groups have at least ``max(2, min_size)`` members.
 
-    - ``average``, ``complete``, ``components``: see ``average_linkage``, ``complete_linkage``,
-      ``connected_components``.
-    - ``hdbscan``: density clusters by Euclidean distance, noise is alone. ``pairs`` and ``threshold`` play no part.
-
-    Rows are taken in an order given by their content, so that ties do not depend on their position.
+    Ties are broken by the bytes of the rows, not by their position.
 
     Args:
-        x: vectors (n, d), L2-normalised.
-        pairs: similar pairs of rows, as from ``similarity_join`` at ``threshold`` or lower.
-        threshold: lowest cosine that connects two rows or groups.
-
-    Returns:
-        Labels (n,): 0..g-1, -1 for a row that is alone.
+        x: Vectors (n, d), L2-normalised.
+        pairs: Similar pairs of rows, as from ``similarity_join`` at ``threshold`` or lower.
+        method: ``average``, ``complete``: see ``average_linkage``, ``complete_linkage``. ``components``: see
+            ``connected_components``. ``hdbscan``: density clusters by Euclidean distance, noise is alone, ``pairs`` and
+            ``threshold`` are not used.
+        threshold: Lowest cosine that connects two rows or groups.
+        min_size: Fewest members of a group.
 
     Raises:
         InvalidOptionError: ``method`` is unknown, or ``hdbscan`` for more than ``MAX_HDBSCAN_ROWS`` rows.
@@ -75,10 +69,7 @@ def cluster_rows(
 
 
 def cluster_key(member_ids: Sequence[str | UUID], algorithm_version: str = ALGORITHM_VERSION) -> str:
-    """Return the lasting name of a group: 32 hexadecimal digits of a SHA-256 over its sorted member ids and version.
-
-    The same members give the same key in any order; another member or version gives another.
-    """
+    """Return the key of a group: 32 hexadecimal digits of the SHA-256 of version and distinct, sorted member ids."""
     text = json.dumps([algorithm_version, *sorted({str(member) for member in member_ids})])
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -87,8 +78,8 @@ def cluster_keys(ids: NDArray[np.bytes_], groups: Labels) -> list[str]:
     """Return the ``cluster_key`` of each group 0..g-1.
 
     Args:
-        ids: member ids, S16 (m,), each once within a group.
-        groups: group of each member (m,).
+        ids: Member ids, S16 (m,), each once within a group.
+        groups: Group of each member (m,).
     """
     order = np.lexsort((ids, groups))
     raw = np.ascontiguousarray(ids[order]).view(np.uint8).reshape(-1, 16)
@@ -102,7 +93,7 @@ def cluster_keys(ids: NDArray[np.bytes_], groups: Labels) -> list[str]:
 def _linked_labels(
     x: NDArray[np.floating], pairs: SimilarPairs, order: NDArray[np.int64], *, method: str, threshold: float
 ) -> Labels:
-    """Return the labels (n,), in which position k holds the label of the row ``order[k]``."""
+    """Return labels (n,): position k has the label of the row ``order[k]``."""
     rank = np.empty(len(x), dtype=np.int32)
     rank[order] = np.arange(len(x))
     ranked = SimilarPairs(rank[pairs.i], rank[pairs.j], pairs.similarity)

@@ -9,24 +9,24 @@ from numpy.typing import ArrayLike, NDArray
 from consolidation_pipeline.core.grouping.labels import Labels
 from consolidation_pipeline.core.vectors import as_matrix
 
-# Numbers in one block of widened rows: 16 MB of float64.
+# Numbers in one block of float64 rows: 16 MB.
 _ELEMENTS = 1 << 21
 
-# Rows of one strip of the matrix of cosines of a large group.
+# Rows of the cosine matrix of a large group that are computed at a time.
 _STRIP = 256
 
 Wide = NDArray[np.float64]
 
 
 class Cohesion(NamedTuple):
-    """Mean and minimum cosine over all pairs of a group; None where there is no pair."""
+    """Mean and minimum cosine over all pairs of a group; None if there is no pair."""
 
     mean: float | None
     minimum: float | None
 
 
 class GroupSummary(NamedTuple):
-    """Cohesion of many groups, float64; NaN where a group has no pair.
+    """Cohesion of many groups, float64; NaN if a group has no pair.
 
     ``mean`` and ``minimum`` (g,): mean and lowest cosine over the pairs of each group. ``mean_similarity`` (n,): mean
     cosine of each row to the other members of its group.
@@ -38,17 +38,16 @@ class GroupSummary(NamedTuple):
 
 
 def summarize_groups(x: NDArray[np.floating], labels: Labels, *, minimum: bool = True) -> GroupSummary:
-    """Compute the cohesion of all groups of rows of ``x`` at once.
+    """Compute the cohesion of all groups of rows of ``x``, those of one size at once.
 
-    Groups of one size are computed together. The means take one pass over the rows, as the cosines of a group add up to
-    the square of its sum. The minimum looks at every pair: m^2 d / 2 multiplications for m members, which is a few
-    seconds for 20,000 members of 256 dimensions and as many minutes for 200,000. Memory besides the results: about 50
-    MB, or 8 m (d + 512) bytes for the largest group if that is more.
+    The means take one pass over the rows, because the cosines of a group add up to the square of its sum. The minimum
+    takes m^2 d / 2 multiplications for m members: a few seconds for 20,000 members of 256 dimensions, and minutes for
+    200,000. Memory besides the results: about 50 MB, or 8 m (d + 512) bytes for the largest group if that is more.
 
     Args:
-        x: vectors (n, d), L2-normalised.
-        labels: group of each row (n,), 0..g-1, -1 = alone.
-        minimum: compute the lowest cosines too; else they are NaN and cost nothing.
+        x: Vectors (n, d), L2-normalised.
+        labels: Group of each row (n,), 0..g-1, -1 = alone.
+        minimum: False: do not compute the lowest cosines, return NaN for them.
 
     Raises:
         ValueError: ``x`` is not a matrix, or ``labels`` do not fit it.
@@ -70,14 +69,7 @@ def summarize_groups(x: NDArray[np.floating], labels: Labels, *, minimum: bool =
 
 
 def compute_cohesion(x: NDArray[np.floating], members: ArrayLike) -> Cohesion:
-    """Compute the mean and lowest cosine over all pairs of the rows ``members`` (positions) of ``x``.
-
-    For many groups use ``summarize_groups``.
-
-    Args:
-        x: vectors (n, d), L2-normalised.
-        members: positions (m,) of the rows; None and None are returned for fewer than two.
-    """
+    """Return the cohesion of the rows ``members`` (m,), positions in ``x`` (n, d), L2-normalised."""
     rows = x[np.asarray(members, dtype=np.int64)]
     if len(rows) < 2:
         return Cohesion(None, None)
@@ -101,7 +93,7 @@ def _mean_to_others(rows: Wide) -> Wide:
 
 def _minimum(rows: Wide) -> Wide:
     """Return the lowest scalar product (k,) within each of k groups, ``rows`` (k, m, d)."""
-    # No row is closer to another than to itself, so the diagonal is the minimum only if all are equal.
+    # The diagonal may stay: no row is closer to another than to itself.
     columns = rows.transpose(0, 2, 1)
     strips = (
         np.matmul(rows[:, top : top + _STRIP], columns[:, :, top:]).min(axis=(1, 2))

@@ -10,7 +10,7 @@ from consolidation_pipeline.core.grouping.labels import Labels, renumber_labels
 from consolidation_pipeline.core.grouping.nearest_neighbor_chain import Rows
 from consolidation_pipeline.core.similarity.similarity_join import SLACK, SimilarPairs
 
-# Numbers in the widened rows of the components that are linked together: 32 MB of float64.
+# Numbers in the float64 rows of the components that are linked at a time: 32 MB.
 _ELEMENTS = 1 << 22
 
 
@@ -18,7 +18,7 @@ def select_strong_pairs(n: int, pairs: SimilarPairs, threshold: float) -> Simila
     """Return the pairs of different rows whose similarity reaches ``threshold``, each with i < j.
 
     Raises:
-        ValueError: a pair names a row outside 0..n-1.
+        ValueError: A pair names a row outside 0..n-1.
     """
     strong = pairs.at_least(threshold)
     low, high = np.minimum(strong.i, strong.j), np.maximum(strong.i, strong.j)
@@ -28,15 +28,12 @@ def select_strong_pairs(n: int, pairs: SimilarPairs, threshold: float) -> Simila
 
 
 def connected_components(n: int, pairs: SimilarPairs, threshold: float) -> Labels:
-    """Group ``n`` rows that are connected through pairs whose similarity reaches ``threshold`` (single linkage).
+    """Return labels (n,) of the groups that pairs connect whose similarity reaches ``threshold`` (single linkage).
 
-    Two members of a group need not be similar themselves: groups may chain.
-
-    Returns:
-        Labels (n,): 0..g-1, -1 for a row that is alone.
+    Two members of a group need not be similar themselves: groups may chain. Labels are 0..g-1, -1 = alone.
 
     Raises:
-        ValueError: a pair names a row outside 0..n-1.
+        ValueError: A pair names a row outside 0..n-1.
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components as components
@@ -49,23 +46,21 @@ def connected_components(n: int, pairs: SimilarPairs, threshold: float) -> Label
 
 
 def complete_linkage(n: int, pairs: SimilarPairs, threshold: float, *, initial: ArrayLike | None = None) -> Labels:
-    """Group ``n`` rows such that *every* pair within a group is in ``pairs`` and reaches ``threshold``.
+    """Return labels (n,) of groups in which *every* pair is in ``pairs`` and reaches ``threshold``.
 
-    Agglomerative: the two groups whose weakest pair is strongest merge first. Of equals, those with the smallest first
-    members merge first. No two of the resulting groups could still merge. Only such ties depend on the numbering of the
-    rows, so number them by something lasting, such as their ids. The order of ``pairs`` does not matter.
-
-    For e pairs that reach the threshold it takes e log e steps and about 120 e bytes.
+    The two groups whose weakest pair is strongest merge first; ties: those with the smallest first members. Finally, no
+    two groups can merge. Only ties depend on the numbering of the rows, so number them by their ids, for example.
+    Takes e log e steps and about 120 e bytes for e pairs that reach the threshold.
 
     Args:
-        n: number of rows.
-        pairs: similar pairs of rows, in any order.
-        threshold: lowest similarity within a group.
-        initial: labels (n,) of groups that exist already, -1 = alone. They stay together and their inner pairs are
-            taken as given. A row or another group joins only if it is paired with all of their members.
+        n: Number of rows.
+        pairs: Similar pairs of rows, in any order.
+        threshold: Lowest similarity within a group.
+        initial: Labels (n,) of existing groups, -1 = alone. Their members stay together, whatever their similarity. A
+            row or another group joins only if it is paired with all of their members.
 
     Returns:
-        Labels (n,): 0..g-1, -1 for a row that is alone.
+        0..g-1, -1 for a row that is alone.
 
     Raises:
         ValueError: ``pairs`` or ``initial`` do not fit ``n``.
@@ -78,26 +73,24 @@ def complete_linkage(n: int, pairs: SimilarPairs, threshold: float, *, initial: 
 def average_linkage(
     x: NDArray[np.floating], pairs: SimilarPairs, threshold: float, *, order: NDArray[np.integer]
 ) -> Labels:
-    """Group rows by average linkage: two groups merge while the mean cosine between them reaches ``threshold``.
+    """Return labels (n,) by average linkage: two groups merge if the mean cosine between them reaches ``threshold``.
 
-    Exact, without a matrix of all distances: two groups whose mean cosine reaches the threshold have a pair between
-    them that reaches it too. So only groups that such a pair connects are considered. The mean over all pairs of two
-    groups is the scalar product of their sums. Rows that no chain of pairs connects never meet.
+    Exact, without a matrix of all distances. If the mean cosine of two groups reaches the threshold, so does a pair
+    between them: only groups that such a pair connects are compared. Their mean cosine is the scalar product of their
+    sums, divided by the number of pairs.
 
-    Of equally similar groups, those with the smallest first members merge first. Means are equal if they are equal to
-    1.5e-11.
-
-    For e pairs it takes about e d steps and 100 e bytes. The rows of a component are widened together, 8 d bytes each.
+    The most similar groups merge first; ties, to 1.5e-11: those with the smallest first members. Takes about e d steps
+    and 100 e bytes for e pairs, and 8 d bytes for each row of a connected component.
 
     Args:
-        x: vectors (n, d), L2-normalised.
-        pairs: pairs of positions in ``order``: all pairs of rows, or of rows of one kind, with a cosine of at least
+        x: Vectors (n, d), L2-normalised.
+        pairs: Pairs of positions in ``order``: all pairs of rows, or of rows of one kind, with a cosine of at least
             ``threshold``.
-        threshold: lowest mean cosine.
-        order: rows of ``x`` (n,) in the order in which ``pairs`` number them.
+        threshold: Lowest mean cosine.
+        order: Rows of ``x`` (n,) in the order in which ``pairs`` number them.
 
     Returns:
-        Labels (n,) of the rows ``x[order]``: 0..g-1, -1 for a row that is alone.
+        Labels of the rows ``x[order]``: 0..g-1, -1 for a row that is alone.
 
     Raises:
         ValueError: ``pairs`` do not fit ``x``.
@@ -113,7 +106,7 @@ def average_linkage(
 def _by_components(
     n: int, d: int, pairs: SimilarPairs, threshold: float
 ) -> Iterator[tuple[NDArray[np.int64], SimilarPairs]]:
-    """Yield rows and pairs of a few whole components at a time: both ascending, each pair once."""
+    """Yield rows and pairs, both ascending, of a few connected components at a time; each pair once."""
     strong = select_strong_pairs(n, pairs, threshold)
     strong = strong.select(np.unique(strong.i.astype(np.int64) * n + strong.j, return_index=True)[1])
     component = connected_components(n, strong, threshold)
@@ -125,7 +118,7 @@ def _by_components(
 
 
 def _unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float64]:
-    """Return ``rows`` (m, d) as float64 of length 1, without the rounding of their type; zero rows stay zero."""
+    """Return ``rows`` (m, d) as float64, normalised again to length 1; zero rows stay zero."""
     wide = rows.astype(np.float64)
     lengths = np.sqrt(np.einsum("ij,ij->i", wide, wide))
     wide /= np.where(lengths == 0.0, 1.0, lengths)[:, None]
@@ -133,7 +126,7 @@ def _unit_rows(rows: NDArray[np.floating]) -> NDArray[np.float64]:
 
 
 def _owners(n: int, initial: ArrayLike | None) -> Labels:
-    """Return the first member (n,) of each row's initial group: it numbers the group while groups merge."""
+    """Return the first member (n,) of each row's initial group, by which the group is numbered."""
     owner = np.arange(n, dtype=np.int64)
     if initial is None:
         return owner
@@ -149,7 +142,7 @@ def _owners(n: int, initial: ArrayLike | None) -> Labels:
 def _group_edges(
     n: int, pairs: SimilarPairs, threshold: float, *, owner: Labels
 ) -> tuple[Labels, Labels, NDArray[np.float32]]:
-    """Return the initial groups a < b between which every pair is present, ascending, and their weakest similarity."""
+    """Return a, b and weakest similarity of the initial groups a < b with all pairs present, ascending."""
     strong = select_strong_pairs(n, pairs, threshold)
     # A pair that is listed twice counts once.
     key, similarity, _ = _weakest(strong.i.astype(np.int64) * n + strong.j, strong.similarity)

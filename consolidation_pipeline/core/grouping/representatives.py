@@ -1,4 +1,4 @@
-"""Representatives: the member that represents a group, and the similarity of the other members to it."""
+"""Representatives of groups, and the similarity of the other members to them."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -8,26 +8,25 @@ from consolidation_pipeline.core.grouping.labels import Labels
 # Mean similarities are compared to six decimals: more is rounding noise.
 _DECIMALS = 6
 
-# Rows are widened to float64 this many at a time.
+# Rows that are converted to float64 at a time.
 _BLOCK = 4096
 
 
 def choose_representatives(
     labels: Labels, reused_counts: ArrayLike, similarities: ArrayLike, ids: NDArray[np.bytes_] | NDArray[np.str_]
 ) -> NDArray[np.int64]:
-    """Return the row (g,) that represents each group.
+    """Return the row (g,) that represents each group: its most reused member.
 
-    It is the most reused member; of equals the one most similar to the rest, then the one with the smallest id. Mean
-    similarities are compared to six decimals.
+    Ties: the member that is most similar to the others (to six decimals), then the one with the smallest id.
 
     Args:
-        labels: group of each row (n,), 0..g-1, -1 = alone.
-        reused_counts: number of times that each row was reused (n,).
-        similarities: mean cosine to the other members (n,), as from ``summarize_groups``.
-        ids: ids (n,) in an array that sorts as ids do, such as S16 or text.
+        labels: Group of each row (n,), 0..g-1, -1 = alone.
+        reused_counts: Number of times that each row was reused (n,).
+        similarities: Mean cosine to the other members (n,), as from ``summarize_groups``.
+        ids: Ids (n,) in an array that sorts as ids do, such as S16 or text.
 
     Raises:
-        ValueError: the lengths differ.
+        ValueError: The lengths differ.
     """
     reused, similar = np.asarray(reused_counts), np.asarray(similarities, dtype=np.float64)
     lengths = len(labels), len(reused), len(similar), len(ids)
@@ -44,21 +43,15 @@ def compute_similarities(
     """Return the cosine (n,) of each row to the representative of its group; NaN for rows that are alone.
 
     Args:
-        x: vectors (n, d), L2-normalised.
-        labels: group of each row (n,), 0..g-1, -1 = alone.
-        representatives: rows (g,) as from ``choose_representatives``.
+        x: Vectors (n, d), L2-normalised.
+        labels: Group of each row (n,), 0..g-1, -1 = alone.
+        representatives: Rows (g,) as from ``choose_representatives``.
     """
     similarity = np.full(len(labels), np.nan, dtype=np.float32)
     grouped = np.flatnonzero(labels >= 0)
-    similarity[grouped] = _cosines(x, grouped, representatives[labels[grouped]])
+    for at in range(0, len(grouped), _BLOCK):
+        rows = grouped[at : at + _BLOCK]
+        others = representatives[labels[rows]]
+        products = np.einsum("ij,ij->i", x[rows].astype(np.float64), x[others].astype(np.float64))
+        similarity[rows] = np.clip(products, -1.0, 1.0)
     return similarity
-
-
-def _cosines(x: NDArray[np.floating], one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Return the cosines of the rows ``one`` of ``x`` with the rows ``other``, pair by pair."""
-    cosines = np.empty(len(one), dtype=np.float32)
-    for at in range(0, len(one), _BLOCK):
-        part = slice(at, at + _BLOCK)
-        products = np.einsum("ij,ij->i", x[one[part]].astype(np.float64), x[other[part]].astype(np.float64))
-        cosines[part] = np.clip(products, -1.0, 1.0)
-    return cosines
