@@ -128,7 +128,7 @@ class RequestSender:
         except Exception as error:  # a bug in a check: the bill is recorded before the error goes on
             self.gate.fail(call_id, completion.bill, f"the check failed: {error!r}", completion.text)
             raise
-        usd = (completion.bill or call.most).usd
+        usd = (completion.bill or call.max_bill).usd
         if parsed.value is not None:
             self.gate.settle(call_id, completion.bill, parsed.content)
             return Reply(parsed.value, ("", ""), usd)

@@ -31,12 +31,12 @@ NOTHING = Bill(0, 0, Decimal(0))
 
 @dataclass(frozen=True)
 class Call:
-    """Call that is about to be made. ``most`` is the largest bill that it may cause: the amount to reserve."""
+    """Call that is about to be made. ``max_bill``: the most that it may cost, which is reserved."""
 
     purpose: str
     model: str
     prompt_hash: str
-    most: Bill
+    max_bill: Bill
 
 
 @dataclass(frozen=True)
@@ -56,15 +56,15 @@ class Budgets:
     usd_per_day: float
     tokens_per_run: int
 
-    def find_exceeded(self, spent: Spent, most: Bill) -> str | None:
-        """Return a message that names the budget which a call with bill ``most`` would exceed, or None.
+    def find_exceeded(self, spent: Spent, max_bill: Bill) -> str | None:
+        """Return a message that names the budget which a call of ``max_bill`` could exceed, or None.
 
         A budget may be reached exactly. Free calls are allowed when it is used up.
         """
-        tokens = Decimal(most.tokens)
+        tokens = Decimal(max_bill.tokens)
         limits = (
-            ("budget_usd_per_run", Decimal(str(self.usd_per_run)), spent.usd_in_run, most.usd, " USD"),
-            ("budget_usd_per_day", Decimal(str(self.usd_per_day)), spent.usd_in_day, most.usd, " USD"),
+            ("budget_usd_per_run", Decimal(str(self.usd_per_run)), spent.usd_in_run, max_bill.usd, " USD"),
+            ("budget_usd_per_day", Decimal(str(self.usd_per_day)), spent.usd_in_day, max_bill.usd, " USD"),
             ("budget_tokens_per_run", Decimal(self.tokens_per_run), Decimal(spent.tokens_in_run), tokens, ""),
         )
         for name, limit, used, needed, unit in limits:

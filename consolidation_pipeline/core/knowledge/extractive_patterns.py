@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import partial
 
 from consolidation_pipeline.core.knowledge.pattern_types import vote_pattern_type
 from consolidation_pipeline.core.knowledge.sentence_ranking import (
@@ -14,12 +14,13 @@ from consolidation_pipeline.core.knowledge.sentence_ranking import (
     rank_sentences,
 )
 from consolidation_pipeline.core.text.key_terms import find_key_terms
-from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_warning
+from consolidation_pipeline.core.text.sentence_cues import is_advice, is_pitfall, is_warning
 
 # Limits of the lists of practices and of gotchas.
 _MAX_LISTED = 5
 _LISTED_CHARS = 1200
-# A sentence of lower readability is a heading, a fragment or markup: never listed, in a text only if nothing else is.
+# A sentence of lower readability is a heading, a fragment or markup. It is never a practice or gotcha, and in the text
+# only if there is nothing else.
 _READABLE = 0.35
 
 
@@ -72,7 +73,7 @@ class ExtractedPattern:
 
 @dataclass(frozen=True)
 class _Style:
-    """Limits of a text in sentences and characters. ``rule``: factor of the score of sentences with advice."""
+    """Limits of a text in sentences and characters. ``rule``: factor of the scores of advice and warnings."""
 
     max_sentences: int
     max_chars: int
@@ -95,6 +96,7 @@ def extract_patterns(
     boilerplate: Collection[str] = (),
     context: Sequence[bool] | None = None,
     wanted: Sequence[int] | None = None,
+    style: _Style = _PATTERN,
 ) -> list[ExtractedPattern]:
     """Return the text of each group: at most 3 sentences of about 400 characters in all.
 
@@ -102,61 +104,39 @@ def extract_patterns(
     units in a group, does not matter.
 
     Args:
-        groups: the units of each group of the project.
-        boilerplate: sentences (``boilerplate.find_boilerplate``) to use only of units that hold nothing else.
-        context: True for each group whose terms tell how rare a term is; default all (see ``rank_sentences``).
-        wanted: positions of the groups to write, in this order; default all.
+        groups: The units of each group of the project.
+        boilerplate: Sentences (``boilerplate.find_boilerplate``) to use only from units that hold nothing else.
+        context: True for each group whose texts count for the rarity of terms (``rank_sentences``); None = all.
+        wanted: Positions of the groups to write, in this order; None = all.
+        style: Limits of the texts.
 
     Raises:
-        ValueError: a group has no text.
+        ValueError: A group has no text.
     """
-    return _extract(_Request(groups, boilerplate, context, wanted), _PATTERN)
-
-
-def extract_principles(
-    groups: Sequence[Iterable[Unit]],
-    *,
-    boilerplate: Collection[str] = (),
-    context: Sequence[bool] | None = None,
-    wanted: Sequence[int] | None = None,
-) -> list[ExtractedPattern]:
-    """Return the text of each group of patterns: at most 2 sentences of about 300 characters, advice first.
-
-    Arguments and errors: as ``extract_patterns``.
-    """
-    return _extract(_Request(groups, boilerplate, context, wanted), _PRINCIPLE)
-
-
-class _Request(NamedTuple):
-    """The arguments of ``extract_patterns``."""
-
-    groups: Sequence[Iterable[Unit]]
-    boilerplate: Collection[str]
-    context: Sequence[bool] | None
-    wanted: Sequence[int] | None
-
-
-def _extract(request: _Request, style: _Style) -> list[ExtractedPattern]:
-    numbered = [sort_units(group) for group in request.groups]
+    numbered = [sort_units(group) for group in groups]
     for number, units in enumerate(numbered):
         if not any(unit.text.strip() for unit in units):
             raise ValueError(f"group {number} has {len(units)} units and no text; a pattern needs a sentence")
     every = range(len(numbered))
-    wanted = every if request.wanted is None else request.wanted
-    is_context = [True] * len(every) if request.context is None else request.context
-    # Of groups that are not wanted only the terms are needed.
+    wanted = every if wanted is None else wanted
+    is_context = [True] * len(every) if context is None else context
+    # Of groups that are not wanted, only the terms are needed.
     others = [at for at in sorted({*every} - {*wanted}) if is_context[at]]
-    background = count_background([_texts(numbered[at]) for at in others], boilerplate=request.boilerplate)
+    background = count_background([_texts(numbered[at]) for at in others], boilerplate=boilerplate)
     chosen, context = [numbered[at] for at in wanted], [is_context[at] for at in wanted]
     rankings = rank_sentences(
         [_texts(units) for units in chosen],
         [[unit.weight for unit in units] for units in chosen],
-        boilerplate=request.boilerplate,
+        boilerplate=boilerplate,
         context=context,
         background=background,
     )
     terms = find_key_terms([_list_texts(ranking) for ranking in rankings], context=context, background=background)
     return [_build_pattern(*parts, style) for parts in zip(chosen, rankings, terms, strict=True)]
+
+
+# Of groups of patterns: at most 2 sentences of about 300 characters, advice first.
+extract_principles = partial(extract_patterns, style=_PRINCIPLE)
 
 
 def _texts(units: Sequence[Unit]) -> list[str]:
@@ -174,10 +154,14 @@ def _list_texts(ranking: SentenceRanking) -> list[str]:
 def _build_pattern(
     units: Sequence[Unit], ranking: SentenceRanking, terms: tuple[str, ...], style: _Style
 ) -> ExtractedPattern:
-    pattern = ranking.choose(_weigh_sentences(ranking, style), most=style.max_sentences, max_chars=style.max_chars)
     readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-    gotchas = _choose_listed(ranking, [one for one in readable if _is_gotcha(one.sentence.text)])
-    practices = _choose_listed(ranking, [one for one in readable if _is_practice(one.sentence.text)])
+    candidates = [_weigh_advice(one, style.rule) for one in readable or ranking.sentences]
+    pattern = ranking.choose(candidates, most=style.max_sentences, max_chars=style.max_chars)
+    found_gotchas = [one for one in readable if is_pitfall(one.sentence.text)]
+    found_practices = [one for one in readable if is_advice(one.sentence.text) and not is_warning(one.sentence.text)]
+    gotchas, practices = (
+        ranking.choose(found, most=_MAX_LISTED, max_chars=_LISTED_CHARS) for found in (found_gotchas, found_practices)
+    )
     return ExtractedPattern(
         content="\n".join(one.sentence.text for one in pattern),
         summary=pattern[0].sentence.text,
@@ -189,27 +173,9 @@ def _build_pattern(
     )
 
 
-def _weigh_sentences(ranking: SentenceRanking, style: _Style) -> list[RankedSentence]:
-    """Return the sentences to choose from, advice weighed higher; fragments only if there is nothing else."""
-    readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE]
-    return [_weigh(one, style.rule) for one in readable or ranking.sentences]
-
-
-def _weigh(one: RankedSentence, rule: float) -> RankedSentence:
+def _weigh_advice(one: RankedSentence, factor: float) -> RankedSentence:
     is_rule = is_advice(one.sentence.text) or is_warning(one.sentence.text)
-    return RankedSentence(one.sentence, one.text, one.score * (rule if is_rule else 1.0), one.row)
-
-
-def _choose_listed(ranking: SentenceRanking, candidates: Sequence[RankedSentence]) -> list[RankedSentence]:
-    return ranking.choose(candidates, most=_MAX_LISTED, max_chars=_LISTED_CHARS)
-
-
-def _is_gotcha(sentence: str) -> bool:
-    return is_warning(sentence) or (is_failure(sentence) and not is_advice(sentence))
-
-
-def _is_practice(sentence: str) -> bool:
-    return is_advice(sentence) and not is_warning(sentence)
+    return replace(one, score=one.score * factor) if is_rule else one
 
 
 def _evidence(ranking: SentenceRanking, used: Sequence[RankedSentence]) -> tuple[Evidence, ...]:

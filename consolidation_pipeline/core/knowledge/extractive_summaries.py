@@ -6,13 +6,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from consolidation_pipeline.core.knowledge.sentence_ranking import RankedSentence, SentenceRanking, rank_sentences
-from consolidation_pipeline.core.text.sentence_cues import is_advice, is_failure, is_preference, is_warning
+from consolidation_pipeline.core.text.sentence_cues import is_advice, is_pitfall, is_preference, is_warning
 
 # A summary has 2 to 5 sentences, one per four memories.
 _MIN_SENTENCES, _MAX_SENTENCES = 2, 5
 _MEMORIES_PER_SENTENCE = 4
 _SUMMARY_CHARS = 1000
-# Limits of each part of a profile: agents read all of it before they start.
+# Limits of each part of a profile, because agents read all of it before they start.
 _PART_SENTENCES = 6
 _PART_CHARS = 1200
 # A sentence of lower readability is a heading, a fragment or markup, used only if there is nothing else.
@@ -39,19 +39,19 @@ class ExtractedProfile:
 
 
 def extract_summary(texts: Sequence[str], *, memories: int | None = None, boilerplate: Collection[str] = ()) -> str:
-    """Return 2 to 5 sentences of the texts, in their order, one per line.
+    """Return 2 to 5 sentences of the texts, in their order, one per line; also reduces summaries of chunks to one.
 
     They are chosen by maximal marginal relevance over term vectors. Sentences in the first person, about today only, or
-    without context count less. Each sentence is taken unchanged except for white space. Texts with a single
-    distinct sentence give that one. The function also reduces summaries of chunks to one.
+    without context count less. Only white space in a sentence is changed. Texts with a single distinct sentence give
+    that one.
 
     Args:
-        texts: oldest first.
-        memories: number of memories behind the texts, which decides the number of sentences; default one per text.
-        boilerplate: sentences (``boilerplate.find_boilerplate``) to leave out of texts that hold anything else.
+        texts: Oldest first.
+        memories: Number of memories behind the texts, which sets the number of sentences; None = one per text.
+        boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of texts that hold anything else.
 
     Raises:
-        ValueError: all texts are blank.
+        ValueError: All texts are blank.
     """
     ranking = _rank(texts, "summary", boilerplate)
     wanted = min(_MAX_SENTENCES, max(_MIN_SENTENCES, (memories or len(texts)) // _MEMORIES_PER_SENTENCE))
@@ -70,7 +70,7 @@ def extract_profile(summaries: Sequence[str]) -> ExtractedProfile:
     without advice), practice (advice), fact.
 
     Raises:
-        ValueError: all summaries are blank.
+        ValueError: All summaries are blank.
     """
     ranking = _rank(sorted(summaries), "profile")
     readable = [one for one in ranking.sentences if one.sentence.readability >= _READABLE] or ranking.sentences
@@ -90,6 +90,6 @@ def _rank(texts: Sequence[str], noun: str, boilerplate: Collection[str] = ()) ->
 def _find_part(sentence: str) -> str:
     if is_preference(sentence) and not is_warning(sentence):
         return "preferences"
-    if is_warning(sentence) or (is_failure(sentence) and not is_advice(sentence)):
+    if is_pitfall(sentence):
         return "pitfalls"
     return "practices" if is_advice(sentence) else "facts"

@@ -11,10 +11,7 @@ from consolidation_pipeline.core.text.text_merge import find_missing_literals, s
 
 
 def fingerprint(originals: Iterable[tuple[UUID, str]]) -> str:
-    """Return the identity of a proposal: SHA-256 over (id, content hash) of each original, in any order.
-
-    Pins and uses of the originals do not change it.
-    """
+    """Return the identity of a proposal: the SHA-256 of id and content hash of its originals, in any order."""
     return content_hash("\n".join(sorted(f"{id_} {hash_}" for id_, hash_ in originals)))
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from consolidation_pipeline.core.text.sentence_cues import is_choice, is_sequence, is_warning
 
-# Ties are decided in this order. Failures come first: they are missed most if they get another type.
+# Ties are broken in this order. Failures come first: a failure with another type does the most harm.
 PATTERN_TYPES = ("failure", "gotcha", "decision", "workflow", "success")
 
 # Votes by memory type alone; discoveries, learnings and knowledge can be of any type.
@@ -50,7 +50,7 @@ def vote_pattern_type(units: Sequence[Voter]) -> str:
     5. success.
 
     Raises:
-        ValueError: no units.
+        ValueError: There are no units.
     """
     if not units:
         raise ValueError("no units given; a pattern has at least one")

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 from itertools import combinations
 
+from consolidation_pipeline.core.checks import check_count, check_share
 from consolidation_pipeline.core.conflicts.literals import contradict
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-# Memories that promotion requires as evidence; each one beyond raises the priority.
+# Memories that promotion requires as evidence. Each further one raises the priority.
 REQUIRED_EVIDENCE = 3
 STATUSES = ("active", "review", "retired")
 _BASE, _RANGE, _MAX = 50, 50, 100
 # Dice coefficient of two lines that say nearly the same; sentences on one topic have less in common.
 _SAME_WORDS = 0.6
 
-# The first category with a word in the text is taken. Inflected forms are written out: matching by stem would take
-# "fixture" for a fix and "performs" for performance.
+# The first category with a word in the text applies. Inflected forms are listed, because by stem "fixture" would match
+# "fix", and "performs" "performance".
 CATEGORY_WORDS: dict[str, str] = {
     "gotchas": r"fix(?:es|ed|ing)?|bug(?:s|gy)?|error(?:s|ed|ing)?|issu(?:e|es|ed|ing)|pitfalls?|warn(?:s|ed|ings?)?",
     "architecture": r"architect(?:s|ed|ing|ures?|ural|urally)?|design(?:s|ed|ing)?|structur(?:e|es|ed|ing|al|ally)"
@@ -39,35 +40,26 @@ def compute_priority(confidence: float | None, evidence: int) -> int:
     The product is rounded down as a float: 0.58 gives 28, because 50 * 0.58 is slightly less than 29.
 
     Args:
-        confidence: in [0, 1]; None gives 50.
-        evidence: number of memories that support the entry.
-
-    Raises:
-        ValueError: ``confidence`` is NaN or outside [0, 1], or ``evidence`` is negative.
+        confidence: In [0, 1]; None gives 50.
+        evidence: Number of memories that support the entry.
     """
-    if evidence < 0:
-        raise ValueError(f"evidence is {evidence}; it must be 0 or more")
+    check_count("evidence", evidence)
     if confidence is None:
         return _BASE
-    if not 0.0 <= confidence <= 1.0:
-        raise ValueError(f"confidence is {confidence}; it must be from 0 to 1, or None")
+    check_share("confidence", confidence)
     return min(_MAX, _BASE + int(_RANGE * confidence) + max(0, evidence - REQUIRED_EVIDENCE))
 
 
 def find_category(text: str) -> str:
-    """Return the first category of ``CATEGORY_WORDS`` with a word in ``text``, else general.
-
-    Letter case is ignored. Inflected forms match ("fixed", "layered", "tests"), parts of words do not ("prefix",
-    "tissue", "infrastructure").
-    """
+    """Return the first category of ``CATEGORY_WORDS`` with a word in ``text``, in any letter case; else general."""
     return next((name for name, words in _CATEGORIES if words.search(text)), GENERAL)
 
 
 def contradicts_itself(text: str) -> bool:
-    """Return True if two lines of ``text`` say nearly the same with different facts; no instruction may.
+    """Return True if two lines of ``text`` say nearly the same with different facts.
 
-    Such lines share at least 0.6 of their content words (Dice) and conflict in a literal or a denial, for example "the
-    limit of this queue is 5" and "the limit of that queue is 8". Texts extracted from near-misses have them.
+    They share at least 0.6 of their content words (Dice) and conflict in a literal or a denial: "the limit of this
+    queue is 5", "the limit of that queue is 8". Texts extracted from near-misses have such lines.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     return any(_dice(a, b) >= _SAME_WORDS and contradict(a, b) for a, b in combinations(lines, 2))

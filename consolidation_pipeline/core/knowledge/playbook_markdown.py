@@ -1,4 +1,4 @@
-"""The playbook as a Markdown document, to be pasted into an agent's instructions."""
+"""Playbook as a Markdown document for the instructions of an agent."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class Instruction:
 def playbook_document(slug: str, entries: Iterable[Instruction]) -> str:
     """Return the document: one chapter per category, its entries by priority, highest first; ties: by id.
 
-    Categories are in the order of ``CATEGORIES``, unknown ones before the last. Text of an entry that would start a
-    Markdown block is escaped, so it stays inside its list item.
+    Categories are in the order of ``CATEGORIES``, unknown ones before the last. Text that would start a Markdown block
+    is escaped, so that it stays inside its list item.
     """
     chapters: dict[str, list[Instruction]] = {}
     for entry in sorted(entries, key=lambda one: (-one.priority, one.id)):

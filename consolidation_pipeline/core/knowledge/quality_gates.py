@@ -1,23 +1,24 @@
-"""Quality gates: which texts are stored, wait for a person or are discarded, and which become playbook entries."""
+"""Quality gates: rules by which a text is stored, reviewed by a person, discarded, or promoted to the playbook."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 
+from consolidation_pipeline.core.checks import check_count, check_share
 from consolidation_pipeline.core.knowledge.playbook import REQUIRED_EVIDENCE
 
 # Confidence of a model's pattern: lower is discarded; up to ``REVIEW_UP_TO`` it waits for a person.
 MIN_CONFIDENCE = 0.70
 REVIEW_UP_TO = 0.80
-# Confidence of a promotion without review (the default of the option ``t_promote``), and with review.
+# Lowest confidence of a promotion without review (the default of the option ``t_promote``), and with review.
 T_PROMOTE = 0.85
 PROMOTION_REVIEW_FROM = 0.80
-# Cosine with an entry from which a candidate reinforces it, and from which a person decides.
+# Lowest cosine with an entry at which a candidate reinforces it, and at which a person decides.
 REINFORCE_FROM = 0.90
 ENTRY_REVIEW_FROM = 0.85
-# Confidence from which an extracted text is proposed for the playbook. Measured with the local model: 12 of the 21
-# patterns of examples/memories.jsonl reach it, each on one topic; none of 10 that join titles of commits; 1 in 11 of
-# those from bug reports; 1 in 5 from short questions. Texts below it mix sentences of several topics.
+# Lowest confidence at which an extracted text is proposed for the playbook. Measured with the local model: 12 of the 21
+# patterns of examples/memories.jsonl reach it, each on one topic; of patterns from commit titles 0 of 10, from bug
+# reports 1 in 11, from short questions 1 in 5. Texts below it mix sentences of several topics.
 HEURISTIC_REVIEW_FROM = 0.60
 # Extracted entries of a project that may wait for a person at a time, the best first.
 MAX_HEURISTIC_WAITING = 20
@@ -43,24 +44,16 @@ class EntryAction(StrEnum):
 
 
 def judge_pattern(confidence: float) -> Verdict:
-    """Return the verdict on a model's pattern: below 0.70 discard, up to and including 0.80 review, above it store.
-
-    Raises:
-        ValueError: ``confidence`` is NaN or outside [0, 1].
-    """
-    _require_share("confidence", confidence)
+    """Return the verdict on a model's pattern: below 0.70 discard, up to and including 0.80 review, above it store."""
+    check_share("confidence", confidence)
     if confidence < MIN_CONFIDENCE:
         return Verdict.DISCARD
     return Verdict.STORE if confidence > REVIEW_UP_TO else Verdict.REVIEW
 
 
 def judge_principle(confidence: float) -> Verdict:
-    """Return the verdict on a model's principle: above 0.80 store, else discard.
-
-    Raises:
-        ValueError: ``confidence`` is NaN or outside [0, 1].
-    """
-    _require_share("confidence", confidence)
+    """Return the verdict on a model's principle: above 0.80 store, else discard."""
+    check_share("confidence", confidence)
     return Verdict.STORE if confidence > REVIEW_UP_TO else Verdict.DISCARD
 
 
@@ -74,21 +67,13 @@ def judge_promotion(
 ) -> Verdict:
     """Return the verdict on promoting a pattern or principle to a playbook entry.
 
-    Discard with less than 3 pieces of evidence, without a confidence, or below 0.80. Review from 0.80, or if it needs
-    review itself. Store from ``t_promote``, and if a person approved it, whatever its confidence.
-
-    Args:
-        confidence: in [0, 1], or None if it is unknown.
-        evidence: number of raw memories.
-
-    Raises:
-        ValueError: ``confidence`` is NaN or outside [0, 1], or ``evidence`` is negative.
+    Discard with fewer than 3 raw memories as ``evidence``, without a confidence, or below 0.80 (below ``t_promote`` if
+    that is lower). Store if a person ``approved`` it. Review below ``t_promote``, or if ``needs_review``. Else store.
     """
-    if evidence < 0:
-        raise ValueError(f"evidence is {evidence}; it must be 0 or more")
+    check_count("evidence", evidence)
     if confidence is None:
         return Verdict.DISCARD
-    _require_share("confidence", confidence)
+    check_share("confidence", confidence)
     if evidence < REQUIRED_EVIDENCE:
         return Verdict.DISCARD
     if approved:
@@ -101,17 +86,13 @@ def judge_promotion(
 def judge_heuristic_promotion(confidence: float | None, evidence: int, *, instructs: bool) -> Verdict:
     """Return the verdict on promoting an extracted pattern or principle: review or discard, never store.
 
-    Review from ``HEURISTIC_REVIEW_FROM``, with at least 3 pieces of evidence, and if it ``instructs``: it has practices
-    or gotchas.
-
-    Raises:
-        ValueError: as ``judge_promotion``.
+    Review from ``HEURISTIC_REVIEW_FROM``, with at least 3 raw memories as ``evidence``, if it ``instructs``: it has
+    practices or gotchas.
     """
-    if evidence < 0:
-        raise ValueError(f"evidence is {evidence}; it must be 0 or more")
+    check_count("evidence", evidence)
     if confidence is None:
         return Verdict.DISCARD
-    _require_share("confidence", confidence)
+    check_share("confidence", confidence)
     is_good = instructs and evidence >= REQUIRED_EVIDENCE and confidence >= HEURISTIC_REVIEW_FROM
     return Verdict.REVIEW if is_good else Verdict.DISCARD
 
@@ -119,24 +100,13 @@ def judge_heuristic_promotion(confidence: float | None, evidence: int, *, instru
 def judge_fit(similarity: float | None) -> EntryAction:
     """Return the effect of a candidate by its cosine with the most similar entry.
 
-    From 0.90 it reinforces that entry, from 0.85 a person decides, below it becomes an entry of its own. Thresholds are
-    inclusive, with a slack of 1e-6.
-
-    Args:
-        similarity: None if the project has no entry.
-
-    Raises:
-        ValueError: ``similarity`` is NaN.
+    From 0.90 it reinforces that entry, from 0.85 a person decides, below it becomes an entry of its own, as it does if
+    there is no entry (None). Thresholds are inclusive, with a slack of 1e-6. NaN raises ValueError.
     """
     if similarity is None:
         return EntryAction.CREATE
     if similarity != similarity:
-        raise ValueError("similarity is NaN; it must be a cosine, or None where there is no entry")
+        raise ValueError("similarity is NaN; it must be a cosine, or None if there is no entry")
     if similarity >= REINFORCE_FROM - _SLACK:
         return EntryAction.REINFORCE
     return EntryAction.REVIEW if similarity >= ENTRY_REVIEW_FROM - _SLACK else EntryAction.CREATE
-
-
-def _require_share(name: str, value: float) -> None:
-    if not 0.0 <= value <= 1.0:
-        raise ValueError(f"{name} is {value}; it must be from 0 to 1")

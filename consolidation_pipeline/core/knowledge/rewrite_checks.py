@@ -11,7 +11,8 @@ from consolidation_pipeline.core.conflicts.polarity import SAME_TOPIC
 from consolidation_pipeline.core.text.text_merge import merge_texts
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-# Share of the content words of each source. Near-duplicates share half of theirs; a text with fewer is a summary.
+# Lowest share of each source's content words that a rewrite keeps. Near-duplicates share half of theirs; a text with
+# fewer is a summary.
 MIN_KEPT_SHARE = 0.5
 # Characters beyond the length of the lossless union, for words that join sentences.
 _MARGIN_SHARE, _MARGIN_CHARS = 0.1, 40
@@ -34,11 +35,11 @@ def find_lost_denials(source: str, text: str) -> list[str]:
 
     A clause is on the same topic if it has 0.65 of the other's words, as for vetoes.
     """
-    denying = [clause for clause in read_clauses(text) if clause.denied]
+    others = list(read_clauses(text))
     lost = [
         clause
         for clause in read_clauses(source)
-        if clause.denied and not any(_repeats_denial(other, clause) for other in denying)
+        if clause.denied and not any(_repeats_denial(other, clause) for other in others)
     ]
     return [" ".join(source[clause.start : clause.end].split()) for clause in lost]
 

@@ -16,7 +16,7 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.key_terms import NO_BACKGROUND, BackgroundTerms, count_terms, extract_terms
 from consolidation_pipeline.core.text.sentences import Sentence, extract_sentences
 
-# A sentence repeats another if this share of its squared weight is in the other's terms and it adds no literal.
+# A sentence repeats another if the other's terms have this share of its squared weight, and it adds no literal.
 _COVERED = 0.8
 # Maximal marginal relevance (Carbonell and Goldstein 1998): weight of relevance; the rest is the weight of novelty.
 _RELEVANCE = 0.7
@@ -94,19 +94,19 @@ def rank_sentences(
     context: Sequence[bool] | None = None,
     background: BackgroundTerms = NO_BACKGROUND,
 ) -> list[SentenceRanking]:
-    """Rank the sentences of each group of texts by how much they share with the other texts, and how well they read.
+    """Rank the sentences of each group of texts by their similarity to the other texts and by their readability.
 
-    Score = ``Sentence.readability`` times the mean cosine of the sentence with the other texts of its group, weighed by
-    text; for a group of one text, the cosine with that text. A term weighs ln((1 + n) / (1 + df)) + 1, where df of the
-    n texts of the context have it. The order of groups does not matter, nor that of texts in a group, except for
-    ``RankedSentence.text``. A blank text has no sentences.
+    The score is ``Sentence.readability`` times the mean cosine of the sentence with the other texts of its group,
+    weighted by text; in a group of one text, the cosine with that text. The weight of a term is
+    ln((1 + n) / (1 + df)) + 1, where df of the n texts of the context have it. The order of groups and texts does not
+    matter, except for ``RankedSentence.text``. A blank text has no sentences.
 
     Args:
-        groups: the texts of each group.
-        weights: weight of each text; default 1.
-        boilerplate: sentences (``boilerplate.find_boilerplate``) to leave out of texts that hold anything else.
-        context: True for each group whose texts count in df; default all. Other groups affect themselves only.
-        background: counts of further texts of the context (``count_background``).
+        groups: The texts of each group.
+        weights: Weight of each text; None = 1.
+        boilerplate: Sentences (``boilerplate.find_boilerplate``) to leave out of texts that hold anything else.
+        context: True for each group whose texts belong to the context; None = all.
+        background: Counts of further texts of the context (``count_background``).
     """
     skipped = _normal_sentences(boilerplate)
     read = [[_read(text, skipped) for text in group] for group in groups]
@@ -132,7 +132,7 @@ def rank_sentences(
 
 
 def count_background(groups: Sequence[Sequence[str]], *, boilerplate: Collection[str] = ()) -> BackgroundTerms:
-    """Count the terms of groups that only tell ``rank_sentences`` and ``find_key_terms`` how rare a term is."""
+    """Count the terms of groups that are context only, for ``rank_sentences`` and ``find_key_terms``."""
     skipped, texts = _normal_sentences(boilerplate), [text for group in groups for text in group]
     terms = ({term.stem for one in _read(text, skipped) for term in extract_terms(one.text)} for text in texts)
     return BackgroundTerms(len(groups), len(texts), Counter(chain.from_iterable(terms)))
@@ -150,7 +150,7 @@ def _read(text: str, boilerplate: Collection[str]) -> list[Sentence]:
 
 @dataclass(frozen=True, eq=False)
 class _Layout:
-    """The text of each sentence, the group of each text, and the context that tells how rare a term is.
+    """The text of each sentence (rows,), the group of each text (texts,), and the context of the term weights.
 
     ``context``: True for each group (g,) that belongs to it. ``background``: counts of further texts.
     """
@@ -197,7 +197,7 @@ def _normalize(matrix: Any) -> Any:
 
 
 def _dense(vectors: Any, rows: Sequence[int]) -> NDArray[np.float64]:
-    """Return some rows of a sparse matrix as dense ones, without the columns that are 0 in all of them."""
+    """Return these rows of a sparse matrix as a dense one, without the columns that are 0 in all of them."""
     start, end = vectors.indptr[rows], vectors.indptr[[row + 1 for row in rows]]
     at = np.concatenate([np.arange(a, b) for a, b in zip(start.tolist(), end.tolist(), strict=True)])
     columns, place = np.unique(vectors.indices[at], return_inverse=True)

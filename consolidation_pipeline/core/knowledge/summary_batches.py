@@ -1,4 +1,4 @@
-"""Batches of memories to summarize: their size, when a summary is due, and the compression it gives."""
+"""Batches of memories to summarize: their size, the rule when a summary is due, and the compression ratio."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TypeVar
 
+from consolidation_pipeline.core.checks import check_count
 from consolidation_pipeline.core.jobs.triggers import Due
 
 # Memories of one call: 20 notes of about 80 words are easy for any model.
@@ -16,33 +17,26 @@ SUMMARY_THRESHOLD = 50
 TARGET_RATIO = 8.0
 # Fewest memories of a summary; with fewer, one is written only on request.
 MIN_MEMORIES = 8
-# Part of the ids of summaries and profiles; changing it gives every row a new identity.
+# Part of the ids of summaries and profiles: changing it gives every row a new id.
 IDENTITY_VERSION = "1"
-# A session without a new memory for this long has ended: nothing else marks the end. Half an hour is the usual limit of
-# web analytics, and agents pause for less between two notes of one task.
+# A session without a new memory for this long has ended: nothing else marks its end. Half an hour is the usual limit in
+# web analytics. Agents pause for less between two notes of one task.
 SESSION_IDLE = timedelta(minutes=30)
 
 _T = TypeVar("_T")
 
 
 def split_chunks(items: Sequence[_T], *, size: int = CHUNK_SIZE) -> list[Sequence[_T]]:
-    """Split ``items`` into chunks of ``size`` in their order; the last may be shorter.
-
-    Raises:
-        ValueError: ``size`` is below 1.
-    """
+    """Split ``items`` into chunks of ``size`` in their order; the last may be shorter."""
     if size < 1:
         raise ValueError(f"size is {size}; a chunk needs at least 1 memory")
     return [items[at : at + size] for at in range(0, len(items), size)]
 
 
 def compression_ratio(memories: int, summaries: int) -> float | None:
-    """Return the memories per summary, None without a summary.
-
-    Raises:
-        ValueError: a count is negative.
-    """
-    _require_counts(memories=memories, summaries=summaries)
+    """Return the memories per summary; None without a summary."""
+    check_count("memories", memories)
+    check_count("summaries", summaries)
     return memories / summaries if summaries else None
 
 
@@ -50,13 +44,10 @@ def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold:
     """Decide if a summary is due: ``threshold`` memories wait, or a session ended and ``MIN_MEMORIES`` wait.
 
     Args:
-        unsummarised: number of memories without a summary.
-        session_ended: nothing was written for ``SESSION_IDLE`` in a session of these memories.
-
-    Raises:
-        ValueError: the count is negative.
+        unsummarised: Number of memories without a summary.
+        session_ended: No memory was added for ``SESSION_IDLE`` in a session of these memories.
     """
-    _require_counts(unsummarised=unsummarised)
+    check_count("unsummarised", unsummarised)
     waiting = f"{unsummarised} memories are not summarised"
     if session_ended and unsummarised >= MIN_MEMORIES:
         return Due(True, f"a session ended and {waiting}, at least {MIN_MEMORIES}")
@@ -64,9 +55,3 @@ def is_summary_due(unsummarised: int, *, session_ended: bool = False, threshold:
         return Due(True, f"{waiting}, at least {threshold}")
     needed = MIN_MEMORIES if session_ended else threshold
     return Due(False, f"{waiting}, fewer than {needed}")
-
-
-def _require_counts(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 0:
-            raise ValueError(f"{name} is {count}; it must be 0 or more")

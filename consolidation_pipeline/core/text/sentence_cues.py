@@ -24,12 +24,12 @@ _VERBS = """
     sort specify split start stop store strip subscribe switch synchronise synchronize take tell throw treat trim
     trust try tune turn unpin upload use validate verify wait warm wrap write
 """
-# Verbs that are as often the noun a statement begins with: "Search index and two queues are left".
+# Verbs that are also nouns with which a statement may begin: "Search index and two queues are left".
 _VERBS_OR_NOUNS = """
     block bound build cache change deploy hash hold index limit list load lock log map match name note plan process
     query queue record release schedule scope search stream tag test track update upgrade watch
 """
-# "It is never pushed" is a statement, no instruction.
+# "It is never pushed" is a statement, not an instruction.
 _NEVER = r"never(?!\s+\w+(?:ed|en)\b)|don['’]t|do not|(?:must|should)(?: not|n['’]t)|may not|(?:cannot|can['’]t) be"
 _STATEMENT = (
     r"(?:(?!\b(?:that|which|who|when|if|what|how|where|while|because|since|until|so)\b)[^,;:.])*"
@@ -98,6 +98,11 @@ def is_warning(sentence: str) -> bool:
 def is_failure(sentence: str) -> bool:
     """Return True for a report of a failure: *fails*, *breaks*, *leaks*, *lost*, *wrong*, *timed out* ..."""
     return _FAILURE.search(sentence) is not None
+
+
+def is_pitfall(sentence: str) -> bool:
+    """Return True for a warning, or a failure without advice."""
+    return is_warning(sentence) or (is_failure(sentence) and not is_advice(sentence))
 
 
 def is_preference(sentence: str) -> bool:

@@ -1,7 +1,4 @@
-"""Retry policy: jobs that keep failing, when each is tried again, and which are dead.
-
-A dead job is left to its schedule or to a person.
-"""
+"""Retry policy: jobs that keep failing, and their retries. A dead job is left to its schedule or to a person."""
 
 from __future__ import annotations
 
@@ -27,7 +24,7 @@ from consolidation_pipeline.store.jobs.jobs import NewJob
 
 @dataclass(frozen=True)
 class FailingJob:
-    """A job of a project whose newest attempts failed. ``job_id``: the newest. ``next_try_at``: None if it is dead."""
+    """A job of a project whose last attempts failed. ``job_id``: the last one. ``next_try_at``: None if it is dead."""
 
     project: str
     job: str
@@ -40,12 +37,12 @@ class FailingJob:
 
 
 def list_failing_jobs(connection: Connection, project_id: UUID | None = None) -> list[FailingJob]:
-    """Return the jobs that keep failing, of one project or of all, by project and job; a success removes one."""
+    """Return the jobs whose last attempt failed, of one project or of all, by project and job."""
     return [_describe_failing(row) for row in jobs.list_failing_jobs(connection, JOB_PHASES, project_id)]
 
 
 def _describe_failing(row: Row[Any]) -> FailingJob:
-    next_try_at = next_attempt_at(row.retry_count, row.completed_at, most=row.max_retries)
+    next_try_at = next_attempt_at(row.retry_count, row.completed_at, max_attempts=row.max_retries)
     return FailingJob(
         project=row.slug,
         job=row.job,
@@ -66,9 +63,9 @@ def describe_failing_job(failing: FailingJob) -> str:
 
 
 def request_retries(engine: Engine, now: datetime) -> list[RequestedJob]:
-    """Make pending jobs in place of failed ones of schedules and thresholds that have waited long enough.
+    """Make pending jobs for failed ones that have waited long enough (``core.jobs.triggers.may_retry``).
 
-    See ``core.jobs.triggers.may_retry``. Failed jobs that a person asked for are not retried.
+    Failed jobs that a person requested are not retried.
     """
     with engine.begin() as connection:
         failed = [row for row in jobs.list_failing_jobs(connection, JOB_PHASES) if _is_retried(row, now)]
@@ -82,11 +79,11 @@ def _is_retried(row: Row[Any], now: datetime) -> bool:
     """Return True if the failed job is to be tried again now."""
     if row.trigger_type == "manual" or row.asked_since or not row.consolidation_enabled:
         return False
-    return bool(may_retry(row.retry_count, row.completed_at, now, most=row.max_retries))
+    return bool(may_retry(row.retry_count, row.completed_at, now, max_attempts=row.max_retries))
 
 
 def _build_retry(row: Row[Any]) -> NewJob | None:
-    """Return a new job like the failed one; None if its options are invalid now, which its trigger reports."""
+    """Return a new job like the failed one; None if its options are invalid now, as the trigger reports."""
     try:
         options = parse_options(row.scope.get("options", {}), base=parse_options(row.config))
     except InvalidOptionError:

@@ -31,7 +31,8 @@ from consolidation_pipeline.store.database.engine import Engine, Row
 from consolidation_pipeline.store.jobs.jobs import list_failing_jobs
 from consolidation_pipeline.store.projects import Project, list_projects
 
-_OVERDUE = timedelta(days=1)  # After this time, a schedule that ticks every 15 minutes is off, not late.
+# A schedule ticks every 15 minutes. One that is late for so long is off.
+_OVERDUE = timedelta(days=1)
 _NEVER = datetime(1970, 1, 1, tzinfo=UTC)
 
 IsDue = Callable[[Backlog, ConsolidationOptions], Due]
@@ -39,7 +40,7 @@ IsDue = Callable[[Backlog, ConsolidationOptions], Due]
 
 @dataclass(frozen=True)
 class TriggeredJob:
-    """A pending job to launch. Nobody else launches it before ``job_requests.LOST_AFTER``.
+    """A pending job that the trigger launches; until ``job_requests.LOST_AFTER``, nobody else launches it.
 
     ``memories``: number of active memories of the project.
     """
@@ -53,10 +54,9 @@ class TriggeredJob:
 
 @dataclass(frozen=True)
 class TriggerDecision:
-    """Decision of a trigger.
+    """Jobs to launch (``requests``), and the reason for each other project (``skipped``, by slug).
 
-    ``requests``: jobs to launch. ``skipped``: slug -> reason, for the other projects. ``ready``: skipped projects that
-    have enough memories.
+    ``ready``: slugs of skipped projects that are due, but may not have a job now.
     """
 
     requests: list[TriggeredJob]
@@ -65,44 +65,44 @@ class TriggerDecision:
 
 
 def describe_skipped(decision: TriggerDecision) -> list[str]:
-    """Return a line on each skipped project with the reason, first those that have enough memories."""
+    """Return a line for each skipped project with the reason, first those that are due."""
     slugs = sorted(decision.skipped, key=lambda slug: (slug not in decision.ready, slug))
     return [f"{slug}: {decision.skipped[slug]}" for slug in slugs]
 
 
 def is_threshold_due(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Check for enough new memories since the last job."""
+    """Return if there are enough new memories since the last job."""
     return is_due(backlog.new, threshold=options.new_threshold)
 
 
 def is_due_tonight(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Check for new memories, or too many active ones."""
+    """Return if there are new memories, or too many active ones."""
     return is_nightly_due(backlog.active, backlog.new, threshold=options.active_threshold)
 
 
 def can_summarize(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Check for enough memories without a summary, or an ended session with some."""
+    """Return if there are enough memories without a summary, or some of a session that has ended."""
     if not options.summarize:
         return Due(False, "summarize is off")
     return is_summary_due(backlog.unsummarized, session_ended=backlog.session_ended)
 
 
 def has_memories(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Check for an active memory, raw or merged, whose relevance decays."""
+    """Return if there is an active memory, raw or merged."""
     del options
     active = backlog.active + backlog.merged
     return Due(active > 0, f"{active} active memories")
 
 
 def can_associate(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Check for at least two active memories, raw or merged, that may be related."""
+    """Return if there are two active memories, raw or merged, that may be related."""
     del options
     units = backlog.active + backlog.merged
     return Due(units > 1, f"{units} active memories")
 
 
 def can_forget(backlog: Backlog, options: ConsolidationOptions) -> Due:
-    """Check for an active memory in a project with forgetting switched on."""
+    """Return if forgetting is on and there is an active memory."""
     if not options.forgetting:
         return Due(False, "forgetting is off")
     return has_memories(backlog, options)
@@ -125,29 +125,24 @@ def request_jobs(
     memories.
 
     Args:
-        engine: Engine of the store.
-        due: Decides by the backlog and options of a project.
-        job: Name of the job, of ``JOB_PHASES``.
+        due: Function that decides by the backlog and options of a project.
+        job: A key of ``JOB_PHASES``.
         trigger_type: scheduled or threshold.
-        triggered_by: Shown name of the trigger.
-        by_cron: Follow the option ``schedule`` of each project: one job for each of its ticks, and only memories that
-            came before it count.
-        settings: Skip projects in which a whole run would do nothing, see ``find_idle_reason``; None = do not check.
+        triggered_by: Name of the trigger.
+        by_cron: Follow the option ``schedule`` of each project: one job per tick, and memories count that are older
+            than the tick.
+        settings: Skip projects with a ``find_idle_reason``; None = do not check.
         now: Instant of the decision; None = now.
     """
     now = now or datetime.now(UTC)
     scope, decision = build_scope(job, JOB_PHASES[job]), TriggerDecision([], {})
     selected: dict[UUID, tuple[Backlog, ConsolidationOptions, str]] = {}
-    for backlog, standing in _load_standings(engine, job, now, by_cron=by_cron):
+    for backlog, state in _load_job_states(engine, job, now, by_cron=by_cron):
         options, verdict = _decide(backlog, due)
-        allowed = may_request(standing, now, scheduled=trigger_type == "scheduled") if verdict else verdict
-        if (
-            allowed
-            and settings is not None
-            and not backlog.new
-            and (idle := find_idle_reason(engine, backlog.slug, settings))
-        ):
-            verdict = allowed = Due(False, idle)
+        allowed = may_request(state, now, scheduled=trigger_type == "scheduled") if verdict else verdict
+        if allowed and settings is not None and not backlog.new:
+            idle = find_idle_reason(engine, backlog.slug, settings)
+            verdict, allowed = (verdict, allowed) if idle is None else (Due(False, idle), Due(False, idle))
         if options is not None and allowed:
             selected[backlog.project_id] = backlog, options, "; ".join(filter(None, (verdict.reason, allowed.reason)))
             continue
@@ -166,15 +161,15 @@ def request_jobs(
                 TriggeredJob(backlog.slug, made[id_], backlog.active, options.timeout_seconds, reason)
             )
         else:
-            decision.skipped[backlog.slug] = "another job was asked for in the same moment"
+            decision.skipped[backlog.slug] = "another job was requested at the same moment"
     return decision
 
 
 def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | None:
     """Return the reason why a whole run of the project would do nothing; None if it might do something.
 
-    The last run was complete, memories, options and use have not changed, and no memory has become stale. Only
-    relevance would decay, which the schedule ``daily_decay`` does.
+    It would do nothing if the last run was complete, memories, options and use have not changed, and no memory has
+    become stale. The schedule ``daily_decay`` computes relevance.
     """
     run = preview_run(engine, slug, settings=settings)
     with run.engine.connect() as connection:
@@ -185,24 +180,23 @@ def find_idle_reason(engine: Engine, slug: str, settings: Settings) -> str | Non
 
 
 def list_overdue(engine: Engine, now: datetime) -> list[str]:
-    """Return the slugs of projects that got no job of the nightly schedule for a day, with nothing in the way."""
-    standings = _load_standings(engine, "consolidate", now - _OVERDUE, by_cron=True)
+    """Return the slugs of projects that should have got a job of the nightly schedule for a day, but did not."""
     return [
         backlog.slug
-        for backlog, standing in standings
-        if _decide(backlog, is_due_tonight)[1] and may_request(standing, now, scheduled=True)
+        for backlog, state in _load_job_states(engine, "consolidate", now - _OVERDUE, by_cron=True)
+        if _decide(backlog, is_due_tonight)[1] and may_request(state, now, scheduled=True)
     ]
 
 
-def _load_standings(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, JobState]]:
+def _load_job_states(engine: Engine, job: str, now: datetime, *, by_cron: bool) -> list[tuple[Backlog, JobState]]:
     with engine.connect() as connection:
-        ticks = find_last_ticks(list_projects(connection), now) if by_cron else {}
+        ticks = _find_last_ticks(list_projects(connection), now) if by_cron else {}
         backlogs = list_backlogs(connection, job=job, as_of=ticks)
         failing = {row.project_id: row for row in list_failing_jobs(connection, {job: JOB_PHASES[job]})}
-    return [(backlog, _standing(backlog, failing, ticks)) for backlog in backlogs]
+    return [(backlog, _build_job_state(backlog, failing, ticks)) for backlog in backlogs]
 
 
-def find_last_ticks(projects: Iterable[Project], now: datetime) -> dict[UUID, datetime]:
+def _find_last_ticks(projects: Iterable[Project], now: datetime) -> dict[UUID, datetime]:
     """Return the last tick of each project's ``schedule``; projects with invalid options are left out."""
     last: dict[str, datetime] = {}
     ticks = {}
@@ -217,13 +211,13 @@ def find_last_ticks(projects: Iterable[Project], now: datetime) -> dict[UUID, da
     return ticks
 
 
-def _standing(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: Mapping[UUID, datetime]) -> JobState:
+def _build_job_state(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: Mapping[UUID, datetime]) -> JobState:
     failed = failing.get(backlog.project_id)
     return JobState(
         live=None if backlog.live_job is None else f"job {backlog.live_job} is {backlog.live_status}",
         failures=0 if failed is None else failed.retry_count,
         failed_at=None if failed is None else failed.completed_at,
-        most=MAX_ATTEMPTS if failed is None else failed.max_retries,
+        max_attempts=MAX_ATTEMPTS if failed is None else failed.max_retries,
         requested_at=backlog.asked_at,
         cancelled_at=backlog.cancelled_at,
         scheduled_at=ticks.get(backlog.project_id),
@@ -231,7 +225,7 @@ def _standing(backlog: Backlog, failing: Mapping[UUID, Row[Any]], ticks: Mapping
 
 
 def _decide(backlog: Backlog, due: IsDue) -> tuple[ConsolidationOptions | None, Due]:
-    """Return the options of a project and if it is due. Invalid options do not stop the other projects."""
+    """Return the options of a project, and if it is due. Invalid options are a reason, and no error."""
     if not backlog.consolidation_enabled:
         return None, Due(False, "consolidation is disabled")
     try:

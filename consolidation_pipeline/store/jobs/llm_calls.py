@@ -192,16 +192,16 @@ class SpendLedger:
                     f"{earlier.attempts} times by this job, {max_attempts} are allowed; "
                     f"the last time: {earlier.last_error or 'the process died'}"
                 )
-            exceeded = self.budgets.find_exceeded(load_spent(connection, self.project_id, self.job_id), call.most)
+            exceeded = self.budgets.find_exceeded(load_spent(connection, self.project_id, self.job_id), call.max_bill)
             if exceeded is not None:
                 raise BudgetExhaustedError(f"{call.purpose} was not sent to {call.model}: {exceeded}")
             reserved = {
                 "purpose": call.purpose,
                 "model": call.model,
                 "attempt": earlier.attempts + 1,
-                "sent": call.most.prompt_tokens,
-                "received": call.most.completion_tokens,
-                "usd": call.most.usd,
+                "sent": call.max_bill.prompt_tokens,
+                "received": call.max_bill.completion_tokens,
+                "usd": call.max_bill.usd,
             }
             call_id: UUID = connection.execute(text(_RESERVE_CALL), {**prompt, **reserved}).scalar_one()
             return call_id

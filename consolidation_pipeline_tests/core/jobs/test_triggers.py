@@ -78,7 +78,7 @@ def ago(**span: float) -> datetime:
         (JobState(failures=3, failed_at=ago(minutes=59)), "dead after 3 failures", "dead after 3 failures"),
         (JobState(failures=3, failed_at=ago(hours=10)), "dead after 3 failures", True),
         (JobState(failures=9, failed_at=ago(days=9)), "dead after 9 failures", True),
-        (JobState(failures=3, failed_at=ago(minutes=25), most=4), True, True),
+        (JobState(failures=3, failed_at=ago(minutes=25), max_attempts=4), True, True),
         (JobState(cancelled_at=ago(minutes=59), requested_at=ago(hours=2)), "was cancelled: not requested until", True),
         (JobState(cancelled_at=ago(minutes=60), requested_at=ago(hours=2)), True, True),
         (JobState(scheduled_at=ago(hours=10), requested_at=ago(hours=11)), True, True),

@@ -35,22 +35,22 @@ def ledger(engine: Engine) -> SpendLedger:
 
 
 def reserve(ledger: SpendLedger, key: str = "hash", usd: str = "0.1", **options: Any) -> UUID | None:
-    call = replace(CALL, prompt_hash=key, most=replace(CALL.most, usd=Decimal(usd)))
+    call = replace(CALL, prompt_hash=key, max_bill=replace(CALL.max_bill, usd=Decimal(usd)))
     return ledger.reserve(call, **{"max_attempts": 1000, **options})
 
 
-def reserved(ledger: SpendLedger, key: str = "hash", usd: str = "0.1", **options: Any) -> UUID:
+def reserve_id(ledger: SpendLedger, key: str = "hash", usd: str = "0.1", **options: Any) -> UUID:
     call_id = reserve(ledger, key, usd, **options)
     assert call_id is not None
     return call_id
 
 
-def spent(ledger: SpendLedger) -> Spent:
+def load_total(ledger: SpendLedger) -> Spent:
     with ledger.engine.connect() as connection:
         return load_spent(connection, ledger.project_id, ledger.job_id)
 
 
-def rows(ledger: SpendLedger) -> list[Any]:
+def load_calls(ledger: SpendLedger) -> list[Any]:
     with ledger.engine.connect() as connection:
         query = f"SELECT * FROM {SCHEMA}.llm_calls WHERE project_id = :project ORDER BY created_at, id"
         return list(connection.execute(text(query), {"project": ledger.project_id}))
@@ -62,18 +62,18 @@ def move_to_yesterday(ledger: SpendLedger) -> None:
 
 
 def test_reservation_counts_in_full_until_settled(ledger: SpendLedger) -> None:
-    call_id = reserved(ledger)
-    assert spent(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
+    call_id = reserve_id(ledger)
+    assert load_total(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
     ledger.settle(call_id, Bill(50, 10, Decimal("0.03")), {"a": 1})
-    assert spent(ledger) == Spent(Decimal("0.03"), Decimal("0.03"), 60)
+    assert load_total(ledger) == Spent(Decimal("0.03"), Decimal("0.03"), 60)
 
 
 def test_failed_call_costs_bill_or_reservation(ledger: SpendLedger) -> None:
-    ledger.fail(reserved(ledger), NOTHING, "refused")
-    assert spent(ledger) == Spent(Decimal(0), Decimal(0), 0)
-    ledger.fail(reserved(ledger), None, "the connection was lost")
-    assert spent(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
-    assert [(row.status, row.attempt, row.error_message) for row in rows(ledger)] == [
+    ledger.fail(reserve_id(ledger), NOTHING, "refused")
+    assert load_total(ledger) == Spent(Decimal(0), Decimal(0), 0)
+    ledger.fail(reserve_id(ledger), None, "the connection was lost")
+    assert load_total(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
+    assert [(row.status, row.attempt, row.error_message) for row in load_calls(ledger)] == [
         ("failed", 1, "refused"),
         ("failed", 2, "the connection was lost"),
     ]
@@ -85,7 +85,7 @@ def test_budget_can_be_spent_exactly(ledger: SpendLedger) -> None:
     with pytest.raises(BudgetExhaustedError, match=r"budget_usd_per_run is 1 USD: 0\.9 USD .* up to 0\.11 USD"):
         reserve(ledger, usd="0.11")
     reserve(ledger)
-    assert spent(ledger).usd_in_run == 1
+    assert load_total(ledger).usd_in_run == 1
     with pytest.raises(BudgetExhaustedError, match="pattern was not sent to openai/gpt-4o-mini: budget_usd_per_run"):
         reserve(ledger, usd="0.00000001")
 
@@ -103,7 +103,7 @@ def test_daily_budget_resets_but_run_budget_stays(ledger: SpendLedger) -> None:
         reserve(replace(ledger, job_id=job), usd="1")
     reserve(ledger, usd="0.9")
     move_to_yesterday(ledger)
-    assert spent(ledger) == Spent(Decimal("0.9"), Decimal(0), 100)
+    assert load_total(ledger) == Spent(Decimal("0.9"), Decimal(0), 100)
     with pytest.raises(BudgetExhaustedError, match="budget_usd_per_run"):
         reserve(ledger, usd="0.2")
     reserve(ledger)
@@ -120,41 +120,41 @@ def test_tokens_have_their_own_budget(ledger: SpendLedger) -> None:
 def test_job_attempts_per_prompt_are_limited(ledger: SpendLedger) -> None:
     for _ in range(2):
         reserve(ledger, max_attempts=3)
-    ledger.fail(reserved(ledger, max_attempts=3), NOTHING, "overloaded")
+    ledger.fail(reserve_id(ledger, max_attempts=3), NOTHING, "overloaded")
     with pytest.raises(AttemptsExhaustedError, match=r"3 times by this job, 3 are allowed; the last time: overloaded"):
         reserve(ledger, max_attempts=3)
     reserve(ledger, "other", max_attempts=3)
     assert reserve(replace(ledger, job_id=uuid4()), max_attempts=3) is not None
-    assert [row.attempt for row in rows(ledger)] == [1, 2, 3, 1, 1]
+    assert [row.attempt for row in load_calls(ledger)] == [1, 2, 3, 1, 1]
 
 
 def test_answered_prompt_is_not_reserved_again(ledger: SpendLedger) -> None:
-    ledger.settle(reserved(ledger), CALL.most, {"a": 1})
+    ledger.settle(reserve_id(ledger), CALL.max_bill, {"a": 1})
     assert reserve(ledger) is None
     assert reserve(replace(ledger, job_id=uuid4())) is None
     assert reserve(ledger, again=True) is not None
 
 
 def test_replies_are_shared_within_project_only(ledger: SpendLedger) -> None:
-    ledger.settle(reserved(ledger), CALL.most, {"a": 1})
+    ledger.settle(reserve_id(ledger), CALL.max_bill, {"a": 1})
     later = replace(ledger, job_id=uuid4())
     assert later.load(["hash", "other"])["hash"].accepted == {"a": 1}
     assert replace(ledger, project_id=uuid4()).load(["hash"]) == {}
-    noted = rows(ledger)[-1]
-    assert (noted.status, noted.job_id, noted.cost_usd, noted.prompt_tokens) == ("cached", later.job_id, 0, 0)
-    assert spent(later).usd_in_run == 0
+    cached = load_calls(ledger)[-1]
+    assert (cached.status, cached.job_id, cached.cost_usd, cached.prompt_tokens) == ("cached", later.job_id, 0, 0)
+    assert load_total(later).usd_in_run == 0
 
 
 def test_rejected_replies_belong_to_their_job(ledger: SpendLedger) -> None:
     for reply in ("first", "second"):
-        ledger.fail(reserved(ledger), CALL.most, f"{reply} is wrong", reply)
-    ledger.fail(reserved(ledger), NOTHING, "no reply")
+        ledger.fail(reserve_id(ledger), CALL.max_bill, f"{reply} is wrong", reply)
+    ledger.fail(reserve_id(ledger), NOTHING, "no reply")
     assert ledger.load(["hash"])["hash"].refused == (("first", "first is wrong"), ("second", "second is wrong"))
     assert replace(ledger, job_id=uuid4()).load(["hash"]) == {}
 
 
 def test_llm_call_ends_only_once(ledger: SpendLedger) -> None:
-    call_id = reserved(ledger)
+    call_id = reserve_id(ledger)
     ledger.settle(call_id, None, {})
     with pytest.raises(ConflictError, match="it is not reserved"):
         ledger.fail(call_id, NOTHING, "late")
@@ -170,43 +170,43 @@ def test_concurrent_threads_respect_budget(ledger: SpendLedger) -> None:
     with ThreadPoolExecutor(12) as pool:
         granted = sum(pool.map(try_to_reserve, range(60)))
     assert granted == 14
-    assert spent(ledger).usd_in_run == Decimal("0.98")
+    assert load_total(ledger).usd_in_run == Decimal("0.98")
 
 
 def test_concurrent_processes_respect_budget(ledger: SpendLedger) -> None:
     url = ledger.engine.url.render_as_string(hide_password=False)
-    context = _context()
-    arguments = (url, ledger.project_id, ledger.job_id, context.Barrier(3))
-    children = [context.Process(target=_reserve_all, args=arguments) for _ in range(3)]
+    fork_server = _fork_server()
+    arguments = (url, ledger.project_id, ledger.job_id, fork_server.Barrier(3))
+    children = [fork_server.Process(target=_reserve_all, args=arguments) for _ in range(3)]
     for child in children:
         child.start()
     for child in children:
         child.join()
     assert [child.exitcode for child in children] == [0, 0, 0]
-    assert spent(ledger).usd_in_run == 1
-    assert len(rows(ledger)) == 100
+    assert load_total(ledger).usd_in_run == 1
+    assert len(load_calls(ledger)) == 100
 
 
 def test_killed_process_keeps_reservation_spent(ledger: SpendLedger) -> None:
     url = ledger.engine.url.render_as_string(hide_password=False)
-    child = _context().Process(target=_reserve_and_die, args=(url, ledger.project_id, ledger.job_id))
+    child = _fork_server().Process(target=_reserve_and_die, args=(url, ledger.project_id, ledger.job_id))
     child.start()
     child.join()
     assert child.exitcode == -signal.SIGKILL
-    assert spent(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
+    assert load_total(ledger) == Spent(Decimal("0.1"), Decimal("0.1"), 100)
     with pytest.raises(AttemptsExhaustedError, match="the process died"):
         reserve(ledger, max_attempts=1)
 
 
-def _context() -> Any:
+def _fork_server() -> Any:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])
     return context
 
 
-def _reserve_all(url: str, project_id: UUID, job_id: UUID, all_ready: Any) -> None:
+def _reserve_all(url: str, project_id: UUID, job_id: UUID, barrier: Any) -> None:
     ledger = SpendLedger(connect_engine(url), project_id, job_id, BUDGETS)
-    all_ready.wait()
+    barrier.wait()
     while True:
         try:
             reserve(ledger, usd="0.01")
@@ -219,16 +219,9 @@ def _reserve_and_die(url: str, project_id: UUID, job_id: UUID) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-CENTS = st.integers(0, 40)
+ENDS = st.sampled_from(["settle", "fail", "lose", "crash"])
 STEPS = st.lists(
-    st.tuples(
-        st.sampled_from("abc"),
-        st.sampled_from(["settle", "fail", "lose", "crash"]),
-        CENTS,
-        st.floats(0, 1),
-        st.booleans(),
-    ),
-    max_size=25,
+    st.tuples(st.sampled_from("abc"), ENDS, st.integers(0, 40), st.floats(0, 1), st.booleans()), max_size=25
 )
 
 
@@ -254,8 +247,8 @@ def test_call_failures_never_exceed_budget(engine: Engine, steps: list[tuple[str
             answered[key] += 1
         else:
             ledger.fail(call_id, None if end == "lose" else bill, end)
-        total = spent(ledger)
+        total = load_total(ledger)
         assert total.usd_in_run <= 1
         assert total.usd_in_day <= Decimal("1.5")
-    paid = Counter(row.prompt_hash for row in rows(ledger) if row.status == "settled")
+    paid = Counter(row.prompt_hash for row in load_calls(ledger) if row.status == "settled")
     assert all(count == 1 for count in paid.values())
