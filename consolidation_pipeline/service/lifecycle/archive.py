@@ -41,10 +41,11 @@ BATCH_ROWS = 5000
 
 @dataclass(frozen=True)
 class ArchiveResult:
-    """Number of archived units by reason, of merged memories among them, and of the raw memories behind those.
+    """Numbers of units.
 
-    ``held_back``: units that were not archived because they are too many at once. ``changed``: units that were not
-    archived because they changed after the decision. ``active_after``: units that are still active.
+    ``stale``, ``forgotten``: archived, by reason. ``merged``: merged memories among them; ``sources``: the raw memories
+    merged into these. ``held_back``: not archived, as they are too many at once. ``changed``: not archived, as they
+    changed after the decision. ``active_after``: still active.
     """
 
     stale: int
@@ -69,8 +70,8 @@ class ArchiveResult:
 def archive_memories(run: ProjectRun) -> ArchiveResult:
     """Archive the units that the policies select; in a run of a plan, only those that the plan lists.
 
-    Without a plan, nothing is archived if it is more than a run may archive at once (``archive_max_share``). Each batch
-    is checked again under lock: units that were used, pinned or changed meanwhile stay active.
+    Without a plan, nothing is archived if the share of units is above ``archive_max_share``. Each batch is checked
+    again under lock: units that were used, pinned or changed meanwhile stay active.
     """
     policies = get_policies(run.options, run.job)
     with run.engine.connect() as connection:
@@ -113,12 +114,12 @@ def build_archive_metrics(slug: str, done: ArchiveResult) -> dict[str, Any]:
 
 
 def explain_how_to_archive(slug: str) -> str:
-    """Return in words how to archive units that a run held back."""
+    """Return the advice how to archive units that a run held back."""
     return f"`consolidation run {slug} --plan FILE` with a reviewed plan, or a higher archive_max_share"
 
 
 def get_policies(options: ConsolidationOptions, job: str) -> ArchivePolicies:
-    """Return the policies of a job: staleness if enabled, forgetting if enabled and only in the job ``forget``."""
+    """Return the policies of a job; forgetting only in the job ``forget``."""
     return ArchivePolicies(
         staleness=options.archive,
         forgetting=options.forgetting and job == "forget",
@@ -147,10 +148,9 @@ def _load_candidates(connection: Connection, run: ProjectRun, table: str, ids: I
 
 
 def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolicies) -> dict[str, int]:
-    """Archive the units of ``ids`` that the policies still select under lock: uses do not change the version.
+    """Archive the units of ``ids`` that the policies still select; return the numbers of ``ArchiveResult`` by name.
 
-    Returns:
-        Number of archived units by reason, of merged memories, and of their sources.
+    The policies are applied again under lock, as a use of a unit does not change its version.
     """
     with run.transaction() as connection:
         lock_active_keys(connection, [run.project.id])
@@ -164,10 +164,6 @@ def _archive_batch(run: ProjectRun, table: str, ids: Ids, policies: ArchivePolic
 
 
 def _build_updates(candidates: ArchiveCandidates, plan: ArchivePlan) -> list[MemoryUpdate]:
-    columns = (
-        to_uuids(candidates.ids[plan.rows]),
-        candidates.versions[plan.rows].tolist(),
-        explain_archives(candidates.units, plan),
-        plan.reasons.tolist(),
-    )
-    return [MemoryUpdate(id_, version, uuid4(), words, why) for id_, version, words, why in zip(*columns, strict=True)]
+    ids, versions = to_uuids(candidates.ids[plan.rows]), candidates.versions[plan.rows].tolist()
+    rows = zip(ids, versions, explain_archives(candidates.units, plan), plan.reasons.tolist(), strict=True)
+    return [MemoryUpdate(id_, version, uuid4(), reason, policy) for id_, version, reason, policy in rows]

@@ -26,8 +26,6 @@ logger = logging.getLogger(__name__)
 POOL_SIZE = 100
 
 _TABLES = ("task_memories", "consolidated_memories")
-# Text for which every working model has a vector.
-_PROBE = "memory"
 
 
 @dataclass(frozen=True)
@@ -40,11 +38,7 @@ class AssociationSample:
 
 
 def load_sample(run: ProjectRun) -> AssociationSample:
-    """Return ``sample_size`` of the newest units, as drawn for the week of the run.
-
-    Raises:
-        EmbeddingError: Their stored vectors differ in length.
-    """
+    """Return ``sample_size`` of the newest units, drawn anew each week. Raise EmbeddingError as ``load_all`` does."""
     model = run.embedder.name
     with run.engine.connect() as connection:
         pool = load_association_inputs(connection, run.project.id, model, newest=POOL_SIZE)
@@ -65,15 +59,15 @@ def load_all(run: ProjectRun) -> AssociationSample:
 
 
 def _split_by_vector(units: AssociationInputs, ids: Ids, vectors: Vectors) -> AssociationSample:
-    """Match units and vectors. Agents write between the two queries, so units of only one of them are left out."""
+    """Match units and vectors. Agents write between the two queries: vectors without a unit are dropped."""
     has_vector = np.isin(units.ids, ids)
     return AssociationSample(units.select(has_vector), vectors[np.isin(ids, units.ids)], units.select(~has_vector))
 
 
 def embed_missing(run: ProjectRun, sample: AssociationSample) -> AssociationSample:
-    """Embed the units of a sample that have no vector; these vectors are not stored.
+    """Embed the units of a sample that have no vector; the vectors are not stored.
 
-    A unit for which the model gives no vector of the right length stays missing, with a warning in the log.
+    A unit without a usable vector of the sample's length stays missing, with a warning in the log.
 
     Raises:
         EmbeddingError: The model cannot be loaded or reached.
@@ -108,7 +102,11 @@ def _embed_texts(run: ProjectRun, ids: Ids, texts: Sequence[str]) -> dict[int, V
         return dict(enumerate(run.embedder.embed(texts)))
     except (EmbeddingError, ImportError, OSError) as error:
         logger.warning("%s did not embed %d memories at once: %s", run.embedder.name, len(texts), error)
-    _probe(run)
+    try:
+        run.embedder.embed(["memory"])
+    except (EmbeddingError, ImportError, OSError) as error:
+        # Every working model embeds a plain word, so no memory is at fault.
+        raise EmbeddingError(f"embedding model {run.embedder.name} cannot be loaded or reached: {error}") from error
     embedded = {}
     for at, text in enumerate(texts):
         try:
@@ -116,12 +114,3 @@ def _embed_texts(run: ProjectRun, ids: Ids, texts: Sequence[str]) -> dict[int, V
         except EmbeddingError as error:
             logger.warning("memory %s is not associated: %s", to_uuids(ids[[at]])[0], error)
     return embedded
-
-
-def _probe(run: ProjectRun) -> None:
-    """Embed a plain word, and raise EmbeddingError if that fails: then the model is at fault, not a memory."""
-    try:
-        run.embedder.embed([_PROBE])
-    except (EmbeddingError, ImportError, OSError) as error:
-        model = run.embedder.name
-        raise EmbeddingError(f"embedding model {model} cannot be loaded or reached: {error}") from error

@@ -35,7 +35,7 @@ from consolidation_pipeline.store.knowledge.relations import (
 
 logger = logging.getLogger(__name__)
 
-# About 250 MB of relations and ledger. More relations would tell nobody anything.
+# About 250 MB of relations and ledger. Nobody could make use of more.
 MAX_RELATIONS = 200_000
 # Relations per insert.
 BATCH_ROWS = 10_000
@@ -43,13 +43,16 @@ BATCH_ROWS = 10_000
 _MICROSECONDS_PER_DAY = 86_400_000_000
 
 Positions = npt.NDArray[np.int64]
+# Days between the memories of each pair.
+Gaps = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class AssociationResult:
-    """Result of the phase: number of compared units, of related pairs by relation type, and of new relations.
+    """Result of the phase.
 
-    ``missing``: number of units without a vector. ``skipped``: reason if nothing was compared, else None.
+    ``memories``: number of compared units. ``found``: related pairs by relation type. ``added``: new relations.
+    ``missing``: units without a vector. ``skipped``: reason if nothing was compared, else None.
     """
 
     memories: int
@@ -61,10 +64,7 @@ class AssociationResult:
 
 @dataclass(frozen=True)
 class _FoundPairs:
-    """Pairs with a rule that holds, as arrays of shape (m,).
-
-    ``a``, ``b``: positions of the units, in the direction of the relation. ``rule``: int8.
-    """
+    """Related pairs, arrays of shape (m,). ``a``, ``b``: positions of the units, in the direction of the relation."""
 
     a: Positions
     b: Positions
@@ -87,11 +87,11 @@ def associate_memories(run: ProjectRun) -> AssociationResult:
 
     With ``sample_size`` above 0, that number of the 100 newest units is compared, drawn anew each week. Units without a
     vector are embedded for the comparison; those that the model cannot embed are left out with a warning. If the model
-    cannot be loaded or reached, nothing is compared. With ``sample_size = 0``, all units with a vector are compared
-    exactly, without the rule ``parallel_context``, which would relate everything written in one week.
+    cannot be loaded or reached, nothing is compared. With ``sample_size = 0``, all units with a vector are compared,
+    without the rule ``parallel_context``, which would relate everything written in one week.
 
-    Relations that only a person can judge are stored as candidates. A pair with a relation of the same type, whatever
-    its status, gets no second one: so a repeated run adds nothing, and rejected relations do not come back.
+    Relations that only a person can judge are stored as candidates. A pair gets no second relation of the same type,
+    whatever the status of the first: a repeated run adds nothing, and rejected relations do not come back.
 
     Raises:
         TooManyPairsError: More than ``MAX_RELATIONS`` pairs are related. Nothing is stored.
@@ -117,7 +117,7 @@ def _count_by_type(rule: rules.Codes) -> dict[str, int]:
     return dict(zip(RELATION_TYPES, counts.tolist(), strict=True))
 
 
-def _sampled_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, npt.NDArray[np.float64]]]:
+def _sampled_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, Gaps]]:
     """Yield all pairs with the days between their memories."""
     if len(sample.units):
         pairs = similarity_join(sample.vectors, -1.0)
@@ -125,8 +125,8 @@ def _sampled_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, np
         yield pairs, np.abs(learned[pairs.i] - learned[pairs.j]) / _MICROSECONDS_PER_DAY
 
 
-def _all_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, npt.NDArray[np.float64]]]:
-    """Yield the pairs for which a rule on similarity may hold; the days are infinite, so that no rule on days holds."""
+def _all_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, Gaps]]:
+    """Yield the pairs for which a rule on similarity may hold. The days are infinite, so that no rule on days holds."""
     if not len(sample.units):
         return
     decisions = np.flatnonzero(rules.classify_types(sample.units.memory_type) == rules.DECISION).astype(np.int32)
@@ -136,10 +136,8 @@ def _all_pairs(sample: AssociationSample) -> Iterator[tuple[SimilarPairs, npt.ND
         yield pairs, np.array(np.inf)
 
 
-def _match_pairs(
-    sample: AssociationSample, blocks: Iterable[tuple[SimilarPairs, npt.NDArray[np.float64]]]
-) -> _FoundPairs:
-    """Return the pairs for which a rule holds. The memory needed is bounded by ``MAX_RELATIONS`` and one block."""
+def _match_pairs(sample: AssociationSample, blocks: Iterable[tuple[SimilarPairs, Gaps]]) -> _FoundPairs:
+    """Return the pairs for which a rule holds. At most ``MAX_RELATIONS`` of them and one block are held in memory."""
     role, kept, total = rules.classify_types(sample.units.memory_type), [_NONE], 0
     for pairs, gap in blocks:
         rule = rules.match_rules(role[pairs.i], role[pairs.j], pairs.similarity, gap)
@@ -172,7 +170,7 @@ def _remove_related(units: AssociationInputs, found: _FoundPairs, related: Relat
 
 
 def _pair_keys(a: Positions, b: Positions, rule: npt.NDArray[np.integer], count: int) -> Positions:
-    """Return a number for each pair and type, the same in both directions unless the type has a direction."""
+    """Return a number for each pair and rule; it is the same in both directions, except for ``explains``."""
     turned = (rule != rules.EXPLAINS) & (a > b)
     first, second = np.where(turned, b, a), np.where(turned, a, b)
     return np.asarray((rule.astype(np.int64) * count + first) * count + second)

@@ -1,4 +1,4 @@
-"""Decay: the relevance of every active memory; importance is read, never written."""
+"""Decay: compute the relevance of every active memory. Importance is read, never written."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from consolidation_pipeline.service.runs.project_run import ProjectRun
 from consolidation_pipeline.store.memories.relevance import DecayInputs, load_decay_inputs, save_relevance
 
 _TABLES = ("task_memories", "consolidated_memories")
-# In a full run, a score of up to this age is kept: relevance decays daily, by the job `decay` or by the nightly run,
-# which begins a little earlier or later than the last one.
+# A full run keeps scores up to this age. It is an hour less than a day, as a nightly run may begin a little earlier
+# than the last one.
 MAX_SCORE_AGE_DAYS = 23 / 24
-# Relative tolerance of a score: days are differences of times, exact to about 1e-12 of a score.
+# Relative tolerance of a score. Rounding of the days changes a score by about 1e-12 of its value.
 _TOLERANCE = 1e-9
-# Quantiles of the spread.
 _QUANTILES = (0.0, 0.25, 0.5, 0.75, 1.0)
-# Lower edges of the histogram's bins, of which the last is open. Below the second edge, forgetting may archive.
+# Lower edges of the histogram's bins; the last bin is open. Below the second edge, forgetting may archive.
 HISTOGRAM_BINS = (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 @dataclass(frozen=True)
 class DecayResult:
-    """Number of scored memories, and the spread of their relevance: minimum, quartiles, maximum; None without any.
+    """Numbers of active memories (``scored``) and of those with a new score (``written``), and their relevance.
 
-    ``written``: memories with a new score. ``histogram``: memories in each of ``HISTOGRAM_BINS``, lower edges included.
+    ``spread``: minimum, quartiles and maximum; None if there are no memories. ``histogram``: memories in each of
+    ``HISTOGRAM_BINS``, lower edges included.
     """
 
     scored: int
@@ -42,8 +42,8 @@ class DecayResult:
 def score_relevance(run: ProjectRun) -> DecayResult:
     """Compute the relevance of all active memories as of the run's time, in one vectorised pass per table.
 
-    A stored score is the formula's value at its own time, ``relevance_at``. A full run replaces a score only if it has
-    none, its inputs changed, or it is ``MAX_SCORE_AGE_DAYS`` old. Any other job writes all scores.
+    A stored score holds for the time ``relevance_at``. A full run keeps it if it is younger than
+    ``MAX_SCORE_AGE_DAYS`` and its inputs have not changed. Any other run writes all scores.
     """
     rates = DecayRates(age=run.options.decay_rate, access=run.options.access_decay_rate)
     keeps_valid = run.job == "consolidate" and tuple(run.planned) == PHASES
@@ -57,14 +57,14 @@ def score_relevance(run: ProjectRun) -> DecayResult:
                 save_relevance(connection, table, rows.ids[due], score[due], run.now)
             scores.append(score)
             written += int(due.sum())
-    every = np.concatenate(scores)
-    spread = tuple(round(float(q), 6) for q in np.quantile(every, _QUANTILES)) if every.size else None
-    bins = np.histogram(every, [*HISTOGRAM_BINS, np.inf])[0].tolist()
-    return DecayResult(len(every), written, run.now, spread, tuple(bins))
+    relevance = np.concatenate(scores)
+    spread = tuple(round(float(q), 6) for q in np.quantile(relevance, _QUANTILES)) if relevance.size else None
+    bins = np.histogram(relevance, [*HISTOGRAM_BINS, np.inf])[0].tolist()
+    return DecayResult(len(relevance), written, run.now, spread, tuple(bins))
 
 
 def _are_valid(rows: DecayInputs, rates: DecayRates) -> npt.NDArray[np.bool_]:
-    """Return which stored scores (n,) are fresh, and equal to what today's inputs give for their time."""
+    """Return a mask (n,): True for a stored score that is fresh, and that today's inputs give for its time."""
     fresh = (rows.score_days >= 0.0) & (rows.score_days < MAX_SCORE_AGE_DAYS)
     ago = np.where(fresh, rows.score_days, 0.0)
     return fresh & np.isclose(_relevance(rows, rates, ago), rows.score, rtol=_TOLERANCE, atol=0.0)

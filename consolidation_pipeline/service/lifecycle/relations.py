@@ -22,18 +22,11 @@ def decide_relations(
 ) -> dict[UUID, UUID]:
     """Confirm or reject relations, all or none; a decision may be changed later.
 
-    Args:
-        engine: Engine of the store.
-        ids: Ids of the relations.
-        status: confirmed or rejected.
-        changed_by: Name for the ledger.
-        reason: Reason for the ledger.
-
     Returns:
-        The change group of each relation, by which the decision can be undone.
+        Relation id -> change group, by which the decision can be undone.
 
     Raises:
-        UsageError: The status is another one.
+        UsageError: ``status`` is neither confirmed nor rejected.
         NotFoundError: A relation does not exist.
         ConflictError: A relation has this status already, or changed meanwhile.
     """

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import threading
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 
-from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.errors import ConflictError, NotFoundError, UsageError
 from consolidation_pipeline.service.knowledge import merged_memories
 from consolidation_pipeline.service.lifecycle.manual_actions import (
@@ -21,14 +20,9 @@ from consolidation_pipeline.service.lifecycle.manual_actions import (
 )
 from consolidation_pipeline.store.knowledge.merged_memories import write_merged
 from consolidation_pipeline_tests.service.corpus import LESSONS, note
-from consolidation_pipeline_tests.service.lifecycle.test_archive import (
-    broken_lifecycle,
-    consolidate,
-    id_of,
-    raw_counts,
-    unused,
-)
-from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
+from consolidation_pipeline_tests.service.lifecycle.test_archive import consolidate, raw_counts, unused
+from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline, call_concurrently, note_id
+from consolidation_pipeline_tests.service.rules import find_broken_rules
 from consolidation_pipeline_tests.service.table_dumps import dump_knowledge
 
 LESSON = LESSONS[0]
@@ -66,11 +60,11 @@ def unversioned(pipeline: Pipeline) -> dict[str, list[str]]:
 
 def test_manual_archive_groups_each_memory_separately(pipeline: Pipeline, merged: UUID) -> None:
     pipeline.add([note("x", "Elsewhere.")], slug="other")
-    elsewhere = memory_id("other", "test", "x")
-    done = archive(pipeline, merged, id_of("c"), elsewhere, merged, reason="out of date")
+    elsewhere = note_id("x", "other")
+    done = archive(pipeline, merged, note_id("c"), elsewhere, merged, reason="out of date")
     assert [(memory.id, memory.project, memory.kind) for memory in done] == [
         (merged, SLUG, "merged"),
-        (id_of("c"), SLUG, "raw"),
+        (note_id("c"), SLUG, "raw"),
         (elsewhere, "other", "raw"),
     ]
     written = changes(pipeline, "archive")
@@ -79,30 +73,30 @@ def test_manual_archive_groups_each_memory_separately(pipeline: Pipeline, merged
     assert {(row.job_id, row.changed_by, row.reason) for row in written} == {(None, "tester", "out of date")}
     assert {(row.entity_id, row.project_id) for row in written} == {
         (merged, pipeline.project().id),
-        (id_of("c"), pipeline.project().id),
+        (note_id("c"), pipeline.project().id),
         (elsewhere, pipeline.project("other").id),
     }
     assert raw_counts(pipeline) == {"memories": 4, "active": 1, "consolidated": 0, "archived": 3}
     reasons = "SELECT DISTINCT archive_reason FROM {s}.task_memories WHERE is_archived"
     assert pipeline.rows(reasons) == [("out of date",)]
-    assert broken_lifecycle(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_restored_memory_equals_original(pipeline: Pipeline, merged: UUID) -> None:
     before = unversioned(pipeline)
     for _ in range(2):
-        archive(pipeline, merged, id_of("c"))
-        restore(pipeline, merged, id_of("c"), reason="missed")
+        archive(pipeline, merged, note_id("c"))
+        restore(pipeline, merged, note_id("c"), reason="missed")
         assert unversioned(pipeline) == before
     assert {row.reason for row in changes(pipeline, "restore")} == {"missed"}
     versions = "SELECT version FROM {s}.task_memories WHERE id = :id"
-    assert pipeline.value(versions, id=id_of("c")) == 5
-    assert broken_lifecycle(pipeline) == []
+    assert pipeline.value(versions, id=note_id("c")) == 5
+    assert find_broken_rules(pipeline) == []
 
 
 def test_manual_actions_are_rolled_back_independently(pipeline: Pipeline, merged: UUID) -> None:
     before = dump_knowledge(pipeline)
-    done = archive(pipeline, merged, id_of("c"))
+    done = archive(pipeline, merged, note_id("c"))
     for memory in done:
         pipeline.roll_back(memory.group_id)
     assert dump_knowledge(pipeline) == before
@@ -124,22 +118,22 @@ def test_manual_archive_refuses_policy_reasons(pipeline: Pipeline, merged: UUID,
 
 def test_manual_archive_is_all_or_nothing(pipeline: Pipeline, merged: UUID) -> None:
     pipeline.add([note("e", "Archived."), note("f", "Pinned.", pinned=True)])
-    archive(pipeline, id_of("e"))
+    archive(pipeline, note_id("e"))
     before = dump_knowledge(pipeline)
     for bad, why in (
-        (id_of("a"), f"{id_of('a')} is hidden in merged memory {merged}: archive that"),
-        (id_of("e"), f"{id_of('e')} is archived already"),
-        (id_of("f"), f"{id_of('f')} is pinned: unpin it first"),
+        (note_id("a"), f"{note_id('a')} is hidden in merged memory {merged}: archive that"),
+        (note_id("e"), f"{note_id('e')} is archived already"),
+        (note_id("f"), f"{note_id('f')} is pinned: unpin it first"),
     ):
         with pytest.raises(ConflictError, match=why) as refused:
-            archive(pipeline, id_of("d"), merged, bad)
+            archive(pipeline, note_id("d"), merged, bad)
         assert refused.value.conflicts == (str(bad),)
     unknown = uuid4()
     with pytest.raises(NotFoundError, match=str(unknown)):
-        archive(pipeline, id_of("d"), unknown)
+        archive(pipeline, note_id("d"), unknown)
     with pytest.raises(ConflictError) as refused:
-        archive(pipeline, id_of("a"), id_of("e"), id_of("d"))
-    assert refused.value.conflicts == (str(id_of("a")), str(id_of("e")))
+        archive(pipeline, note_id("a"), note_id("e"), note_id("d"))
+    assert refused.value.conflicts == (str(note_id("a")), str(note_id("e")))
     assert dump_knowledge(pipeline) == before
 
 
@@ -161,10 +155,10 @@ def test_only_archived_memories_are_restored(pipeline: Pipeline, merged: UUID) -
     with pytest.raises(ConflictError, match=f"{merged} is not archived"):
         restore(pipeline, merged)
     archive(pipeline, merged)
-    with pytest.raises(ConflictError, match=f"{id_of('a')} is hidden in merged memory {merged}: restore that"):
-        restore(pipeline, merged, id_of("a"))
-    with pytest.raises(ConflictError, match=f"{id_of('d')} is not archived"):
-        restore(pipeline, merged, id_of("d"))
+    with pytest.raises(ConflictError, match=f"{note_id('a')} is hidden in merged memory {merged}: restore that"):
+        restore(pipeline, merged, note_id("a"))
+    with pytest.raises(ConflictError, match=f"{note_id('d')} is not archived"):
+        restore(pipeline, merged, note_id("d"))
     assert pipeline.value("SELECT retired_at IS NOT NULL FROM {s}.consolidated_memories")
 
 
@@ -183,7 +177,7 @@ def test_restore_refuses_duplicate_merged_memory(pipeline: Pipeline) -> None:
     with pytest.raises(ConflictError, match="only one of them can be active"):
         restore(pipeline, one, two)
     restore(pipeline, one)
-    assert broken_lifecycle(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 @pytest.fixture
@@ -214,7 +208,7 @@ def test_run_reuses_merged_memory_restored_meanwhile(
     consolidate(pipeline)
     hidden = pipeline.rows("SELECT DISTINCT consolidated_into_id AS id FROM {s}.task_memories")
     assert [row.id for row in hidden] == [archived]
-    assert broken_lifecycle(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_restore_waits_for_writer_and_rechecks(
@@ -234,18 +228,18 @@ def test_restore_waits_for_writer_and_rechecks(
         consolidate(pipeline)
         with pytest.raises(ConflictError, match=f"{archived} has the same text"):
             hands[0].result()
-    assert broken_lifecycle(pipeline) == []
+    assert find_broken_rules(pipeline) == []
 
 
 def test_pinned_memory_refuses_archive_and_second_pin(pipeline: Pipeline, merged: UUID) -> None:
-    pin(pipeline, merged, id_of("d"), reason="dear to us")
+    pin(pipeline, merged, note_id("d"), reason="dear to us")
     assert [(row.operation, row.reason, row.new_state) for row in changes(pipeline, "edit")] == [
         ("edit", "dear to us", {"pinned": True})
     ] * 2
     with pytest.raises(ConflictError, match=f"{merged} is pinned already"):
-        pin(pipeline, id_of("c"), merged)
-    with pytest.raises(ConflictError, match=f"{id_of('c')} is not pinned"):
-        pin(pipeline, id_of("c"), pinned=False)
+        pin(pipeline, note_id("c"), merged)
+    with pytest.raises(ConflictError, match=f"{note_id('c')} is not pinned"):
+        pin(pipeline, note_id("c"), pinned=False)
     with pytest.raises(ConflictError, match="unpin it first"):
         archive(pipeline, merged)
     pin(pipeline, merged, pinned=False)
@@ -256,28 +250,13 @@ def test_only_active_memories_are_pinned(pipeline: Pipeline, merged: UUID) -> No
     archive(pipeline, merged)
     with pytest.raises(ConflictError, match=f"{merged} is archived: restore it first"):
         pin(pipeline, merged)
-    with pytest.raises(ConflictError, match=f"{id_of('a')} is hidden in merged memory {merged}: pin that"):
-        pin(pipeline, id_of("a"))
+    with pytest.raises(ConflictError, match=f"{note_id('a')} is hidden in merged memory {merged}: pin that"):
+        pin(pipeline, note_id("a"))
 
 
 def test_concurrent_manual_archives_succeed_once(pipeline: Pipeline) -> None:
     pipeline.add([unused(name, f"Memory {name}.") for name in "abcdefgh"])
-    ids = [id_of(name) for name in "abcdefgh"]
-    outcomes: list[str] = []
-    start = threading.Barrier(4)
-
-    def act(order: int) -> None:
-        start.wait()
-        try:
-            archive(pipeline, *ids[::order])
-            outcomes.append("done")
-        except ConflictError:
-            outcomes.append("conflict")
-
-    hands = [threading.Thread(target=act, args=(order,)) for order in (1, -1, 1, -1)]
-    for hand in hands:
-        hand.start()
-    for hand in hands:
-        hand.join()
-    assert sorted(outcomes) == ["conflict"] * 3 + ["done"]
+    ids = [note_id(name) for name in "abcdefgh"]
+    outcomes = call_concurrently(*(partial(archive, pipeline, *ids[::order]) for order in (1, -1, 1, -1)))
+    assert [isinstance(outcome, ConflictError) for outcome in outcomes].count(True) == 3
     assert len(changes(pipeline, "archive")) == 8

@@ -14,18 +14,10 @@ from consolidation_pipeline.service.review.review_queue import ReviewDecision, d
 from consolidation_pipeline.store.database.schema import playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, insert_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, reply_with_json
-from consolidation_pipeline_tests.service.corpus import note
+from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
 from consolidation_pipeline_tests.service.knowledge import test_principles
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_patterns import (
-    FIFTH,
-    MIGRATIONS,
-    OPTIONS,
-    WEBHOOKS,
-    list_patterns,
-    topic_notes,
-)
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, list_patterns
+from consolidation_pipeline_tests.service.model_replies import pattern_reply
 from consolidation_pipeline_tests.service.pipeline_runner import SLUG, Pipeline
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
