@@ -28,7 +28,7 @@ from consolidation_pipeline.store.review.review_queue import (
 
 @dataclass(frozen=True)
 class ReviewDecision:
-    """A decision on one row; ``group_id``: ledger group to undo it by."""
+    """A decision on one row. A rollback of ``group_id`` undoes it."""
 
     id: UUID
     project: str
@@ -39,18 +39,15 @@ class ReviewDecision:
 def decide_review(
     engine: Engine, ids: Sequence[UUID], *, approved: bool, changed_by: str, reason: str | None = None
 ) -> list[ReviewDecision]:
-    """Approve rows that wait for a person, or dismiss rows that wait or are active; all of them or none.
+    """Approve rows that wait for a person, or dismiss rows that wait or are active: all of them or none.
 
     An approved pattern or principle is promoted by the next run if it has enough evidence. A dismissed one is retired
-    and not made again of the same memories. An approved playbook entry becomes active, a dismissed one is retired.
-
-    Args:
-        reason: reason for the ledger; None = a standard text.
+    and not made again from the same memories. An approved playbook entry becomes active, a dismissed one is retired.
 
     Raises:
-        NotFoundError: an id is unknown.
-        UsageError: a row is of a kind that is not reviewed.
-        ConflictError: a row does not wait, or is retired.
+        NotFoundError: An id is unknown.
+        UsageError: A row is of a kind that is not reviewed.
+        ConflictError: A row to approve does not wait, or a row to dismiss is retired already.
     """
     groups: dict[UUID, UUID] = {}
     with engine.begin() as connection:
@@ -62,19 +59,14 @@ def decide_review(
             groups |= write_review_decisions(
                 connection, author, own, approved=approved, reason=why, now=datetime.now(UTC)
             )
-            _append_event(connection, project_id, own, approved=approved)
+            if entries := sum(row.kind == PLAYBOOK_ENTRY for row in own):
+                payload = {"approved" if approved else "dismissed": entries}
+                append_event(connection, project_id, "playbook.changed", payload)
     return [ReviewDecision(row.id, row.project, row.kind, groups[row.id]) for row in rows]
 
 
-def _append_event(connection: Connection, project_id: UUID, rows: Sequence[ReviewItem], *, approved: bool) -> None:
-    entries = sum(row.kind == PLAYBOOK_ENTRY for row in rows)
-    if entries:
-        payload = {"approved" if approved else "dismissed": entries}
-        append_event(connection, project_id, "playbook.changed", payload)
-
-
 def _lock_decidable(connection: Connection, ids: Sequence[UUID], *, approved: bool) -> list[ReviewItem]:
-    """Lock the rows and return them in the order of ``ids``. Raises as ``decide_review`` does."""
+    """Lock the rows and return them in the order of ``ids``. Raise the errors of ``decide_review``."""
     found = lock_review_items(connection, ids)
     missing = [str(id_) for id_ in ids if id_ not in found]
     if missing:
@@ -92,11 +84,9 @@ def _lock_decidable(connection: Connection, ids: Sequence[UUID], *, approved: bo
 def list_review(engine: Engine, slug: str, *, limit: int, kind: str | None = None) -> dict[str, Any]:
     """Return the rows of a project that wait for a person, highest confidence first, and their number by kind.
 
-    Args:
-        kind: one of ``REVIEWED_KINDS``; None = all kinds.
-
     Raises:
-        NotFoundError: no such project. UsageError: no such kind.
+        NotFoundError: There is no such project.
+        UsageError: ``kind`` is none of ``REVIEWED_KINDS``.
     """
     if kind is not None and kind not in REVIEWED_KINDS:
         raise UsageError(f"kind {kind!r} is not reviewed: it must be {', '.join(REVIEWED_KINDS)}")

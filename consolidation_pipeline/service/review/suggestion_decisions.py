@@ -51,7 +51,7 @@ _DECISIONS = {"validated": "approved", "expired": "withdrawn"}
 
 @dataclass(frozen=True)
 class SuggestionDecision:
-    """A decision. ``memory_id``: merged memory that an approval made; ``group_id``: ledger group to undo it by."""
+    """A decision; a rollback of ``group_id`` undoes it. ``memory_id``: merged memory that an approval made."""
 
     suggestion_id: UUID
     status: str
@@ -61,7 +61,7 @@ class SuggestionDecision:
 
 @dataclass(frozen=True)
 class BulkResult:
-    """Decisions on several suggestions, and id and reason of those that could not be decided."""
+    """Decisions on several suggestions. ``refused``: (id, reason) of those that could not be decided."""
 
     decided: list[SuggestionDecision]
     refused: list[tuple[UUID, str]]
@@ -80,19 +80,19 @@ def approve_suggestion(
     """Merge the originals of a suggestion into one memory.
 
     The memory, its lineage, the hiding of the originals and the status are written in one transaction. If originals are
-    merged memories, the largest of them is extended and takes in the others.
+    merged memories, the one with the most sources is extended and takes in the others.
 
     Args:
-        content: text of the memory; None = as proposed.
-        lessons_learned: lessons, appended to the content; None = as proposed.
+        content: Text of the memory; None = as proposed.
+        lessons_learned: Lessons, appended to the content; None = as proposed.
         settings: None = those of the environment.
 
     Raises:
-        NotFoundError: no such suggestion.
-        UsageError: the text is blank or too long.
-        ConflictError: the suggestion was decided before; or an original is gone, archived, merged or changed, and the
-            suggestion is superseded now; or another merged memory has the same text.
-        EmbeddingError, BudgetExhaustedError: the text could not be embedded, and nothing was decided.
+        NotFoundError: There is no such suggestion.
+        UsageError: The text is blank or too long.
+        ConflictError: The suggestion was decided before. Or an original is gone, archived, merged or changed, and the
+            suggestion is superseded now. Or another merged memory has the same text.
+        EmbeddingError, BudgetExhaustedError: The text could not be embedded. Nothing was decided.
     """
     suggestion = get_suggestion(engine, id)
     _refuse_decided(suggestion)
@@ -104,16 +104,18 @@ def reject_suggestion(engine: Engine, id: UUID, *, note: str | None = None, deci
     """Keep the originals separate; they are not proposed again unless their group changes.
 
     Raises:
-        NotFoundError: no such suggestion. ConflictError: it was decided before.
+        NotFoundError: There is no such suggestion.
+        ConflictError: It was decided before.
     """
     return _decide(engine, id, "rejected", note=note, decided_by=decided_by)
 
 
 def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> SuggestionDecision:
-    """Remove a suggestion without a decision: it expires, and calibration does not learn from it.
+    """Let a suggestion expire without a decision, so that calibration does not learn from it.
 
     Raises:
-        NotFoundError: no such suggestion. ConflictError: it was decided before.
+        NotFoundError: There is no such suggestion.
+        ConflictError: It was decided before.
     """
     return _decide(engine, id, "expired", note=None, decided_by=decided_by)
 
@@ -121,15 +123,11 @@ def withdraw_suggestion(engine: Engine, id: UUID, *, decided_by: str) -> Suggest
 def list_pending(
     engine: Engine, slug: str, *, min_similarity: float | None = None, type: str | None = None, limit: int | None = None
 ) -> list[UUID]:
-    """Return the ids of a project's pending suggestions, the most similar first.
-
-    Args:
-        min_similarity: lowest similarity; None = any.
-        type: memory type; None = any.
-        limit: largest number of ids; None = all.
+    """Return the ids of a project's pending suggestions, the most similar first. None of a filter = all.
 
     Raises:
-        NotFoundError: no such project. UsageError: no such memory type.
+        NotFoundError: There is no such project.
+        UsageError: There is no such memory type.
     """
     check_filters("pending", type)
     with engine.connect() as connection:
@@ -142,11 +140,7 @@ def list_pending(
 def decide_each(
     engine: Engine, ids: Iterable[UUID], decide: Callable[[Engine, UUID], SuggestionDecision]
 ) -> BulkResult:
-    """Decide suggestions one by one; a conflict of one does not stop the others.
-
-    Args:
-        decide: ``approve_suggestion`` or ``reject_suggestion`` with its other arguments bound.
-    """
+    """Decide suggestions one by one; a conflict of one does not stop the others."""
     decided, refused = list[SuggestionDecision](), list[tuple[UUID, str]]()
     for id_ in ids:
         try:
@@ -158,7 +152,7 @@ def decide_each(
 
 @dataclass(frozen=True)
 class _Approval:
-    """The approved text and its vector (d,) in the project's ``model``; ``edited``: a person changed the text."""
+    """The approved text and its vector (d,) of ``model``. ``project``: slug. ``edited``: a person changed the text."""
 
     project: str
     content: str
@@ -170,7 +164,7 @@ class _Approval:
 def _prepare_approval(
     engine: Engine, suggestion: Suggestion, content: str | None, lessons_learned: str | None, *, settings: Settings
 ) -> _Approval:
-    """Embed the approved text, before anything is locked. Raises as ``approve_suggestion`` does."""
+    """Embed the approved text, before anything is locked. Raise the errors of ``approve_suggestion``."""
     proposed = join_parts(suggestion.content, suggestion.lessons_learned)
     text = join_parts(
         suggestion.content if content is None else content,
@@ -204,7 +198,7 @@ def _decide(
             reason = "an original has changed since"
             values: dict[str, Any] = {"status": "superseded"}
         else:
-            reason = note or f"{_describe(status)} by {decided_by}"
+            reason = note or f"{_DECISIONS.get(status, status)} by {decided_by}"
             if approval is not None:
                 memory_id = _write_memory(connection, author, suggestion, approval, group_id=group_id, reason=reason)
             values = {
@@ -215,7 +209,9 @@ def _decide(
                 "review_note": note,
             }
         store.decide_suggestion(connection, author, suggestion, values, group_id=group_id, reason=reason)
-        _append_event(connection, suggestion, values["status"], memory_id, group_id)
+        payload = {"suggestion_id": str(id_), "status": values["status"], "group_id": str(group_id)}
+        merged = {"memory_id": str(memory_id)} if memory_id else {}
+        append_event(connection, suggestion.project_id, "suggestion.decided", payload | merged)
     if changed:
         first, change = next(iter(changed.items()))
         raise ConflictError(
@@ -226,7 +222,7 @@ def _decide(
 
 
 def _lock_pending(connection: Connection, id_: UUID) -> Row[Any]:
-    """Lock and return a pending suggestion. Raises NotFoundError, ConflictError."""
+    """Lock and return a suggestion. Raise NotFoundError, or ConflictError if it is not pending."""
     suggestion = store.lock_suggestion(connection, id_)
     if suggestion is None:
         raise NotFoundError(f"there is no suggestion {id_}: `consolidation suggestions list` shows ids")
@@ -238,28 +234,17 @@ def _refuse_decided(suggestion: Row[Any] | Suggestion) -> None:
     """Raise ConflictError if a suggestion is not pending; the message says who decided it and when."""
     if suggestion.status == "pending":
         return
+    decision = _DECISIONS.get(suggestion.status, suggestion.status)
     by = f" by {suggestion.reviewed_by}" if suggestion.reviewed_by else ""
     when = f" at {suggestion.reviewed_at:%Y-%m-%d %H:%M} UTC" if suggestion.reviewed_at else ""
     raise ConflictError(
-        f"suggestion {suggestion.id} is not pending: it was {_describe(suggestion.status)}{by}{when}",
+        f"suggestion {suggestion.id} is not pending: it was {decision}{by}{when}",
         (str(suggestion.id),),
     )
 
 
-def _describe(status: str) -> str:
-    return _DECISIONS.get(status, status)
-
-
-def _append_event(
-    connection: Connection, suggestion: Row[Any], status: str, memory_id: UUID | None, group_id: UUID
-) -> None:
-    payload = {"suggestion_id": str(suggestion.id), "status": status, "group_id": str(group_id)}
-    merged = {"memory_id": str(memory_id)} if memory_id else {}
-    append_event(connection, suggestion.project_id, "suggestion.decided", payload | merged)
-
-
 def _find_changed_originals(connection: Connection, suggestion: Row[Any]) -> dict[UUID, str]:
-    """Lock the originals, and return by id what happened to those that changed since the suggestion was made."""
+    """Lock the originals; return by id what happened to those that changed since the suggestion was made."""
     store.lock_originals(connection, suggestion.original_memory_ids)
     found = store.load_originals(connection, suggestion.original_memory_ids)
     versions = zip(suggestion.original_memory_ids, suggestion.original_versions, strict=True)
@@ -278,16 +263,13 @@ def _describe_change(original: Row[Any] | None, version: int) -> str | None:
 def _write_memory(
     connection: Connection, author: Author, suggestion: Row[Any], approval: _Approval, *, group_id: UUID, reason: str
 ) -> UUID:
-    """Write the merged memory and hide its originals, which are locked and unchanged; return the memory's id.
-
-    Raises:
-        ConflictError: another active merged memory has the same text.
-    """
+    """Write the merged memory and hide its originals, which are locked and unchanged; return the memory's id."""
     raw = store.lock_originals(connection, suggestion.original_memory_ids)
     sources = load_sources(connection, raw)
     existing = sort_by_source_count(load_consolidated(connection, suggestion.original_memory_ids).values())
     plan = _plan_merge(suggestion, sources, existing, approval)
     vectors = load_source_vectors(connection, raw, len(approval.vector), model=approval.model)
+    cosines = {id_: round(float(vector @ approval.vector), 6) for id_, vector in vectors.items()}
     values = build_merged_columns(plan)
     memory = MergedMemory(
         id=plan.id,
@@ -301,7 +283,7 @@ def _write_memory(
         vector=approval.vector,
         model=approval.model,
         source_ids=[source.id for source in plan.sources],
-        lineage=[_build_edge(source.id, approval.vector, vectors) for source in plan.sources],
+        lineage=[LineageEdge(source.id, "raw", cosines.get(source.id)) for source in plan.sources],
         absorbed=plan.absorbed,
         reason=reason,
         superseded=[(row.id, row.version) for row in existing[1:]],
@@ -324,14 +306,9 @@ def _plan_merge(
         sources=ordered,
         absorbed=[s for s in ordered if not existing or s.consolidated_into_id != existing[0].id],
         existing=existing,
-        # Sentences that the person left out are kept in the details, as those that do not fit are.
+        # Sentences that the person left out are kept in the details, like those that do not fit.
         merged=MergedText(approval.content, find_left_out(texts, approval.content)),
         verbatim_id=None,
         texts=texts,
         method="hybrid" if approval.edited else "llm",
     )
-
-
-def _build_edge(id_: UUID, vector: Vectors, source_vectors: Mapping[UUID, Vectors]) -> LineageEdge:
-    similarity = round(float(source_vectors[id_] @ vector), 6) if id_ in source_vectors else None
-    return LineageEdge(id_, "raw", similarity)

@@ -1,4 +1,4 @@
-"""Suggestions as people read them: originals side by side, their conflicts, and the proposed text."""
+"""Suggestions for people to read: originals side by side, their conflicts, and the proposed text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from consolidation_pipeline.store.review import suggestions as store
 
 @dataclass(frozen=True)
 class Original:
-    """A memory that would be merged, as it is now.
+    """A memory that would be merged, with its current text.
 
     ``kind``: raw or merged. ``source``: source of a raw memory. ``version``: the version that the suggestion was made
     from. ``is_current``: the memory still has that version and is active.
@@ -45,7 +45,7 @@ class Original:
 class Disagreement:
     """A conflict between two originals: literals of one kind that only ``a`` has, and that only ``b`` has.
 
-    Offsets (``start``) are those in the original's content. Literals of kind ``polarity`` are whole clauses.
+    ``start`` of a literal: its offset in the original's content. Literals of kind ``polarity`` are whole clauses.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class Suggestion:
 
     ``similarity``: lowest cosine among the originals. ``originals``: without those that were deleted. ``left_out``:
     literals of the originals that the proposed text lacks, as written. ``memory_id``: the memory that an approval made.
-    ``group_id``: ledger group of the decision, to undo it by.
+    ``group_id``: change group of the decision; its rollback undoes the decision.
     """
 
     id: UUID
@@ -102,16 +102,13 @@ def list_suggestions(
     limit: int = 50,
     offset: int = 0,
 ) -> SuggestionPage:
-    """Return suggestions of a project or of all: pending ones by similarity, decided ones by time, both descending.
+    """Return suggestions: pending ones by similarity, decided ones by time, both descending.
 
-    Args:
-        slug: project; None = all projects.
-        status: None = any.
-        type: memory type; None = any.
-        min_similarity: lowest similarity; None = any.
+    None as project, status, memory type or lowest similarity means any.
 
     Raises:
-        NotFoundError: no such project. UsageError: no such status or memory type.
+        NotFoundError: There is no such project.
+        UsageError: There is no such status or memory type.
     """
     check_filters(status, type)
     with engine.connect() as connection:
@@ -130,20 +127,17 @@ def list_suggestions(
 
 
 def find_projects_without_model(engine: Engine, slug: str | None, settings: Settings) -> list[str]:
-    """Return the slugs of projects without a language model, which get no suggestions; of one project if ``slug`` is
-    given.
+    """Return the slugs of the projects that get no suggestions, as they have no language model.
+
+    With ``slug``, only that project is checked.
     """
     with engine.connect() as connection:
-        chosen = list_projects(connection) if slug is None else [get_project(connection, slug)]
-    return [project.slug for project in chosen if effective_options(project, settings).llm_model is None]
+        projects = list_projects(connection) if slug is None else [get_project(connection, slug)]
+    return [project.slug for project in projects if effective_options(project, settings).llm_model is None]
 
 
 def get_suggestion(engine: Engine, id: UUID) -> Suggestion:
-    """Return one suggestion.
-
-    Raises:
-        NotFoundError: no such suggestion.
-    """
+    """Return one suggestion. Raise NotFoundError if there is none."""
     with engine.connect() as connection:
         row = store.find_suggestion(connection, id)
         if row is None:
@@ -158,11 +152,6 @@ def check_filters(status: str | None, memory_type: str | None) -> None:
         raise UsageError(f"status {status!r} does not exist; a suggestion is {', '.join(SUGGESTION_STATUSES)}")
     if memory_type is not None and memory_type not in MEMORY_TYPES:
         raise UsageError(f"type {memory_type!r} does not exist; a memory is of {', '.join(MEMORY_TYPES)}")
-
-
-def _get_body(row: Row[Any]) -> str:
-    """Return the text of a memory from ``load_originals``."""
-    return row.texts[0] if row.kind != "raw" else embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
 
 
 def join_parts(content: str, lessons_learned: str | None) -> str:
@@ -198,8 +187,11 @@ def _to_suggestion(row: Row[Any], found: Mapping[UUID, Row[Any]]) -> Suggestion:
 
 
 def _to_original(row: Row[Any], version: int) -> Original:
+    content = row.texts[0]
+    if row.kind == "raw":
+        content = embedding_text(**dict(zip(TEXT_COLUMNS, row.texts, strict=True)))
     is_current = row.is_active and row.version == version
-    return Original(row.id, _get_body(row), row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
+    return Original(row.id, content, row.memory_type, row.kind, row.learned_at, row.source, version, is_current)
 
 
 def _find_conflicts(originals: Sequence[Original]) -> list[Disagreement]:
