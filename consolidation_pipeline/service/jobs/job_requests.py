@@ -23,19 +23,19 @@ from consolidation_pipeline.store.jobs import jobs
 from consolidation_pipeline.store.jobs.jobs import NewJob
 from consolidation_pipeline.store.projects import get_project
 
-# A trigger launches its job right after making it. A job without a run after this time was lost in between.
+# A trigger launches its job right after making it. If there is no run after this time, the launch was lost.
 LOST_AFTER = timedelta(minutes=10)
 
-_ESTIMATED_BY = 20  # Newest jobs to search for one that did the same phases.
+# Newest jobs that are searched for one that did the same phases.
+_ESTIMATE_JOBS = 20
 
 
 @dataclass(frozen=True)
 class RequestedJob:
     """A pending or running job.
 
-    ``created``: False if the job existed before the request, maybe for other phases. ``project``: slug.
-    ``timeout_seconds``: longest time of its run. ``estimated_seconds``: duration of the newest job that did all of
-    these phases; None if there is none, and in lists.
+    ``created``: False if the job existed before the request, maybe with other phases. ``project``: slug.
+    ``estimated_seconds``: duration of the newest job that did all of these phases; None if there is none, and in lists.
     """
 
     job_id: UUID
@@ -77,12 +77,10 @@ def request_job(
     """Request a job of a project; if the project has a live job, return that one, whatever it does.
 
     Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
-        job: Name of the job.
+        job: A key of ``JOB_PHASES``.
         phases: Phases to run; None = all of the job.
         options: Options of this job only, over those of the project.
-        triggered_by: Shown name of whoever asks.
+        triggered_by: Name of the person or program that asks.
         trigger_type: manual, scheduled or threshold.
 
     Raises:
@@ -107,8 +105,8 @@ def request_job(
             trigger_type=trigger_type,
             triggered_by=triggered_by,
         )
-        took = _estimate(connection, row)
-    return describe_request(row, slug, created=created, estimated_seconds=took)
+        seconds = _estimate_seconds(connection, row)
+    return describe_request(row, slug, created=created, estimated_seconds=seconds)
 
 
 def ensure_live_job(
@@ -120,9 +118,9 @@ def ensure_live_job(
     trigger_type: str,
     triggered_by: str,
 ) -> tuple[Row[Any], bool]:
-    """Return the project's live job, made now if there is none, and True if it was made now."""
+    """Return the project's live job, which is made if there is none, and True if it was made now."""
     wanted = build_new_job(project_id, scope, options, trigger_type=trigger_type, triggered_by=triggered_by)
-    while True:  # A live job that was in the way may end before it is read.
+    while True:  # A live job that prevents a new one may end before it is read.
         made = append_pending_jobs(connection, [wanted])
         if (live := jobs.find_live_job(connection, project_id)) is not None:
             return live, made.get(project_id) == live.id
@@ -137,24 +135,21 @@ def build_new_job(
 
 
 def append_pending_jobs(connection: Connection, wanted: Sequence[NewJob]) -> dict[UUID, UUID]:
-    """Make pending jobs for many projects in one statement; return project id -> job id.
-
-    Projects that have a live job are left out.
-    """
+    """Make pending jobs in one statement, except for projects with a live job; return project id -> job id."""
     return jobs.append_jobs(connection, wanted) if wanted else {}
 
 
-def _estimate(connection: Connection, row: Row[Any]) -> float | None:
-    wanted = set(read_scope(row.scope)[1])
-    done = jobs.list_jobs(connection, row.project_id, limit=_ESTIMATED_BY)
-    took = (job.duration_seconds for job in done if job.status == "completed" and wanted <= {*job.phases_completed})
-    return next(took, None)
+def _estimate_seconds(connection: Connection, row: Row[Any]) -> float | None:
+    phases = set(read_scope(row.scope)[1])
+    rows = jobs.list_jobs(connection, row.project_id, limit=_ESTIMATE_JOBS)
+    done = (job for job in rows if job.status == "completed" and phases.issubset(job.phases_completed))
+    return next((job.duration_seconds for job in done), None)
 
 
 def describe_request(
     row: Row[Any], slug: str, *, created: bool = False, estimated_seconds: float | None = None
 ) -> RequestedJob:
-    """Return a row of jobs as a requested job of the project ``slug``."""
+    """Return a job's row as a requested job of the project ``slug``."""
     job, phases = read_scope(row.scope)
     return RequestedJob(
         job_id=row.id,
@@ -181,13 +176,12 @@ def list_pending_jobs(engine: Engine) -> list[RequestedJob]:
 def list_unlaunched_jobs(
     engine: Engine, find_launched: Callable[[Sequence[UUID]], Collection[UUID]]
 ) -> list[RequestedJob]:
-    """Return the pending jobs that wait for a launch, oldest first, without those of a project that is held.
+    """Return the pending jobs that wait for a launch, oldest first, without those of projects that a run holds.
 
     Triggers and plans launch their jobs themselves: theirs are returned only if the launch was lost.
 
     Args:
-        engine: Engine of the store.
-        find_launched: Job ids -> those for which there is a run.
+        find_launched: Function that selects the ids of jobs for which there is a run.
     """
     lost = datetime.now(UTC) - LOST_AFTER
     with engine.connect() as connection:
@@ -207,7 +201,7 @@ def is_pending(engine: Engine, job_id: UUID) -> bool:
 
 
 def cancel_job(engine: Engine, job_id: UUID, *, cancelled_by: str) -> CancelledJob:
-    """Cancel a pending or running job. A running one writes nothing more; its changes stay until rolled back.
+    """Cancel a pending or running job. A running one writes nothing more; what it changed stays until rolled back.
 
     Raises:
         NotFoundError: There is no such job.

@@ -1,4 +1,4 @@
-"""Check of the memories that a request of a run names as its scope."""
+"""Check of the scope that a request of a run names: types and dates of memories."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ KEYS = ("unconsolidated_only", "memory_types", "date_range")
 
 
 def check_scope(scope: Mapping[str, Any]) -> bool:
-    """Check a scope; return True if a run covers more, as every run covers all memories of its project.
+    """Check a scope; return True if a run covers more than it, as a run covers all memories of its project.
 
-    ``unconsolidated_only`` holds for every run: merged memories are never merged again by themselves.
+    ``unconsolidated_only`` narrows nothing: merged memories are never merged again by themselves.
 
     Args:
         scope: ``unconsolidated_only``: bool. ``memory_types``: list. ``date_range``: a pair of ISO 8601 times, or

@@ -22,21 +22,19 @@ from consolidation_pipeline.store.projects import Project, get_project
 # Most change ids listed with a job; `history --job` has them all.
 SHOWN_CHANGES = 1000
 
-_RESULTS = ("memories_merged", "clusters_merged", "memories_archived", "memories_promoted", "summaries_created")
+# Columns of a job that are shown under their own names.
 _SHOWN = (
-    *("phases_completed", "phases_failed", *_RESULTS, "metrics", "error_message", "trigger_type", "triggered_by"),
-    *("retry_count", "max_retries"),
+    *("phases_completed", "phases_failed", "memories_merged", "clusters_merged", "memories_archived"),
+    *("memories_promoted", "summaries_created", "metrics", "error_message", "trigger_type", "triggered_by"),
+    *("retry_count", "max_retries", "created_at", "started_at", "completed_at", "duration_seconds"),
 )
-_TIMES = ("created_at", "started_at", "completed_at", "duration_seconds")
 
 
 def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
     """Return the job with this id, or the newest job of the project with this slug, with the ids of its changes.
 
-    A job whose process died is marked failed first, so that it is not shown as running.
-
-    Raises:
-        NotFoundError: There is no such job or project, or the project has no job yet.
+    A job whose process died is marked failed first. Raise NotFoundError if there is no such job or project, or if the
+    project has no job yet.
     """
     job_id, project = _find_job(engine, reference)
     fail_dead_job(engine, project)
@@ -45,15 +43,14 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
         ids, total = ledger_reader.list_job_changes(connection, job_id, limit=SHOWN_CHANGES)
     if job is None:
         raise NotFoundError(f"job {job_id} was deleted in the meantime")
-    row = job._mapping
     return {
         "job_id": job_id,
         "project_id": project.id,
         "project": project.slug,
-        "status": row["status"],
-        "progress": row["progress"],
-        "run_id": row["dagster_run_id"],
-        **{name: row[name] for name in (*_SHOWN, *_TIMES)},
+        "status": job.status,
+        "progress": job.progress,
+        "run_id": job.dagster_run_id,
+        **{name: job._mapping[name] for name in _SHOWN},
         "dead": _is_dead(job),
         "consolidation_changes": ids,
         "consolidation_changes_total": total,
@@ -62,39 +59,29 @@ def describe_job(engine: Engine, reference: str) -> dict[str, Any]:
 
 def _find_job(engine: Engine, reference: str) -> tuple[UUID, Project]:
     with engine.connect() as connection:
-        job_id = parse_id(reference)
-        if job_id is not None:
-            job = jobs.get_job(connection, job_id)
-            if job is None:
-                raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
-            return job.id, get_project(connection, job.slug)
-        project = get_project(connection, reference)
-        newest = jobs.list_jobs(connection, project.id, limit=1)
-    if not newest:
-        raise NotFoundError(f"project {reference} has no job yet: `consolidation run {reference}` makes one")
-    return newest[0].id, project
-
-
-def parse_id(text: str) -> UUID | None:
-    """Return ``text`` as a UUID; None if it is none."""
-    try:
-        return UUID(text)
-    except ValueError:
-        return None
+        try:
+            job_id = UUID(reference)
+        except ValueError:
+            project = get_project(connection, reference)
+            newest = jobs.list_jobs(connection, project.id, limit=1)
+            if not newest:
+                message = f"project {reference} has no job yet: `consolidation run {reference}` makes one"
+                raise NotFoundError(message) from None
+            return newest[0].id, project
+        job = jobs.get_job(connection, job_id)
+        if job is None:
+            raise NotFoundError(f"there is no job {job_id}; `consolidation history PROJECT` lists jobs")
+        return job.id, get_project(connection, job.slug)
 
 
 def list_jobs(engine: Engine, slug: str, *, limit: int, offset: int = 0) -> list[dict[str, Any]]:
-    """Return the jobs of a project, newest first. A job whose process died is marked failed first.
-
-    Raises:
-        NotFoundError: There is no such project.
-    """
+    """Return the jobs of a project, newest first. A job whose process died is marked failed first."""
     with engine.connect() as connection:
         project = get_project(connection, slug)
     fail_dead_job(engine, project)
     with engine.connect() as connection:
         rows = jobs.list_jobs(connection, project.id, limit=limit, offset=offset)
-    names = ("id", "status", *_SHOWN, *_TIMES)
+    names = ("id", "status", *_SHOWN)
     return [{name: row._mapping[name] for name in names} | {"dead": _is_dead(row)} for row in rows]
 
 
@@ -104,7 +91,7 @@ def _is_dead(job: Row[Any]) -> bool:
 
 
 def describe_progress(engine: Engine, slug: str) -> str | None:
-    """Return the progress of the project's live job and its last phase, such as 43%; None if there is none."""
+    """Return progress and last phase of the project's live job, such as ``43%, clusters done``; None without a job."""
     with engine.connect() as connection:
         job = jobs.find_live_job(connection, get_project(connection, slug).id)
     if job is None:
@@ -114,31 +101,29 @@ def describe_progress(engine: Engine, slug: str) -> str | None:
 
 
 def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed: bool) -> dict[str, Any]:
-    """Return what a run of the project did, and the command that undoes it.
+    """Return the results of a run by name, and the command that undoes it.
+
+    ``units_before`` counts the raw memories that are not archived, the base of ``reduction``.
 
     Args:
-        engine: Engine of the store.
-        slug: Slug of the project.
         job_id: Job of the run; None if there was none.
         changed: False if nothing was run, as nothing has changed since the job.
-
-    Returns:
-        Numbers by name. ``units_before``: raw memories that are not archived, the base of ``reduction``.
     """
     job = describe_job(engine, str(job_id)) if job_id is not None else {}
     with engine.connect() as connection:
         project = get_project(connection, slug)
         counts = count_project(connection, project.id)
-    metrics = job.get("metrics", {}) if changed else {}
+    done = job if changed else {}
+    metrics = done.get("metrics", {})
     merging = metrics.get("merged_memories", {})
     return {
         "completed_at": job.get("completed_at"),
-        "phases_completed": job.get("phases_completed", []) if changed else [],
-        "phases_failed": job.get("phases_failed", []) if changed else [],
-        "memories_merged": job.get("memories_merged", 0) if changed else 0,
+        "phases_completed": done.get("phases_completed", []),
+        "phases_failed": done.get("phases_failed", []),
+        "memories_merged": done.get("memories_merged", 0),
         "merged_created": merging.get("merged_created", 0),
         "merged_extended": merging.get("merged_extended", 0),
-        "memories_archived": job.get("memories_archived", 0) if changed else 0,
+        "memories_archived": done.get("memories_archived", 0),
         "archives_held_back": metrics.get("archived_memories", {}).get("held_back", 0),
         "units_before": counts.active + counts.consolidated,
         "units_after": counts.units,
@@ -150,11 +135,7 @@ def describe_outcome(engine: Engine, slug: str, job_id: UUID | None, *, changed:
 
 
 def describe_project(engine: Engine, slug: str, *, settings: Settings) -> dict[str, Any]:
-    """Return the numbers of a project, its newest job, and what the next one waits for.
-
-    Raises:
-        NotFoundError: There is no such project.
-    """
+    """Return the numbers of a project, its newest job, and what the next one waits for."""
     last = list_jobs(engine, slug, limit=1)
     with engine.connect() as connection:
         project = get_project(connection, slug)

@@ -30,7 +30,9 @@ class RunReport:
 
 def write_report(run: ProjectRun) -> RunReport:
     """Return the numbers of the project and of the run. First build vector indexes if the project is large."""
-    _index_vectors(run)
+    with run.engine.connect() as connection:
+        dimension = load_vector_length(connection, run.project.id, run.embedder.name)
+    build_indexes(run.engine, run.project.id, run.embedder.name, dimension)
     with run.engine.connect() as connection:
         counts = count_project(connection, run.project.id)
         job = get_job(connection, run.job_id)
@@ -39,17 +41,9 @@ def write_report(run: ProjectRun) -> RunReport:
             describe_failing_job(job) for job in list_failing_jobs(connection, run.project.id) if job.job != run.job
         ]
     own = _describe_run(job) | {"llm/run_cost_usd": float(spent.usd), "llm/run_tokens": spent.tokens}
-    markdown = _markdown(
-        run.project.slug, counts, own, following=next_cron_time(run.options.schedule, run.now), failing=failing
-    )
+    next_run = next_cron_time(run.options.schedule, run.now)
+    markdown = _format_markdown(run.project.slug, counts, own, next_run=next_run, failing=failing)
     return RunReport(counts, describe_counts(counts) | own | {"jobs_failing": len(failing)}, markdown)
-
-
-def _index_vectors(run: ProjectRun) -> None:
-    model = run.embedder.name
-    with run.engine.connect() as connection:
-        dimension = load_vector_length(connection, run.project.id, model)
-    build_indexes(run.engine, run.project.id, model, dimension)
 
 
 def _describe_run(job: Row[Any] | None) -> dict[str, Any]:
@@ -85,15 +79,10 @@ def describe_counts(counts: ProjectCounts) -> dict[str, Any]:
     }
 
 
-def _markdown(
-    slug: str,
-    counts: ProjectCounts,
-    own: Mapping[str, Any],
-    *,
-    following: datetime | None,
-    failing: Sequence[str],
+def _format_markdown(
+    slug: str, counts: ProjectCounts, own: Mapping[str, Any], *, next_run: datetime | None, failing: Sequence[str]
 ) -> str:
-    night = "not by schedule" if following is None else f"{following:%Y-%m-%d %H:%M} UTC"
+    scheduled = "not by schedule" if next_run is None else f"{next_run:%Y-%m-%d %H:%M} UTC"
     reduction = "none yet" if counts.reduction is None else f"{counts.reduction:.1%}"
     types = "\n".join(f"| {name} | {number} |" for name, number in counts.by_type.items()) or "| none | 0 |"
     held_back = f"{own['held_back']}: {explain_how_to_archive(slug)}" if own["held_back"] else "0"
@@ -119,7 +108,7 @@ def _markdown(
 | spent on models by this run | ${own["llm/run_cost_usd"]:.4f} ({own["llm/run_tokens"]} tokens) |
 | spent on models by the project | ${counts.cost_usd:.4f} ({counts.tokens} tokens) |
 | other failing jobs | {", ".join(failing) or "none"} |
-| next run | {night}, or after enough new memories |
+| next run | {scheduled}, or after enough new memories |
 
 | active memories of type | |
 |---|---|
