@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, islice, product
 from uuid import UUID
 
 from consolidation_pipeline.core.knowledge.playbook_markdown import ID_DIGITS
@@ -17,16 +17,16 @@ PLAYBOOK = "playbook"
 KINDS = (PLAYBOOK, "principle", "pattern", "merged", "raw")
 
 _MAX_CONFLICTS = 3
-# A text is about a task if it has half of the task's words, but at most _ENOUGH; of a long task the share
-# 1 / _SHARE_OF_LONG. A single common word such as "write" is enough to be found and says little.
-_ENOUGH, _SHARE_OF_LONG = 3, 5
+# A text is about a task if it has half of the task's words or _ENOUGH of them, and one in _LONG_DIVISOR of a long task.
+# A single common word such as "write" is not enough.
+_ENOUGH, _LONG_DIVISOR = 3, 5
 
 
 def is_on_task(task: str, text: str) -> bool:
     """Return True if ``text`` has enough words of ``task`` to be about it, or one of its literals."""
     sentence = Sentence(task)
     count = len(sentence.words)
-    required = max(1, min(_ENOUGH, -(-count // 2)), count // _SHARE_OF_LONG)
+    required = max(1, min(_ENOUGH, -(-count // 2)), count // _LONG_DIVISOR)
     return len(sentence.words & extract_content_words(text)) >= required or sentence.shares_fact(text)
 
 
@@ -34,7 +34,7 @@ def is_on_task(task: str, text: str) -> bool:
 class ContextPiece:
     """Candidate for the context: a memory or a playbook entry.
 
-    ``raw_ids``: the raw memories it was made from, or its own id; ``category``: of a playbook entry.
+    ``raw_ids``: the raw memories it was made from, or its own id. ``category``: that of a playbook entry.
     """
 
     id: UUID
@@ -56,7 +56,7 @@ class ContextPiece:
 
 @dataclass(frozen=True)
 class SelectedPiece:
-    """Piece of the context with its text, which leaves out sentences that another piece says."""
+    """Piece of the context. ``text`` leaves out the sentences that another piece says."""
 
     piece: ContextPiece
     text: str
@@ -64,17 +64,17 @@ class SelectedPiece:
 
 @dataclass(frozen=True)
 class ContextSelection:
-    """Selected pieces in the order of ``KINDS``, then by relevance; pieces that the budget had no room for."""
+    """Selected pieces in the order of ``KINDS``, then by relevance, and the pieces that exceed the budget."""
 
     selected: list[SelectedPiece]
     left_out: list[ContextPiece]
 
 
 def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSelection:
-    """Select the most relevant pieces whose items take at most ``budget`` tokens together, no fact twice.
+    """Select the most relevant pieces within a ``budget`` of tokens, no fact twice.
 
-    Pieces are tried by score, each after the pieces that cover it. A piece that a selected one covers is added only
-    for new literals, any other piece for new sentences.
+    Pieces are tried by score, each after the pieces that cover it. A piece that a selected one covers is added only if
+    it has new literals, any other piece if it has new sentences.
     """
     novelty = NoveltyFilter()
     selected: list[SelectedPiece] = []
@@ -97,7 +97,7 @@ def select_pieces(pieces: Sequence[ContextPiece], *, budget: int) -> ContextSele
 
 
 def _by_relevance(pieces: Sequence[ContextPiece]) -> list[ContextPiece]:
-    """Sort by score, best first. A piece has the best score of what it covers; ties by kind, then id."""
+    """Sort by score, best first; ties by kind, then id. A piece has at least the score of each piece that it covers."""
 
     def rank(piece: ContextPiece) -> tuple[float, int, UUID]:
         covered = (other.score for other in pieces if piece.covers(other))
@@ -107,7 +107,7 @@ def _by_relevance(pieces: Sequence[ContextPiece]) -> list[ContextPiece]:
 
 
 def _without_repeats(selected: Sequence[SelectedPiece]) -> list[SelectedPiece]:
-    """Remove pieces whose sentences the others all say, the least general piece first."""
+    """Remove each piece whose sentences are all said by the others, trying the least general pieces first."""
     parsed = {one.piece.id: parse_sentences(one.text) for one in selected}
     novelty = NoveltyFilter()
     novelty.add(sentence for sentences in parsed.values() for sentence in sentences)
@@ -123,18 +123,15 @@ def _without_repeats(selected: Sequence[SelectedPiece]) -> list[SelectedPiece]:
 def find_conflicting_pieces(selected: Iterable[SelectedPiece]) -> list[tuple[UUID, UUID, str]]:
     """Return at most three pairs of pieces that conflict on one matter: both ids and the difference in words."""
     parsed = [(one.piece.id, parse_sentences(one.text)) for one in selected]
-    found = []
-    for (a, sentences_a), (b, sentences_b) in combinations(parsed, 2):
-        conflicts = (text for x in sentences_a for y in sentences_b if (text := x.find_conflict(y)) is not None)
-        if (conflict := next(conflicts, None)) is not None:
-            found.append((a, b, conflict))
-            if len(found) == _MAX_CONFLICTS:
-                break
-    return found
+    found = (
+        (a, b, next(filter(None, (x.find_conflict(y) for x, y in product(sentences_a, sentences_b))), None))
+        for (a, sentences_a), (b, sentences_b) in combinations(parsed, 2)
+    )
+    return list(islice(((a, b, conflict) for a, b, conflict in found if conflict), _MAX_CONFLICTS))
 
 
 def format_item(kind: str, category: str | None, id_: UUID, text: str) -> str:
-    """Return a piece as an item of a Markdown list. Further lines are indented, so that they stay in the item."""
+    """Return a piece as an item of a Markdown list, with further lines indented."""
     label = ", ".join(filter(None, (kind, category, short_id(id_))))
     first, *rest = text.splitlines() or [""]
     return "\n".join([f"- ({label}) {first}", *(f"  {line}".rstrip() for line in rest)]) + "\n"
@@ -146,5 +143,5 @@ def format_recommendation(recommendation: str) -> str:
 
 
 def short_id(id_: UUID) -> str:
-    """Return the first digits of an id, which commands accept."""
+    """Return the first digits of an id; commands accept them."""
     return id_.hex[:ID_DIGITS]

@@ -13,12 +13,12 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 from consolidation_pipeline.core.text.word_overlap import extract_content_words
 
-# A sentence covers another one if it has all its content words. From _LONG words on, the share _MISSING may be absent,
-# such as "note to self" or "seen again today". In a shorter sentence the absent word may be the one that matters.
+# A sentence covers another if it has all its content words. Of _LONG words and more, the share _MISSING may be absent,
+# such as "note to self" or "seen again today". In a shorter sentence, each word may matter.
 _LONG, _MISSING = 14, 0.15
 # A text is worth adding if this share of its content words is new.
 _MIN_NEW_SHARE = 0.5
-# Sentences with at least this Dice overlap of content words are about one matter, so that a difference is a conflict.
+# Sentences with at least this Dice overlap of content words are about one matter: their differences are conflicts.
 _SAME_MATTER = 0.6
 
 # Words that connect or stress and state nothing.
@@ -41,7 +41,7 @@ class Sentence:
 
     @cached_property
     def normal_form(self) -> str:
-        """Normalized text without a bullet: equal for sentences that say the same word for word."""
+        """Normal form of the text without its bullet."""
         return normalize_text(_BULLET.sub("", self.text, count=1))
 
     @cached_property
@@ -59,10 +59,9 @@ class Sentence:
         return any(fact.kind in KINDS and stands_in(fact, text) for fact in self.facts)
 
     def covers(self, other: Sentence) -> bool:
-        """Return True if this sentence says all that ``other`` says.
+        """Return True if this sentence says all that ``other`` says and does not conflict with it.
 
-        It has all literals and all words of ``other``, except for a small share of a long sentence's words, and does
-        not conflict with it.
+        It has all literals of ``other``, and all its words or most of them if there are many.
         """
         if self.normal_form == other.normal_form:
             return True
@@ -89,7 +88,7 @@ def parse_sentences(text: str) -> list[Sentence]:
 
 
 class NoveltyFilter:
-    """Index of the sentences that were selected so far, by which the next ones are judged."""
+    """Index of the selected sentences, which finds the sentences that say something new."""
 
     def __init__(self) -> None:
         self._values: set[str] = set()
@@ -112,7 +111,7 @@ class NoveltyFilter:
                 self._by_word[word].discard(sentence)
 
     def is_covered(self, sentence: Sentence, *, ignore: Sequence[Sentence] = ()) -> bool:
-        """Return True if one indexed sentence, other than those in ``ignore``, says all that ``sentence`` says."""
+        """Return True if an indexed sentence that is not in ``ignore`` says all that ``sentence`` says."""
         if self._by_form.get(sentence.normal_form, set()) - set(ignore):
             return True
         shared = Counter(one for word in sentence.words for one in self._by_word.get(word, ()))
@@ -120,10 +119,10 @@ class NoveltyFilter:
         return any(one.covers(sentence) for one in candidates)
 
     def select_new(self, sentences: Sequence[Sentence], *, needs_literal: bool = False) -> list[Sentence]:
-        """Return the sentences of one text that say something new, in order; none if they are not worth adding.
+        """Return the new sentences of one text in order; none if they are not worth adding.
 
-        They are worth adding if they hold a new literal or, unless ``needs_literal``, half of the text's words.
-        ``needs_literal`` is for texts that the index covers by lineage, in other words.
+        They are worth adding if they have a new literal or, unless ``needs_literal``, half of the text's words.
+        ``needs_literal`` is for texts from which an indexed text was made.
         """
         new: list[Sentence] = []
         for sentence in sentences:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 
 class Comparable(Hashable, Protocol):
-    """Id: hashable, with an order."""
+    """Hashable id with an order."""
 
     def __lt__(self, other: Any, /) -> bool: ...
 
@@ -27,8 +27,8 @@ def reciprocal_rank_fusion(
     After Cormack, Clarke and Büttcher (2009), with a weight for each ranking.
 
     Args:
-        rankings: Ids, best first. Ranks count from 1. Of a repeated id the first rank counts; an id that a ranking
-            lacks gets nothing from it.
+        rankings: Ids, best first. Ranks count from 1. For a repeated id, its first rank counts. An id that is missing
+            in a ranking gets nothing from it.
         weights: One weight for each ranking.
         k: Damping of the ranks, above -1.
 
@@ -42,7 +42,9 @@ def reciprocal_rank_fusion(
     for ranking, weight in zip(rankings, weights, strict=True):
         for rank, id_ in enumerate(dict.fromkeys(ranking), 1):
             parts.setdefault(id_, []).append(weight / (k + rank))
-    return _sorted(parts)
+    # fsum rounds only once, so that the order of the rankings does not matter.
+    summed = ((id_, math.fsum(terms)) for id_, terms in parts.items())
+    return sorted(summed, key=lambda pair: (-pair[1], pair[0]))
 
 
 def weighted_z_scores(
@@ -56,7 +58,7 @@ def weighted_z_scores(
     Args:
         scores: Score by id, one mapping for each ranking.
         weights: One weight for each ranking.
-        absent: For each ranking, the score of the ids that it lacks.
+        absent: For each ranking, the score of the ids that are missing in it.
 
     Raises:
         ValueError: The number of weights or absent scores is not that of the rankings, or a score is not finite.
@@ -83,12 +85,6 @@ def weighted_z_scores(
 def _check_lengths(rankings: Sequence[Any], numbers: Sequence[float]) -> None:
     if len(rankings) != len(numbers):
         raise ValueError(f"{len(rankings)} rankings have {len(numbers)} weights or absent scores: give one for each")
-
-
-def _sorted(parts: Mapping[Id, Sequence[float]]) -> list[tuple[Id, float]]:
-    # fsum does not round in between, so that the order of the rankings does not matter.
-    summed = ((id_, math.fsum(terms)) for id_, terms in parts.items())
-    return sorted(summed, key=lambda pair: (-pair[1], pair[0]))
 
 
 def bm25(lengths: NDArray[Any], counts: NDArray[Any], *, k1: float = 1.2, b: float = 0.75) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
-"""Results of a search and of the context of a task, as every layer sees them.
+"""Results of a search and of the context of a task.
 
-The attribute docstrings are the field descriptions of the OpenAPI document and of the MCP output schemas.
+The attribute docstrings are field descriptions of the OpenAPI document and of the MCP output schemas.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class SearchHit:
     __pydantic_config__ = _PYDANTIC_CONFIG
 
     id: UUID
+    """Identifies the memory in calls for lineage and feedback (MCP: trace_memory_lineage, memory_feedback)."""
     kind: str
     """raw, merged, pattern, summary, principle or procedural."""
     level: int
@@ -70,7 +71,7 @@ class SearchResults:
     query: str
     results: list[SearchHit]
     total_found: int
-    """Number of memories that a retriever lists. Each retriever lists at most its best 200."""
+    """Number of memories that the retrievers list. Each lists at most its best 200."""
     search_time_ms: float
     note: str | None = None
     """Part of the search that was not available, such as the embedding model."""
