@@ -1,27 +1,25 @@
-"""Functions that numba compiles, used only where that takes less time than it saves."""
+"""Functions that numba compiles, used only if that saves more time than it takes."""
 
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
-# Seconds of one core (Xeon, 2.8 GHz). Import numba and set up its compiler, once in a process: 0.8 to 1.0, twice that
-# where Python's own bytecode is not kept.
+# Seconds of one core (Xeon, 2.8 GHz) to import numba and set up its compiler, once in a process: 0.8 to 1.0, twice that
+# without Python's bytecode on disk.
 STARTING = 1.0
-# Load a function that numba keeps on disk: 0.02 to 0.4.
+# To load a compiled function from disk: 0.02 to 0.4.
 LOADING = 0.1
-# Compile one: 3.2 to 5.8 for the join's kernel (median of 26 runs 4.8), 3.9 to 6.1 for linkage (of 10 runs 5.1).
+# To compile a function: 3.2 to 5.8 for the join's kernel (median of 26 runs 4.8), 3.9 to 6.1 for linkage (of 10, 5.1).
 COMPILING = 5.0
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def jit(function: _Function, **options: Any) -> _Function:
-    """Return ``function`` compiled by numba, kept on disk if there is a folder for it. Imports numba.
+    """Return ``function`` compiled by numba at its first call, and cached on disk if possible. Imports numba.
 
-    Args:
-        function: The function. Nothing is compiled before its first call.
-        options: More options of ``numba.njit``.
+    ``options``: further options of ``numba.njit``.
     """
     from numba import njit
 
@@ -35,10 +33,10 @@ class JitFunction:
     """A function that numba compiles, or loads from disk, at its first call.
 
     Args:
-        build: Imports numba and returns the function, made by ``jit``. It is called when the function may pay.
+        build: Imports numba and returns the function, made by ``jit``. It is called if the function may save time.
     """
 
-    # Numba's start is paid once, by the first of these functions that is used.
+    # Numba is started once, by the first of these functions that is used.
     _has_started: ClassVar[bool] = False
 
     def __init__(self, build: Callable[[], Any]) -> None:
@@ -57,30 +55,27 @@ class JitFunction:
 
     @property
     def folder(self) -> Path | None:
-        """The folder in which numba keeps the machine code; None if it may not write to any. Imports numba."""
+        """The folder of numba's cache; None if it may not write to any. Imports numba."""
         path = self.function.stats.cache_path
         return None if path is None else Path(path)
 
     @property
     def is_kept(self) -> bool:
-        """True if numba has the machine code on disk, for its version, this source and this processor. Imports numba.
+        """True if numba's cache has the machine code for its version, this source and this processor. Imports numba.
 
-        False also if numba does not tell: its index is no public interface.
+        False also if that cannot be found out: numba's index is no public interface.
         """
         try:
             processor = self.function.targetctx.codegen().magic_tuple()
             return any(key[1] == processor for key in self.function._cache._cache_file._load_index())
-        except Exception:  # whatever has changed in numba, the function only counts as not compiled yet
+        except Exception:  # numba has changed: the function counts as not compiled
             return False
 
     def pays(self, saved: float) -> bool:
         """Return True if a call saves more than it takes to make the function ready.
 
-        What earlier calls in this process could have saved counts too, so that many small calls pay together. Numba is
-        not imported as long as they save less than it takes to load the function.
-
-        Args:
-            saved: Seconds by which the call is faster than without compiled code.
+        Savings that earlier calls in this process missed are added, so that many small calls pay together. Numba is not
+        imported before they exceed the time to load the function. ``saved``: seconds by which compiled code is faster.
         """
         self._wanted += saved
         if self.is_loaded:

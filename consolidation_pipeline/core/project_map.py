@@ -1,14 +1,14 @@
-"""Map of a project: its memories projected to the plane, as an SVG picture with groups in colour."""
+"""Map of a project: its memories projected to a plane, as an SVG picture with groups in colour."""
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Four colours of the Okabe-Ito set, which colour-blind people can distinguish. Their contrast is above 3:1 on white
-# and on near-black pages, as the picture has no background of its own.
+# Four colours of the Okabe-Ito set, which colour-blind people can distinguish. The picture has no background: their
+# contrast is above 3:1 on white and on near-black pages.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 LONE_COLOR = "#808080"
 
-# More dots would only cover each other. A picture of this many takes a few tens of kB of metadata.
+# More dots would cover each other. A picture with this many has a few tens of kB.
 MAX_POINTS = 2_000
 
 GROUPED_SIZE, LONE_SIZE = 6, 3
@@ -19,7 +19,7 @@ _ROUNDING = 1e-6
 
 _DIRECTIONS = 8
 _ITERATIONS = 24
-# Rows that the directions are computed from; more would change the picture by less than can be seen.
+# Rows from which the directions are computed. More would not change the picture visibly.
 _MAX_ROWS = 4_000
 
 
@@ -27,17 +27,14 @@ def project_to_plane(x: NDArray[np.floating]) -> NDArray[np.float32]:
     """Return the coordinates of the rows of ``x`` along their two principal directions; the mean is the origin.
 
     Subspace iteration over eight directions from a fixed start: deterministic, without a (d, d) matrix, and exact
-    enough for a picture. Of more than ``_MAX_ROWS`` rows, evenly spaced ones give the directions. The largest entry of
-    each direction is positive, so the picture does not flip. A missing direction (n < 2, d < 2) gives zeros.
+    enough for a picture. At most ``_MAX_ROWS`` evenly spaced rows give the directions. The largest entry of each
+    direction is positive, so the picture does not flip. A missing direction (n < 2, d < 2) gives zeros.
 
     Args:
-        x: L2-normalised rows (n, d).
+        x: L2-normalised rows (n, d), finite.
 
     Returns:
         Float32 (n, 2).
-
-    Raises:
-        ValueError: ``x`` is not a finite matrix.
     """
     rows = np.asarray(x, dtype=np.float32)
     if rows.ndim != 2 or not np.isfinite(rows).all():

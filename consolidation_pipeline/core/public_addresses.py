@@ -15,8 +15,8 @@ _GLOBAL_UNICAST = ip_network("2000::/3")
 def is_public(address: str) -> bool:
     """Return True if an IP address belongs to the public internet.
 
-    Private, loopback, link-local, shared, reserved and multicast addresses and metadata services of clouds do not. An
-    IPv6 address that holds an IPv4 address (mapped, 6to4, NAT64) is judged by that.
+    Private, loopback, link-local, shared, reserved and multicast addresses and metadata services of clouds do not. For
+    an IPv6 address that holds an IPv4 address (mapped, 6to4, NAT64), the IPv4 address decides.
 
     Raises:
         ValueError: ``address`` is not an IP address.

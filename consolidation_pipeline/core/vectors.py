@@ -1,4 +1,4 @@
-"""Vector arithmetic without overflow or underflow that rejects NaN, and sorted look-up of ids."""
+"""Normalisation and centering of vectors, without overflow and without NaN; look-up in sorted ids."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Relative tolerance for a row to equal the mean, about the rounding of float32 input. Such a row minus the mean is
-# noise, and must not be scaled up to length 1.
+# A row that differs from the mean by no more than this, relatively, is equal to it except for the rounding of float32.
+# The difference is noise and must not be scaled to length 1.
 CENTER_TOLERANCE = 1e-6
 
-# Rows converted to float64 at a time; the extra memory is a few MB for any n.
+# Rows that are converted to float64 at a time, a few MB.
 _BLOCK = 4096
 
 
 def normalize(x: ArrayLike) -> NDArray[np.float32]:
     """Return the rows of ``x`` (n, d) scaled to Euclidean length 1, as a new float32 array; zero rows stay zero.
 
-    Rows are scaled by their largest entry in float64 first, so no magnitude overflows.
+    Rows are divided by their largest entry in float64 first, so that nothing overflows.
 
     Raises:
         ValueError: ``x`` is not a numeric matrix, or a row holds NaN or infinity (``find_unusable`` lists such rows).
@@ -106,15 +106,13 @@ def _zero_to_one(divisor: NDArray[np.float64]) -> NDArray[np.float64]:
 def find_positions(ordered: NDArray[Any], wanted: NDArray[Any]) -> NDArray[np.int64]:
     """Return the position of each of ``wanted`` (m,) in ``ordered`` (n,), int64; -1 = not found.
 
-    Args:
-        ordered: Values in ascending order, without repeats.
-        wanted: Values to find, in any order, of the same dtype.
+    ``ordered`` is ascending without repeats. ``wanted`` has the same dtype and any order.
     """
     if not len(ordered):
         return np.full(len(wanted), -1, dtype=np.int64)
     one, other = ordered, wanted
     if ordered.dtype == wanted.dtype == np.dtype("S16"):
-        # The first half of an id is a number: several times as fast to compare, and nearly always unique.
+        # The first half of an id as a number is several times as fast to compare, and nearly always unique.
         halves = _first_halves(ordered)
         if (halves[1:] != halves[:-1]).all():
             one, other = halves, _first_halves(wanted)

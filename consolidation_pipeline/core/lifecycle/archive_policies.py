@@ -17,10 +17,10 @@ STALENESS, FORGOTTEN = "staleness", "forgotten"
 PROTECTED_IMPORTANCE = 0.7
 PROTECTED_DAYS = 90.0
 PROTECTED_TYPES = ("decision", "discovery")
-# The limit does not apply to fewer units: most of a handful may well be old, and a person can check them.
+# The limit does not apply to fewer units: most of a few may be old, and a person can check them.
 MIN_LIMITED_UNITS = 20
 
-# Rounding error of a share times a count is smaller.
+# More than the rounding error of a share times a count.
 _ROUNDING = 1e-9
 
 
@@ -34,17 +34,8 @@ def is_stale(
 ) -> bool | NDArray[np.bool_]:
     """Return True for memories that are idle for ``stale_days``, reused less than ``min_reuse`` times and not pinned.
 
-    Scalars give a bool. Arrays of shape (n,), which broadcast with scalars, give bool (n,).
-
-    Args:
-        idle_days: Days since the last access, or since the memory was learned if there was none.
-        reused_count: Number of uses.
-        pinned: True for pinned memories.
-        stale_days: Idle days from which on a memory is stale.
-        min_reuse: Uses from which on a memory is not stale.
-
-    Raises:
-        ValueError: An input is NaN or negative.
+    Scalars give a bool. Arrays (n,), which broadcast with scalars, give bool (n,). ``idle_days``: days since the last
+    access, or since the memory was learned if there was none. NaN and negative values raise ValueError.
     """
     idle = check_numbers("idle_days", idle_days, minimum=0)
     reused = check_numbers("reused_count", reused_count, minimum=0)
@@ -63,11 +54,8 @@ def is_forgettable(
     """Return True for memories with a relevance below ``threshold`` that nothing protects.
 
     Protected are pinned memories, an importance of 0.7 or more, an age below 90 days, decisions and discoveries.
-    Scalars give a bool. Arrays of shape (n,), which broadcast with scalars, give bool (n,).
-
-    Raises:
-        ValueError: An input is NaN or negative.
-        InvalidMemoryError: A memory type is unknown.
+    Scalars give a bool. Arrays (n,), which broadcast with scalars, give bool (n,). NaN and negative values raise
+    ValueError, an unknown memory type InvalidMemoryError.
     """
     worth = check_numbers("importance", importance, minimum=0)
     age = check_numbers("age_days", age_days, minimum=0)
@@ -80,16 +68,16 @@ def is_forgettable(
 
 
 def exceeds_share(taken: int, units: int, *, max_share: float) -> bool:
-    """Return True if ``taken`` is more than ``max_share`` of at least 20 ``units``: then a run needs a plan."""
+    """Return True if ``taken`` is more than ``max_share`` of at least 20 ``units``: the run then needs a plan."""
     return units >= MIN_LIMITED_UNITS and taken > max_share * units + _ROUNDING
 
 
 @dataclass(frozen=True)
 class ArchiveUnits:
-    """Active raw and merged memories with the inputs of the policies, as arrays of shape (n,).
+    """Active raw and merged memories with the inputs of the policies, as arrays (n,).
 
     Days are fractional and not negative. ``pinned`` includes memories that a person restored recently. ``relevance`` is
-    infinite for memories that have none yet.
+    infinite if it was not computed yet.
     """
 
     idle_days: NDArray[np.float64]
@@ -110,9 +98,7 @@ class ArchiveUnits:
 
 def concatenate_units(parts: Sequence[ArchiveUnits]) -> ArchiveUnits:
     """Concatenate the units of one or more parts."""
-    return ArchiveUnits(
-        *(np.concatenate([getattr(p, name) for p in parts]) for name in ArchiveUnits.__dataclass_fields__)
-    )
+    return ArchiveUnits(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -152,10 +138,9 @@ def plan_archives(units: ArchiveUnits, policies: ArchivePolicies) -> ArchivePlan
 
 def explain_archives(units: ArchiveUnits, plan: ArchivePlan) -> list[str]:
     """Return in words why each unit of the plan is archived."""
-    explained = zip(plan.rows.tolist(), plan.reasons.tolist(), strict=True)
     return [
         _explain_forgotten(units, row) if reason == FORGOTTEN else _explain_stale(units, row)
-        for row, reason in explained
+        for row, reason in zip(plan.rows.tolist(), plan.reasons.tolist(), strict=True)
     ]
 
 
@@ -170,14 +155,10 @@ def _explain_forgotten(units: ArchiveUnits, row: int) -> str:
 
 
 def merge_units(units: ArchiveUnits, labels: NDArray[np.integer]) -> ArchiveUnits:
-    """Return the units (g,) that a merge of groups would make, in the order of their labels.
+    """Return the units (g,) that a merge of the groups ``labels`` (n,), 0 to g - 1, would make, in that order.
 
-    Uses add up. A merged unit has the highest importance, the last access and the oldest age of its group, the memory
-    type of its first unit, and no relevance yet, so that it is not forgotten.
-
-    Args:
-        units: Units (n,) to merge.
-        labels: Group of each unit (n,), 0 to g - 1.
+    A merged unit has the sum of the uses, the highest importance, the last access and the oldest age of its group, and
+    the memory type of its first unit. It is not forgotten, because it has no relevance yet.
     """
     size = int(labels.max(initial=-1)) + 1
     latest, oldest = np.full(size, np.inf), np.zeros(size)

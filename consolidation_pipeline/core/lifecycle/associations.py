@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from consolidation_pipeline.core.similarity.similarity_join import SimilarPairs
 from consolidation_pipeline.core.vectors import as_matrix
 
-# Limits and confidences of the rules. All limits but the days are strict, without tolerance.
+# Limits and confidences of the rules. All limits except the days are strict.
 CONTRADICTS_BELOW = 0.3
 EXPLAINS_ABOVE = 0.5
 SHARES_THEME_ABOVE = 0.7
@@ -28,10 +28,10 @@ WORK_TYPES = ("refactor", "feature", "codebase_knowledge")
 OTHER, DECISION, INSIGHT, WORK = 0, 1, 2, 3
 _ROLES = {"decision": DECISION} | dict.fromkeys(INSIGHT_TYPES, INSIGHT) | dict.fromkeys(WORK_TYPES, WORK)
 
-# The rules in their order.
+# Rules in the order in which they are tried.
 NO_RULE, CONTRADICTS, EXPLAINS, SHARES_THEME, PARALLEL = 0, 1, 2, 3, 4
 RELATION_TYPES = ("contradicts", "explains", "shares_theme", "parallel_context")
-# A person confirms these: two dissimilar decisions need not contradict, and one week need not be one context.
+# Relations that a person must confirm: dissimilar decisions need not contradict, one week need not be one context.
 CANDIDATE_TYPES = ("contradicts", "parallel_context")
 STATUSES = ("candidate", "confirmed", "rejected")
 
@@ -51,16 +51,16 @@ class Association:
 
 
 def associate(type_a: str, type_b: str, similarity: float, age_gap_days: float) -> Association | None:
-    """Return the relation between two memories, or None. Their order and the sign of the gap do not matter.
+    """Return the relation between two memories in any order, or None.
 
-    The first rule that holds decides: ``contradicts``, ``explains`` (an insight explains a piece of work),
-    ``shares_theme``, ``parallel_context``. The last two apply to all types. No rule holds for NaN.
+    The first rule that applies decides: ``contradicts``, ``explains`` (an insight explains a piece of work),
+    ``shares_theme``, ``parallel_context``. The last two apply to all types. No rule applies to NaN.
 
     Args:
         type_a: Memory type of one memory.
         type_b: Memory type of the other memory.
         similarity: Cosine similarity of their vectors.
-        age_gap_days: Days between the times at which they were learned.
+        age_gap_days: Days between the times at which they were learned, of any sign.
     """
     role_a, role_b = classify_types((type_a, type_b))
     rule = int(match_rules(role_a, role_b, similarity, age_gap_days))
@@ -74,7 +74,7 @@ def classify_types(types: Sequence[str] | NDArray[np.str_]) -> Codes:
 
 
 def match_rules(role_a: ArrayLike, role_b: ArrayLike, similarity: ArrayLike, age_gap_days: ArrayLike) -> Codes:
-    """Return the first rule that holds for each pair, int8 (m,): ``CONTRADICTS`` to ``PARALLEL``, or ``NO_RULE``.
+    """Return the first rule that applies to each pair, int8 (m,): ``CONTRADICTS`` to ``PARALLEL``, or ``NO_RULE``.
 
     The arguments broadcast with each other; see ``associate``. Roles are those of ``classify_types``.
     """
@@ -111,9 +111,9 @@ def describe_rule(rule: int, similarity: float) -> Association:
 
 
 def sample_weekly(count: int, size: int, *, name: str, now: datetime) -> NDArray[np.int64]:
-    """Sample ``size`` positions below ``count`` without replacement, ascending; all if there are not more.
+    """Return a random sample of ``size`` positions below ``count``, ascending; all if there are not more.
 
-    The seed is ``name`` and the ISO week of ``now``: the sample is the same within a week.
+    The seed is ``name`` and the ISO week of ``now``, so the sample is the same within a week.
     """
     if count <= size:
         return np.arange(count, dtype=np.int64)
@@ -126,12 +126,8 @@ def sample_weekly(count: int, size: int, *, name: str, now: datetime) -> NDArray
 def iter_dissimilar_pairs(x: NDArray[np.floating], limit: float) -> Iterator[SimilarPairs]:
     """Yield all pairs i < j of rows whose cosine is below ``limit``, sorted by (i, j), in blocks.
 
-    All n^2 / 2 cosines are computed, in float64. The memory needed beside ``x`` is 8 bytes for each of its numbers and
-    about 100 MB.
-
-    Args:
-        x: Vectors float32 (n, d) of length 1.
-        limit: Cosine similarity below which a pair is returned.
+    All n^2 / 2 cosines are computed, in float64. Memory besides ``x``, float32 (n, d) of length 1: 8 bytes for each of
+    its numbers and about 100 MB.
     """
     rows = as_matrix(x).astype(np.float64)
     height = max(_BLOCK_SIZE // max(len(rows), 1), 1)

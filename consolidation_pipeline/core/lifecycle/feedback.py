@@ -1,8 +1,8 @@
-"""Effect of feedback: it changes the importance of a memory, which delays or hastens its decay."""
+"""Effect of feedback on the importance of a memory, which slows down or speeds up its decay."""
 
 from __future__ import annotations
 
-# Two helpful ratings raise the default importance of 0.5 to 0.7, from which on forgetting protects a memory.
+# Two helpful ratings raise the default importance of 0.5 to 0.7. From 0.7 on, a memory is not forgotten.
 IMPORTANCE_STEP = 0.1
 MAX_IMPORTANCE = 1.0
 

@@ -1,4 +1,4 @@
-"""Relevance of memories: it decays by age and disuse, and rises with relations, importance and confidence."""
+"""Relevance of memories, which falls with age and disuse and rises with relations, importance and confidence."""
 
 from dataclasses import dataclass
 
@@ -46,12 +46,12 @@ def compute_relevance(
     *,
     rates: DecayRates = DEFAULT_RATES,
 ) -> float | NDArray[np.float64]:
-    """Return the relevance of memories at one point in time::
+    """Return the relevance of memories::
 
         exp(-0.1 age) * (0.3 + 0.3 exp(-0.05 access)) * (1 + 0.3 ln(1 + relations))
                       * (0.5 + importance) * (0.7 + 0.3 confidence), at least 0.001
 
-    Scalars give a float. Arrays of shape (n,), which broadcast with scalars, give float64 (n,).
+    Scalars give a float. Arrays (n,), which broadcast with scalars, give float64 (n,).
 
     Args:
         age_days: Days since the memory was learned. Negative values count as 0.

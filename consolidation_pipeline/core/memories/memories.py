@@ -27,7 +27,7 @@ MEMORY_TYPES: tuple[str, ...] = (
 # Kind of memory -> its level of abstraction.
 LEVELS: Mapping[str, int] = {"raw": 0, "merged": 1, "pattern": 2, "summary": 2, "principle": 3, "procedural": 3}
 
-# Changing this would give every stored row a new identity.
+# Changing this would give every stored row a new id.
 ID_NAMESPACE = UUID("f74a8103-de6f-46c0-bf63-0821c59df703")
 
 _TRAILING_STOP = re.compile(r"(?<=[^\s.!…。])[.!…。]+$")
@@ -99,15 +99,15 @@ def embedding_text(
 
 
 def content_hash(text: str) -> str:
-    """Return SHA-256 of the UTF-8 text as 64 hex digits. Raises UnicodeEncodeError for lone surrogates."""
+    """Return the SHA-256 of the UTF-8 text as 64 hex digits. Raise UnicodeEncodeError for lone surrogates."""
     return sha256(text.encode()).hexdigest()
 
 
 def normalize_text(text: str) -> str:
     """Return the normal form of a text, in which exact repeats are equal; idempotent.
 
-    It applies NFKC and casefold, turns runs of white space into one blank, strips, and drops ``.``, ``!``, ``…`` and
-    ``。`` at the end. A question mark stays: a question is not a statement.
+    NFKC, case folding, one blank for each run of white space, no ``.``, ``!``, ``…`` and ``。`` at the end. A question
+    mark stays: a question is not a statement.
     """
     if text.isascii():
         folded = text.lower()
@@ -122,15 +122,12 @@ def normalized_hash(text: str) -> str:
 
 
 def memory_id(project_slug: str, source: str, external_id: str) -> UUID:
-    """Return the id of a raw memory: the same (project, source, external id) always has the same id."""
+    """Return the id of a raw memory, which depends on project, source and external id only."""
     return _derive_uuid("memory", project_slug, source, external_id)
 
 
 def consolidated_id(project_slug: str, kind: str, source_ids: Iterable[UUID | str], algorithm_version: str) -> UUID:
-    """Return the id of a derived memory: uuid5 of project, kind, sorted distinct source ids and algorithm version.
-
-    A second run over the same sources, in any order, gives the same id.
-    """
+    """Return the id of a derived memory: uuid5 of project, kind, sorted distinct source ids and algorithm version."""
     return _derive_uuid(
         "consolidated", project_slug, kind, sorted({str(id_) for id_ in source_ids}), str(algorithm_version)
     )

@@ -23,7 +23,7 @@ _BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, 
 
 
 def check_storable(key: str, value: object) -> None:
-    """Raise InvalidMemoryError if PostgreSQL's text or jsonb cannot hold ``value``; nested values are checked too."""
+    """Raise InvalidMemoryError if PostgreSQL's text or jsonb cannot hold ``value`` or a value in it."""
     if isinstance(value, str):
         check_characters(key, value)
     elif isinstance(value, float) and not math.isfinite(value):

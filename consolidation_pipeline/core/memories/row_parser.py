@@ -21,17 +21,12 @@ _KNOWN_KEYS = frozenset(FIELD_READERS) | frozenset(FIELD_ALIASES.values())
 def parse_memory(
     row: Mapping[str, object], *, source: str, default_type: str = "learning", default_language: str = "english"
 ) -> NewMemory:
-    """Validate one imported JSON object (or CSV row) and return the memory it describes.
+    """Validate one imported JSON object or CSV row and return its memory.
 
-    ``execution_summary`` or ``content`` is required, everything else is optional; null and "" mean missing.
-    ``external_id`` wins over ``id``, ``learned_at`` over ``created_at``. The external id of a row without an id is its
-    hash, so equal rows are one memory. Unknown keys, and keys that another one won over, are kept in ``metadata``.
-
-    Args:
-        row: Values by key.
-        source: Source of a row that names none.
-        default_type: Memory type of a row that names none.
-        default_language: Language of a row that names none.
+    ``execution_summary`` or ``content`` is required; null and "" mean missing. ``external_id`` has precedence over
+    ``id``, ``learned_at`` over ``created_at``. The external id of a row without an id is its hash, so equal rows are
+    one memory. Unknown and unused keys are kept in ``metadata``. The parameters apply to a row that names no source,
+    type or language.
 
     Raises:
         InvalidMemoryError: A value is not legal; the message has key, value and what is expected.
@@ -62,7 +57,7 @@ def _is_missing(value: object) -> bool:
 
 
 def _row_hash(row: Mapping[str, object]) -> str:
-    # A row is the same with empty fields written out or left out.
+    # A row with empty fields is equal to a row without these fields.
     present = {key: value for key, value in row.items() if not _is_missing(value)}
     return "sha256:" + content_hash(json.dumps(present, sort_keys=True, default=str))
 
@@ -70,7 +65,7 @@ def _row_hash(row: Mapping[str, object]) -> str:
 def _check_row(row: Mapping[str, object]) -> None:
     for key, value in row.items():
         check_characters("a key of the row", key)
-        # A vector and a time are no JSON values; their readers check them.
+        # Vectors and times are checked by their readers.
         if key == "embedding" or (key in _TIME_KEYS and isinstance(value, datetime)):
             continue
         try:
@@ -80,7 +75,7 @@ def _check_row(row: Mapping[str, object]) -> None:
 
 
 def _collect_metadata(rest: dict[str, object]) -> dict[str, object]:
-    """Return the row's metadata with every key that no field took; a name that occurs again gets an underscore."""
+    """Return the row's metadata with all unused keys. A repeated key with another value gets an underscore."""
     parts = (_take_mapping(rest, "metadata"), _take_mapping(rest, "meta"), rest)
     metadata: dict[str, object] = {}
     for key, value in (item for part in parts for item in part.items()):

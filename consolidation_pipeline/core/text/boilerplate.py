@@ -1,4 +1,4 @@
-"""Boilerplate: sentences that occur in so many memories of a project that they say nothing about any of them."""
+"""Boilerplate: sentences that occur in so many memories of a project that they do not distinguish them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,20 @@ from collections.abc import Collection, Iterable
 from consolidation_pipeline.core.memories.memories import normalize_text
 from consolidation_pipeline.core.text.text_merge import split_sentences
 
-# A sentence is boilerplate if both hold. Ten repeats are a habit among 300 texts, but a topic among 30,000. Chosen on a
-# project in which two placeholder sentences occur in two thirds of the memories and make them look alike.
+# Boilerplate is in at least this many texts, and in at least this share of them. Ten repeats are a habit among 300
+# texts, but a topic among 30,000. Chosen on a project with two placeholder sentences in two thirds of its memories.
 MIN_TEXTS = 10
 MIN_SHARE = 0.02
 
-# A template has a few dozen lines. The bound keeps the stored list and its look-up small in any project.
+# A template has a few dozen lines. The limit keeps the stored list small in any project.
 MAX_SENTENCES = 200
 
 
 def find_boilerplate(texts: Iterable[str]) -> tuple[str, ...]:
-    """Return the sentences that occur in many texts, in normal form: most frequent first, ties by the sentence.
+    """Return the boilerplate of distinct texts in normal form: most frequent first, ties by the sentence.
 
     A sentence must occur in at least ``MIN_TEXTS`` texts and in ``MIN_SHARE`` of all. At most ``MAX_SENTENCES`` are
-    returned. A sentence counts once per text.
-
-    Args:
-        texts: Distinct texts, in any order; read once.
+    returned.
     """
     counts: Counter[str] = Counter()
     total = 0
@@ -39,18 +36,13 @@ def find_boilerplate(texts: Iterable[str]) -> tuple[str, ...]:
 def strip_boilerplate(text: str, boilerplate: Collection[str]) -> str:
     """Return ``text`` without the sentences whose normal form is in ``boilerplate``.
 
-    The rest stays as written, with the white space between its sentences. A text without boilerplate, or of nothing
-    else, is returned unchanged.
-
-    Args:
-        text: Any text.
-        boilerplate: Sentences in normal form; a set is fastest.
+    The rest keeps its words and white space. A text without boilerplate, or of nothing else, is returned unchanged.
+    ``boilerplate``: sentences in normal form; a set is fastest.
     """
     if not boilerplate:
         return text
     kept: list[str] = []
-    end = 0
-    dropped = False
+    end, dropped = 0, False
     for sentence in split_sentences(text):
         start = text.index(sentence, end)
         if normalize_text(sentence) in boilerplate:

@@ -18,7 +18,7 @@ from consolidation_pipeline.core.conflicts.antonyms import stem
 _TERM = re.compile(r"(?<![^\W_])[./$@~_]{0,2}\w(?:[\w+#]|[._/:@'’-]+(?=[^\W_])|,(?=\d{3}(?!\d)))*(?:\(\))?")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]+")
 _PLAIN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*")
-# A number this small says nothing alone.
+# A number that says nothing alone.
 _SMALL_NUMBER = re.compile(r"\d{1,2}")
 _POSSESSIVE = re.compile(r"['’]s?$")
 _STOP_WORDS = frozenset(
@@ -39,7 +39,7 @@ _STOP_WORDS = frozenset(
     within without won't would wouldn't yet you your
     """.split()
 )
-# Enough terms to tell one group from another. Terms that occur in one text only are taken to reach it, not beyond.
+# Enough terms to distinguish a group. Terms that occur in a single text are used only to reach this number.
 _MIN_TERMS = 3
 # Scores are compared to this many decimals; more is rounding noise.
 _DECIMALS = 9
@@ -65,7 +65,7 @@ class TermCounts(NamedTuple):
 class BackgroundTerms(NamedTuple):
     """Terms of groups that belong to the context, but get no key terms of their own.
 
-    ``groups``, ``texts``: their numbers. ``frequency``: the number of these texts that hold each term.
+    ``groups``, ``texts``: their numbers. ``frequency``: number of these texts that have each term.
     """
 
     groups: int
@@ -115,12 +115,11 @@ def find_key_terms(
     """Return for each group of texts the terms that distinguish it from the other groups, best first.
 
     Class-based TF-IDF (Grootendorst 2022, BERTopic): tf(t, c) * ln(1 + A / f(t)). tf is the frequency of the term in
-    the group; f its frequency in the context and in the group itself; A the mean number of terms of a group of the
-    context. A term counts once per text, so that one long text does not dominate its group.
+    the group, f its frequency in the context and in the group itself, A the mean number of terms of a group of the
+    context. A term counts once per text, so that a long text does not dominate its group.
 
-    Terms of a single text are used only to reach 3 terms. Bare numbers of one or two digits are no terms. Ties are
-    broken by the term. A term is returned as the group most often writes it. The order of groups and texts does not
-    matter.
+    Terms of a single text are used only to reach 3 terms. Numbers of one or two digits are no terms. Ties are broken by
+    the term. A term is returned in its most frequent spelling. The order of groups and texts does not matter.
 
     Args:
         groups: Texts of each group.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,9 +10,9 @@ from functools import cached_property
 
 from consolidation_pipeline.core.text.text_merge import split_sentences
 
-# About three lines on a screen. A longer sentence is cut at the end of a clause or, failing that, of a word.
+# About three lines on a screen. A longer sentence is cut at the end of a clause, or of a word if there is no clause.
 MAX_SENTENCE_CHARS = 400
-# Beyond this a sentence is hard to take in at once.
+# A longer sentence is hard to read.
 _LONG_CHARS = 260
 _MIN_WORDS = 4
 
@@ -34,7 +35,7 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\u0e00-\u0eff]")
 _CLAUSE_END = re.compile(r"[;:,–—](?=\s)|[；：，、]")
 
 _PRONOUNS = frozenset("it its it's this these those they them their he she him her his hers".split())
-# Words that refer to the sentence before, when a sentence opens with them.
+# First words of a sentence that refer to the sentence before.
 _REFERRING = _PRONOUNS | frozenset(
     """
     that that's such so but and or also then thus hence therefore however otherwise instead both either neither nor else
@@ -53,7 +54,7 @@ _INQUIRY = re.compile(
     r"\s*(?:(?:find out|figure out|look into|investigate|diagnose|debug|clarify)\b|understand wh|why )",
     re.IGNORECASE,
 )
-# Words of events in the past, rather than of facts that hold.
+# Words of past events, rather than of lasting facts.
 _PAST_TENSE = frozenset("was were had did wasn't weren't hadn't didn't".split())
 
 
@@ -72,16 +73,15 @@ class Sentence:
 
 
 def extract_sentences(text: str) -> list[Sentence]:
-    """Return the sentences of ``text`` in order, without bullets, heading signs and blocks of code.
+    """Return the sentences of ``text`` in order, without bullets, heading signs and code blocks.
 
-    Wrapped lines are joined. A text of nothing but code gives its lines. The list is empty only for a blank text. A
-    sentence longer than ``MAX_SENTENCE_CHARS`` is cut where a clause or a word ends. Each ``quote`` is a substring of
-    ``text``.
+    Wrapped lines are joined. A text of code alone gives its lines. The list is empty only for a blank text. A sentence
+    longer than ``MAX_SENTENCE_CHARS`` is cut at the end of a clause or word. A ``quote`` is a substring of ``text``.
     """
     spans = list(_spans(text))
     prose = [span for span in spans if not _FENCE.match(text[slice(*span)])]
     if not prose:
-        # Blanks keep the offsets. The fence itself is no line of the code.
+        # Blanks in place of the fence keep the offsets.
         bare = _FENCE_LINE.sub(lambda line: " " * len(line[0]), text)
         prose = [(m.start(), m.end()) for m in re.finditer(r"[^\n]*\S[^\n]*", bare)] or spans
     return [_sentence(text, *span) for span in prose]
@@ -89,10 +89,8 @@ def extract_sentences(text: str) -> list[Sentence]:
 
 def is_context_dependent(sentence: str) -> bool:
     """Return True if it opens with a reference to the sentence before: "This", "It", "Without it", "However"."""
-    opening = [word.lower().replace("’", "'") for word in _WORD.findall(sentence[:60])[:3]]
-    if not opening:
-        return False
-    return opening[0] in _REFERRING or any(word in _PRONOUNS for word in opening[1:2])
+    opening = [word.lower().replace("’", "'") for word in _WORD.findall(sentence[:60])]
+    return not _REFERRING.isdisjoint(opening[:1]) or not _PRONOUNS.isdisjoint(opening[1:2])
 
 
 def _spans(text: str) -> Iterator[tuple[int, int]]:
@@ -100,7 +98,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
     begin = end = 0
     for sentence in split_sentences(joined):
         start = joined.index(sentence, end)
-        # Searches the tail only: to search all of it would take quadratic time for many elisions in a row.
+        # Only the tail is searched. Searching all would take quadratic time for many elisions in a row.
         goes_on = _ELISION.search(joined, max(begin, end - 4), end) and "\n" not in joined[end:start]
         if end and not goes_on:
             yield begin, end
@@ -155,10 +153,7 @@ def _score_readability(sentence: str) -> float:
         (0.7, not _TEMPORARY.isdisjoint(words)),
         (0.85, not _PAST_TENSE.isdisjoint(words) or (words or [""])[0].endswith("ed")),
     )
-    score = 1.0
-    for factor, applies in factors:
-        score *= factor if applies else 1.0
-    return score
+    return math.prod((factor for factor, applies in factors if applies), start=1.0)
 
 
 def _is_unbalanced(sentence: str) -> bool:

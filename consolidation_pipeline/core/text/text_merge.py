@@ -13,7 +13,7 @@ from consolidation_pipeline.core.memories.memories import normalize_text
 # A sentence and the white space between it and the one before.
 _Piece = tuple[str, str]
 
-# A fenced block of code is one unit, up to the end of the text if it is not closed. Otherwise each line is one.
+# A fenced code block is one unit; it ends with the text if it is not closed. Outside of blocks, each line is a unit.
 _UNIT = re.compile(
     r"^[^\S\n]*(?P<fence>`{3,}|~{3,})[^`\n]*$(?:.*?(?P<closing>^[^\S\n]*(?P=fence)[`~]*[^\S\n]*$)|.*)|(?P<line>[^\n]+)",
     re.MULTILINE | re.DOTALL,
@@ -22,7 +22,7 @@ _CLOSING_FENCE = re.compile(r"\n[^\S\n]*(?:`{3,}|~{3,})[^\S\n]*\Z")
 _CLOSERS = "\"'”’»)]*_`"
 _STOP = re.compile(rf"(?<![.!?…])[.!?…]+[{re.escape(_CLOSERS)}]*(?=\s)|[。！？]+[”’」』）]*")
 _WRAPPED = re.compile(f"{CODE}|{QUOTED}")
-# Start of a sentence inside a line: nothing that would be a list item or a code block on a line of its own.
+# Start of a sentence inside a line, but not of a list item or code block.
 _START = re.compile(r"\s+(?!\d{1,3}[.)](?:\s|$)|`{3})(?:[^\W_a-z]|[\"“‘«„(\[{`*_#$@</–—•-])")
 _ITEM_NUMBER = re.compile(r"(?:^|[.!?…:]\s+)(?:\d{1,3}|[A-Za-z])[.)]$")
 _INITIALS = re.compile(r"(?:^|[\s(\[])(?:[^\W\d_]\.)+$")
@@ -46,9 +46,9 @@ class MergedText:
 def split_sentences(text: str) -> list[str]:
     """Return the sentences of ``text`` in order, stripped; each non-blank part is in exactly one.
 
-    A line break ends a sentence. A fenced block of code is one sentence. Versions, paths, decimals, abbreviations,
-    inline code and quotations are not cut; ``takes 20 s. Then`` is. The end of a sentence depends only on the sentence
-    and on the start of the next one, so leaving sentences out does not change the others.
+    A line break ends a sentence. A fenced code block is one sentence. Versions, paths, decimals, abbreviations, inline
+    code and quotations are not cut; ``takes 20 s. Then`` is. The end of a sentence depends only on it and on the start
+    of the next one, so leaving out sentences does not change the others.
     """
     return [sentence for _, sentence in _pieces(text)]
 
@@ -56,11 +56,12 @@ def split_sentences(text: str) -> list[str]:
 def merge_texts(texts: Iterable[str]) -> str:
     """Return the lossless union: the first text verbatim, then each sentence of the others that is new.
 
-    Sentences are equal if :func:`normalize_text` makes them equal and neither holds a literal that the other lacks.
-    Whole texts are compared in the same way, as they may be split differently: in ``open it. close it`` nothing shows
-    where the second sentence starts. The new sentences of one text form one paragraph, on separate lines if they were.
-    A blank line separates paragraphs. Blank texts are skipped; no text gives "". White space at the end of the first
-    text is dropped if another paragraph follows.
+    A sentence is not new if earlier ones with the same normal form have all its literals. Whole texts are compared in
+    the same way, because equal texts may be split differently: ``open it. close it`` does not show where the second
+    sentence starts.
+
+    The new sentences of one text form a paragraph, after a blank line, on separate lines if they were. Blank texts are
+    skipped; no text gives "". White space at the end of the first text is dropped if another paragraph follows.
     """
     given = [text for text in texts if text.strip()]
     paragraphs = _paragraphs(given)
@@ -71,7 +72,7 @@ def merge_capped(texts: Iterable[str], *, max_chars: int) -> MergedText:
     """Return :func:`merge_texts` in at most ``max_chars`` characters of whole sentences.
 
     A sentence that does not fit ends its text, so that no text has gaps; later texts are still tried. The very first
-    sentence is always kept whole, even if it exceeds ``max_chars``.
+    sentence is kept even if it exceeds ``max_chars``.
     """
     given = [text for text in texts if text.strip()]
     whole = merge_texts(given)
@@ -112,7 +113,7 @@ def _spans(text: str) -> Iterator[tuple[int, int]]:
 
 def _line_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     line = text[start:stop]
-    # A line that begins like a block of code must not be cut: its first part would open a block.
+    # A line that begins like a code block is not cut: its first part would open a block.
     opens = line.lstrip().startswith(("```", "~~~"))
     stops = [] if opens else [match.end() for match in _STOP.finditer(line)]
     wrapped = [match.span() for match in _WRAPPED.finditer(line)] if stops else []
@@ -120,7 +121,7 @@ def _line_spans(text: str, start: int, stop: int) -> Iterator[tuple[int, int]]:
     for end in stops:
         before = bisect_left(wrapped, (end, 0)) - 1
         inside = before >= 0 and end < wrapped[before][1]
-        # No abbreviation is longer than 40; to look back further would take quadratic time for many initials in a row.
+        # No abbreviation is longer than 40. Looking back further would take quadratic time for many initials in a row.
         if not inside and _is_sentence_end(line[max(begin, end - 40) : end], line, end):
             yield start + begin, start + end
             begin = end
@@ -150,7 +151,7 @@ def _paragraphs(texts: Sequence[str]) -> list[list[_Piece]]:
         form = _normal_form(whole)
         pieces = [] if _is_known(whole, form, known) else list(_pieces(text))
         added = [_add_if_new(sentence, _normal_form(sentence), known) for _, sentence in pieces]
-        # The whole text too: a later text may be equal and split elsewhere, or not at all.
+        # Also the whole text: an equal later text may be split differently.
         _add_if_new(whole, form, known)
         paragraph = _join_new(pieces, added) if paragraphs else pieces
         paragraphs.extend([paragraph] if paragraph else [])
@@ -171,12 +172,12 @@ def _is_known(text: str, form: str, known: dict[str, list[str]]) -> bool:
 
 
 def _normal_form(text: str) -> str:
-    # A block of code is equal with or without its closing fence: _render adds a missing one.
+    # A code block is equal with or without its closing fence: _render adds a missing one.
     return normalize_text(_CLOSING_FENCE.sub("", text) if "\n" in text else text)
 
 
 def _join_new(pieces: Sequence[_Piece], added: Sequence[bool]) -> list[_Piece]:
-    """Return the new pieces, separated by one blank, or by a line break if they were on separate lines."""
+    """Return the new pieces, separated by a blank, or by a line break if they were on separate lines."""
     kept: list[_Piece] = []
     between = ""
     for (gap, sentence), is_new in zip(pieces, added, strict=True):
@@ -201,6 +202,6 @@ def _render(paragraphs: Sequence[Sequence[_Piece]]) -> str:
 
 
 def _close_fence(text: str) -> str:
-    """Return ``text`` with its last block of code closed, as an open block would contain the next paragraph."""
+    """Return ``text`` with its last code block closed: an open block would contain the next paragraph."""
     *_, last = _UNIT.finditer(text)
     return f"{text}\n{last['fence']}" if last["fence"] and not last["closing"] else text

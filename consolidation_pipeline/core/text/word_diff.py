@@ -1,4 +1,4 @@
-"""Differences of texts word by word, and conflicts of their literals, as pieces to be highlighted."""
+"""Differences of texts word by word, and conflicts of their literals, as pieces to highlight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import groupby
 
 # A word with its inner signs (``v2.1``, ``don't``, ``a_b``), white space, or one other character.
 _TOKEN = re.compile(r"\w+(?:[.'’:/-]\w+)*|\s+|.", re.DOTALL)
-# Texts with more tokens are not aligned: the time grows with the product of the lengths.
+# Longer texts are not aligned, because the time grows with the product of their lengths.
 MAX_TOKENS = 2_000
 
 _DIFFERS, _CONFLICTS = 1, 2
@@ -20,7 +20,7 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a text. ``differs``: another text lacks it; ``conflicts``: another text contradicts it."""
+    """Piece of a text. ``differs``: it is missing in another text. ``conflicts``: another text contradicts it."""
 
     text: str
     differs: bool = False
@@ -30,17 +30,17 @@ class Piece:
 def compare_texts(
     texts: Sequence[str], conflicts: Sequence[Iterable[Span]] = (), clauses: Sequence[Iterable[Span]] = ()
 ) -> list[tuple[Piece, ...]]:
-    """Split each text into pieces, in order and complete; ``differs`` marks the words that are not in all texts.
+    """Split each text completely into pieces; ``differs`` marks the words that are not in all texts.
 
-    The first text is aligned with each other text. A word of the first differs if another text lacks it there; a word
-    of another text differs if the first lacks it. Case is ignored. Texts of more than ``MAX_TOKENS`` tokens are
+    The first text is aligned with each other text. A word of the first differs if it is missing in another text, a word
+    of another text if it is missing in the first. Case is ignored. Texts with more than ``MAX_TOKENS`` tokens are
     compared as sets of words.
 
     Args:
         texts: Texts to compare.
         conflicts: For each text, spans (start, end) of its literals that contradict another text.
-        clauses: For each text, spans of its clauses that contradict another text. In a clause only the words that
-            differ are marked as conflicts, or all of it if none differs.
+        clauses: For each text, spans of its clauses that contradict another text. The words of a clause that differ are
+            marked as conflicts, or the whole clause if none differs.
     """
     marks = [bytearray(len(text)) for text in texts]
     for at in range(1, len(texts)):

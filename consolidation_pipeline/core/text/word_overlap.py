@@ -1,4 +1,4 @@
-"""Word overlap of texts: it tells a repeated statement from another one on the same topic."""
+"""Word overlap of texts, which distinguishes a repeated statement from another one on the same topic."""
 
 import re
 from collections.abc import Sequence
@@ -37,16 +37,9 @@ class WordSets:
     content: Any
 
     def overlap(self, i: NDArray[np.integer], j: NDArray[np.integer]) -> NDArray[np.float64]:
-        """Return the overlap coefficient (Szymkiewicz and Simpson) of the content words of m pairs of texts.
+        """Return the overlap coefficients (Szymkiewicz and Simpson) of the texts ``i``, ``j`` (m,), float64 (m,).
 
-        It is the share of the content words of the shorter set that the other set has too; 1 if one set is empty.
-
-        Args:
-            i: Positions of the first texts, integers (m,).
-            j: Positions of the second texts, integers (m,).
-
-        Returns:
-            Float64 (m,), in [0, 1].
+        It is the share of the smaller set's content words that are in the other set too; 1 if a set is empty.
         """
         common = np.empty(len(i))
         for at in range(0, len(i), _BLOCK):
