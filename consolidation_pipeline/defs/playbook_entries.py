@@ -1,5 +1,6 @@
 """Asset `playbook_entries`: instructions that agents read before they start work."""
 
+from dataclasses import asdict
 from typing import Any
 
 import dagster as dg
@@ -7,12 +8,7 @@ import dagster as dg
 from consolidation_pipeline.defs.asset_checks import Check, project_checks
 from consolidation_pipeline.defs.phase_asset import phase_asset
 from consolidation_pipeline.defs.principles import principles
-from consolidation_pipeline.service.playbook.entries import (
-    describe_promotion,
-    read_playbook,
-    to_markdown,
-    update_playbook,
-)
+from consolidation_pipeline.service.playbook.entries import read_playbook, to_markdown, update_playbook
 from consolidation_pipeline.service.runs.project_run import PhaseResult, ProjectRun
 from consolidation_pipeline.store.admin.invariants import (
     find_duplicate_entries,
@@ -29,8 +25,8 @@ _MAX_SHOWN = 50
 def playbook_entries(run: ProjectRun, phase: PhaseResult) -> dict[str, Any]:
     """Promote the most confident patterns and principles to instructions for agents. Others wait for a person."""
     result = update_playbook(run)
-    phase.metrics = describe_promotion(result)
-    phase.counters = {"memories_promoted": result.promoted}
+    phase.metrics = asdict(result)
+    phase.counters = {"memories_promoted": result.entries_promoted}
     playbook = to_markdown(read_playbook(run.engine, run.project.slug, limit=_MAX_SHOWN))
     return {"playbook": dg.MetadataValue.md(playbook)}
 

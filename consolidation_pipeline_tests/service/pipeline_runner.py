@@ -1,8 +1,10 @@
-"""A whole run without Dagster: the phases in order, in one process, as the assets call them."""
+"""Runs without Dagster: the phases in order in one process."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,9 @@ from uuid import UUID
 
 from sqlalchemy import text
 
+from consolidation_pipeline.core.memories.memories import memory_id
 from consolidation_pipeline.embed.embedder import Embedder
+from consolidation_pipeline.errors import ConflictError
 from consolidation_pipeline.service.intake.importer import ImportResult, ensure_project, import_memories
 from consolidation_pipeline.service.jobs.run_report import RunReport, write_report
 from consolidation_pipeline.service.knowledge.derive import DeriveResult
@@ -23,6 +27,8 @@ from consolidation_pipeline.service.knowledge.summaries import SummaryResult, su
 from consolidation_pipeline.service.lifecycle.archive import ArchiveResult, archive_memories
 from consolidation_pipeline.service.lifecycle.decay import DecayResult, score_relevance
 from consolidation_pipeline.service.plan.apply import check_plan
+from consolidation_pipeline.service.plan.plan_document import Plan
+from consolidation_pipeline.service.plan.planner import make_plan
 from consolidation_pipeline.service.playbook.entries import PromotionResult, update_playbook
 from consolidation_pipeline.service.review.suggestion_proposals import ProposalResult, propose_merges
 from consolidation_pipeline.service.runs.phases import PHASES
@@ -61,7 +67,7 @@ STEPS: Mapping[str, Callable[[ProjectRun], Any]] = {
 
 @dataclass(frozen=True)
 class Outcome:
-    """Results of a run's phases, and its job."""
+    """Job of a run and the results of its phases."""
 
     job_id: UUID
     embedded: EmbeddingResult
@@ -80,8 +86,28 @@ class Outcome:
     report: RunReport
 
 
+def call_concurrently(*calls: Callable[[], Any]) -> list[Any]:
+    """Start all calls in threads at one moment; returns the result of each, or its ConflictError."""
+    start = threading.Barrier(len(calls))
+
+    def attempt(call: Callable[[], Any]) -> Any:
+        start.wait()
+        try:
+            return call()
+        except ConflictError as error:
+            return error
+
+    with ThreadPoolExecutor(len(calls)) as pool:
+        return list(pool.map(attempt, calls))
+
+
+def note_id(name: str, slug: str = SLUG) -> UUID:
+    """Return the id of the memory that ``Pipeline.add`` imports from the note with this name."""
+    return memory_id(slug, "test", name)
+
+
 def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any]:
-    """Run the phases of an open run; returns what each gave."""
+    """Run phases of an open run; return the result of each."""
     results = {}
     for name in phases:
         with run.phase(name) as phase:
@@ -91,7 +117,7 @@ def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any
             if name == "merged_memories":
                 phase.counters = {"memories_merged": results[name].absorbed}
             if name == "playbook_entries":
-                phase.counters = {"memories_promoted": results[name].promoted}
+                phase.counters = {"memories_promoted": results[name].entries_promoted}
             if name == "semantic_summaries":
                 phase.metrics = {"due": results[name].is_due}
                 phase.counters = {"summaries_created": results[name].created}
@@ -102,7 +128,7 @@ def run_phases(run: ProjectRun, phases: Sequence[str] = PHASES) -> dict[str, Any
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A database and a folder for input files."""
+    """Operations on projects of one database, with a folder for input files."""
 
     engine: Engine
     settings: Settings
@@ -114,30 +140,49 @@ class Pipeline:
         return import_memories(self.engine, slug, str(path), format="jsonl", source="test")
 
     def run(self, slug: str = SLUG, *, embedder: Embedder | None = None) -> Outcome:
-        """A whole run of a project."""
+        """Run all phases of a project."""
         with self.open(slug, embedder=embedder) as run:
             results = run_phases(run)
         return Outcome(run.job_id, *results.values())
 
     @contextmanager
     def open(self, slug: str = SLUG, *, embedder: Embedder | None = None, **how: Any) -> Iterator[ProjectRun]:
-        """An open run of a project, with another embedding model if one is given."""
+        """Open a run of a project, with another embedding model if one is given."""
         with open_run(self.engine, slug, settings=self.settings, **how) as run:
             if embedder is not None:
                 run.embedder = embedder
             yield run
 
+    def run_phases(self, phases: Sequence[str] = PHASES, slug: str = SLUG, **how: Any) -> dict[str, Any]:
+        """Run phases of a project; return the result of each."""
+        with self.open(slug, **how) as run:
+            return run_phases(run, phases)
+
+    def plan(self, slug: str = SLUG) -> Plan:
+        """Return a plan of the next run of a project."""
+        return make_plan(self.engine, slug, settings=self.settings)
+
     def roll_back(self, target: UUID, *, cascade: bool = False) -> Rollback:
         """Undo a change, a group or a job."""
         return roll_back(self.engine, target, settings=self.settings, changed_by="tester", cascade=cascade)
 
+    def last_group(self, *, entity: UUID | None = None, job: UUID | None = None) -> UUID:
+        """Return the group of the newest change of a row, of a job, or of all."""
+        query = """
+            SELECT group_id FROM {s}.consolidation_changes
+            WHERE entity_id = coalesce(:entity, entity_id) AND (CAST(:job AS uuid) IS NULL OR job_id = :job)
+            ORDER BY seq DESC LIMIT 1
+        """
+        group: UUID = self.value(query, entity=entity, job=job)
+        return group
+
     def project(self, slug: str = SLUG) -> Project:
-        """The project."""
+        """Return the project."""
         with self.engine.connect() as connection:
             return get_project(connection, slug)
 
     def configure_new(self, slug: str = SLUG, **options: Any) -> None:
-        """Make the project, with options."""
+        """Create the project with options."""
         ensure_project(self.engine, slug)
         self.configure(slug, **options)
 
@@ -147,21 +192,21 @@ class Pipeline:
             configure_project(connection, slug, config=options, consolidation_enabled=enabled)
 
     def clear(self) -> None:
-        """Remove all projects and the ledger, so that the next test or example starts afresh."""
+        """Remove all projects and the ledger, for the next test or example."""
         with self.engine.begin() as connection:
             for project in list_projects(connection):
                 delete_project(connection, project)
-            # The ledger is append-only: a trigger stands in the way.
+            # The ledger is append-only: a trigger refuses deletes.
             connection.execute(text("SET LOCAL session_replication_role = replica"))
             connection.execute(text(f"DELETE FROM {SCHEMA}.consolidation_changes"))
 
     def rows(self, query: str, **parameters: Any) -> list[Any]:
-        """Rows of a query; ``{s}`` stands for the schema."""
+        """Return the rows of a query; ``{s}`` stands for the schema."""
         with self.engine.connect() as connection:
             return list(connection.execute(text(query.replace("{s}", SCHEMA)), parameters).all())
 
     def value(self, query: str, **parameters: Any) -> Any:
-        """The one value of a query; ``{s}`` stands for the schema."""
+        """Return the first value of a query; ``{s}`` stands for the schema."""
         return self.rows(query, **parameters)[0][0]
 
     def write(self, query: str, **parameters: Any) -> None:

@@ -38,54 +38,39 @@ from consolidation_pipeline.store.similarity.similarity_graph import load_dimens
 
 @dataclass(frozen=True)
 class PromotionResult:
-    """The result of the phase.
+    """Counts of the phase, under their stable metadata names.
 
-    ``candidates``: active patterns and principles. ``promoted``: entries that became active, new or waiting before.
-    ``proposed``: new entries that wait for a person. ``reinforced``: entries with more supporting memories.
-    ``updated``: entries that followed their source. ``below``: candidates that no gate let through. ``held_back``:
-    candidates that wait until a person has decided on others. ``active``, ``waiting``: entries after the run.
+    ``candidates_in``: active patterns and principles. ``entries_promoted``: entries that became active, both new ones
+    and ones that waited. ``entries_proposed``: new entries that wait for a person. ``entries_reinforced``: entries that
+    another candidate supports now. ``entries_updated``: other changed entries. ``candidates_below``: those that the
+    gates discarded. ``candidates_held_back``: those that wait until a person has decided on others.
+    ``entries_active``, ``entries_waiting``: entries after the run.
     """
 
-    candidates: int = 0
-    promoted: int = 0
-    proposed: int = 0
-    reinforced: int = 0
-    updated: int = 0
-    below: int = 0
-    held_back: int = 0
-    active: int = 0
-    waiting: int = 0
-
-
-def describe_promotion(result: PromotionResult) -> dict[str, Any]:
-    """Return the numbers of the result under their stable metadata names."""
-    return {
-        "candidates_in": result.candidates,
-        "entries_promoted": result.promoted,
-        "entries_proposed": result.proposed,
-        "entries_reinforced": result.reinforced,
-        "entries_updated": result.updated,
-        "candidates_below": result.below,
-        "candidates_held_back": result.held_back,
-        "entries_active": result.active,
-        "entries_waiting": result.waiting,
-    }
+    candidates_in: int = 0
+    entries_promoted: int = 0
+    entries_proposed: int = 0
+    entries_reinforced: int = 0
+    entries_updated: int = 0
+    candidates_below: int = 0
+    candidates_held_back: int = 0
+    entries_active: int = 0
+    entries_waiting: int = 0
 
 
 def update_playbook(run: ProjectRun) -> PromotionResult:
     """Write the entries that follow from the project's patterns and principles (``draft_entries``).
 
-    An entry takes over the vector of its source; nothing is embedded. All in one transaction. Nothing is written while
-    ``promote`` is off. A run that applies a plan writes the entries of the plan only.
+    An entry takes over the vector of its source; nothing is embedded. There is one transaction. Nothing is written
+    while ``promote`` is off. A run that applies a plan writes only the entries of the plan.
 
     Raises:
-        ConflictError: a person decided on an entry meanwhile; nothing is written then.
+        ConflictError: A person decided on an entry meanwhile. Nothing is written.
     """
-    if not run.options.promote:
-        with run.engine.connect() as connection:
-            totals = count_entries(connection, run.project.id)
-        return PromotionResult(active=totals.get("active", 0), waiting=totals.get("review", 0))
     with run.engine.connect() as connection:
+        if not run.options.promote:
+            totals = count_entries(connection, run.project.id)
+            return PromotionResult(entries_active=totals.get("active", 0), entries_waiting=totals.get("review", 0))
         inputs = load_promotion_inputs(connection, run)
     changes = draft_entries(run.project.slug, inputs, t_promote=run.options.t_promote)
     changes = replace(changes, drafts=[draft for draft in changes.drafts if run.may_write(draft.entry.id)])
@@ -96,7 +81,7 @@ def update_playbook(run: ProjectRun) -> PromotionResult:
 
 
 def load_promotion_inputs(connection: Connection, run: ProjectRun) -> PromotionInputs:
-    """Return the inputs of ``draft_entries``; candidates without a vector of the run's model are left out."""
+    """Return the inputs of ``draft_entries``, without candidates that have no vector of the run's model."""
     project, model = run.project.id, run.embedder.name
     candidates = load_candidates(connection, project, model)
     dimension = load_dimension(connection, project, model)
@@ -121,15 +106,15 @@ def _count_changes(inputs: PromotionInputs, changes: PlaybookChanges) -> Promoti
     status_by_id = {entry.id: entry.status for entry in inputs.entries} | {d.entry.id: d.entry.status for d in drafts}
     statuses = list(status_by_id.values())
     return PromotionResult(
-        candidates=len(inputs.candidates),
-        promoted=sum(map(_is_promoted, drafts)),
-        proposed=sum(draft.existing is None and draft.entry.status == "review" for draft in drafts),
-        reinforced=sum(draft.is_reinforced for draft in existing),
-        updated=sum(not draft.is_reinforced and not _is_promoted(draft) for draft in existing),
-        below=changes.below,
-        held_back=changes.held_back,
-        active=statuses.count("active"),
-        waiting=statuses.count("review"),
+        candidates_in=len(inputs.candidates),
+        entries_promoted=sum(map(_is_promoted, drafts)),
+        entries_proposed=sum(draft.existing is None and draft.entry.status == "review" for draft in drafts),
+        entries_reinforced=sum(draft.is_reinforced for draft in existing),
+        entries_updated=sum(not draft.is_reinforced and not _is_promoted(draft) for draft in existing),
+        candidates_below=changes.below,
+        candidates_held_back=changes.held_back,
+        entries_active=statuses.count("active"),
+        entries_waiting=statuses.count("review"),
     )
 
 
@@ -141,9 +126,9 @@ def _write_drafts(
     others = [_build_change(draft, inputs.vectors, model) for draft in drafts if not _is_promoted(draft)]
     payload = {
         "job_id": str(run.job_id),
-        "promoted": result.promoted,
-        "proposed": result.proposed,
-        "updated": result.reinforced + result.updated,
+        "promoted": result.entries_promoted,
+        "proposed": result.entries_proposed,
+        "updated": result.entries_reinforced + result.entries_updated,
     }
     with run.transaction() as connection:
         write_entries(connection, run.author, promoted, operation="promote", now=run.now)
@@ -152,17 +137,8 @@ def _write_drafts(
 
 
 # Field of `PlaybookEntry` -> column of `playbook_entries`.
-_COLUMNS = {
-    "source_id": "source_id",
-    "status": "status",
-    "content": "content",
-    "content_hash": "content_hash",
-    "category": "category",
-    "tags": "tags",
-    "priority": "priority",
-    "confidence": "confidence",
-    "supporting_ids": "supporting_memory_ids",
-}
+_SAME_NAMES = ("source_id", "status", "content", "content_hash", "category", "tags", "priority", "confidence")
+_COLUMNS = {name: name for name in _SAME_NAMES} | {"supporting_ids": "supporting_memory_ids"}
 
 
 def _build_change(draft: EntryDraft, vectors: Mapping[UUID, Vectors], model: str) -> EntryChange:
@@ -189,8 +165,8 @@ def read_playbook(
     """Return the project's entries of one status, and of one category if given, by priority, and totals by status.
 
     Raises:
-        NotFoundError: no such project.
-        UsageError: no such status or category.
+        NotFoundError: There is no such project.
+        UsageError: There is no such status or category.
     """
     if status not in ENTRY_STATUSES:
         raise UsageError(f"status {status!r} does not exist; an entry is {', '.join(ENTRY_STATUSES)}")

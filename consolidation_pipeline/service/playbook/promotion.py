@@ -1,4 +1,4 @@
-"""Promotion to the playbook: which patterns and principles become entries, support others, or wait for a person."""
+"""Promotion to the playbook: patterns and principles become entries, support others, or wait for a person."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from consolidation_pipeline.store.knowledge.playbook import Candidate, PlaybookE
 class PromotionInputs:
     """The inputs of ``draft_entries``.
 
-    ``vectors``: float32 (d,) of entries and candidates, by id; those without one are not compared. ``successors``:
-    the active successor of each superseded source, by id. ``withdrawn``: content hashes of entries that a person undid
-    one by one, by source id.
+    ``vectors``: float32 (d,) of entries and candidates, by id; entries without one are not compared. ``successors``:
+    the active successor of each superseded source, by id. ``withdrawn``: content hashes of entries whose creation a
+    person undid one by one, by source id.
     """
 
     candidates: Sequence[Candidate]
@@ -47,7 +47,8 @@ class PromotionInputs:
 class EntryDraft:
     """An entry as the run leaves it.
 
-    ``existing``: the stored entry, None for a new one. ``vector_id``: the entry or candidate whose vector its text has.
+    ``existing``: the stored entry, None for a new one. ``vector_id``: id of the entry or candidate that has the vector
+    of its text.
     """
 
     entry: PlaybookEntry
@@ -65,10 +66,10 @@ class EntryDraft:
 
 @dataclass(frozen=True)
 class PlaybookChanges:
-    """The result of ``draft_entries``.
+    """Result of ``draft_entries``.
 
-    ``drafts``: the entries to write. ``below``: candidates that no gate let through. ``held_back``: extracted
-    candidates that wait until a person has decided on others.
+    ``drafts``: the entries to write. ``below``: number of candidates that the gates discarded. ``held_back``: number of
+    extracted candidates that wait until a person has decided on others.
     """
 
     drafts: Sequence[EntryDraft]
@@ -79,16 +80,15 @@ class PlaybookChanges:
 def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> PlaybookChanges:
     """Return the entries that a run changes; a second run over the result changes nothing.
 
-    First, stored entries follow their sources. If a source was superseded, its entry goes over to the successor,
-    unless that has an entry of its own. Then the entry takes over the source's text and evidence. An active entry takes
-    a new text only from a source that would be promoted, and no entry takes one after a person edited it. If a
-    source was retired or dismissed without a successor, its entry stays as it is.
-
-    Then the other candidates are judged one by one, each against the entries so far: those of a model first,
-    principles before patterns, then by confidence, evidence and id. From a cosine of 0.90 with an entry, a candidate
-    reinforces that entry, an active one rather than one that waits. From 0.85, or if it was extracted, it becomes an
-    entry that waits for a person. A waiting entry becomes active if only its source stood in the way, and that passes
-    the gate now; not if a person set its status last.
+    1. Stored entries follow their sources. If a source was superseded, its successor becomes the entry's source, unless
+       the successor is the source of another entry. The entry takes over text and evidence of its source. An active
+       entry takes a new text only from a source that would be promoted. A text that a person edited stays. An entry
+       whose source was retired or dismissed without a successor stays as it is.
+    2. A waiting entry becomes active if its source passes the gate now, unless the entry is similar to another one, or
+       a person set its status last.
+    3. The other candidates are compared with the entries one by one: those of a model first, principles before
+       patterns, then by confidence, evidence and id. From a cosine of 0.90 with entries, a candidate reinforces one of
+       them, an active one if possible. From 0.85, or if it was extracted, it becomes an entry that waits for a person.
     """
     verdicts = {candidate.id: judge_candidate(candidate, t_promote=t_promote) for candidate in inputs.candidates}
     drafts = [EntryDraft(entry, entry, entry.id) for entry in inputs.entries]
@@ -97,7 +97,8 @@ def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> Pl
     for candidate in inputs.candidates:
         if candidate.id in by_source:
             _follow_source(by_source[candidate.id], candidate, verdicts[candidate.id])
-    new = [c for c in inputs.candidates if c.id not in by_source and not _is_withdrawn(c, inputs.withdrawn)]
+    withdrawn = {c.id for c in inputs.candidates if c.content_hash in inputs.withdrawn.get(c.id, ())}
+    new = [c for c in inputs.candidates if c.id not in by_source and c.id not in withdrawn]
     passed = sorted((c for c in new if verdicts[c.id] is not Verdict.DISCARD), key=_candidate_order)
     playbook = _PlaybookDraft(slug, drafts, passed, inputs.vectors)
     for candidate in sorted(inputs.candidates, key=_candidate_order):
@@ -110,14 +111,16 @@ def draft_entries(slug: str, inputs: PromotionInputs, *, t_promote: float) -> Pl
 
 
 def judge_candidate(candidate: Candidate, *, t_promote: float) -> Verdict:
-    """Return the verdict on a candidate: store as an active entry, review or discard (``quality_gates``)."""
+    """Return the verdict of ``quality_gates`` on a candidate; ``STORE`` means an active entry."""
     evidence = len(candidate.raw_ids)
     approved = bool(candidate.details.get(APPROVED))
     if candidate.is_heuristic and not approved:
         instructs = bool(candidate.details.get("best_practices") or candidate.details.get("gotchas"))
         verdict = judge_heuristic_promotion(candidate.confidence, evidence, instructs=instructs)
         # The slow check comes last: many candidates fail the gate anyway.
-        return verdict if verdict is Verdict.DISCARD or not contradicts_itself(candidate.content) else Verdict.DISCARD
+        if verdict is not Verdict.DISCARD and contradicts_itself(candidate.content):
+            return Verdict.DISCARD
+        return verdict
     return judge_promotion(
         candidate.confidence, evidence, candidate.needs_review, t_promote=t_promote, approved=approved
     )
@@ -126,10 +129,6 @@ def judge_candidate(candidate: Candidate, *, t_promote: float) -> Verdict:
 def _candidate_order(candidate: Candidate) -> tuple[bool, bool, float, int, UUID]:
     is_pattern = candidate.kind != "principle"
     return candidate.is_heuristic, is_pattern, -(candidate.confidence or 0.0), -len(candidate.raw_ids), candidate.id
-
-
-def _is_withdrawn(candidate: Candidate, withdrawn: Mapping[UUID, frozenset[str]]) -> bool:
-    return candidate.content_hash in withdrawn.get(candidate.id, ())
 
 
 _STATUS_ORDER = {"active": 0, "review": 1, "retired": 2}
@@ -180,7 +179,7 @@ class _PlaybookDraft:
         self._ids = {draft.entry.id for draft in drafts}
         self._heuristic_waiting = sum(d.entry.status == "review" and d.entry.is_heuristic for d in drafts)
         compared = [d for d in drafts if d.entry.status != "retired" and d.vector_id in vectors]
-        # Row of a vector -> the draft it belongs to; the rows of candidates are added as they become entries.
+        # Row of a vector -> its draft. A candidate's row is added when it becomes an entry.
         self._draft_at = dict(enumerate(compared))
         self._row = {id_: row for row, id_ in enumerate([*(d.entry.id for d in compared), *(c.id for c in candidates)])}
         vector_ids = [d.vector_id for d in compared] + [c.id for c in candidates]
@@ -229,7 +228,7 @@ class _PlaybookDraft:
         self._draft_at[self._row[candidate.id]] = draft
 
     def _new_id(self, candidate: Candidate) -> UUID:
-        """Return an unused id: an entry made of this candidate may have gone over to its successor."""
+        """Return an unused id: an older entry made of this candidate may follow another source by now."""
         names = [candidate.id]
         while (id_ := consolidated_id(self._slug, "playbook", names, ALGORITHM_VERSION)) in self._ids:
             names.append(id_)
@@ -237,7 +236,7 @@ class _PlaybookDraft:
 
 
 def _find_neighbours(vectors: Sequence[Vectors]) -> dict[int, list[tuple[float, int]]]:
-    """Return (cosine, row) of the rows from ``ENTRY_REVIEW_FROM`` on, by row."""
+    """Return for each row (cosine, other row) of the rows with a cosine of at least ``ENTRY_REVIEW_FROM``."""
     neighbours: dict[int, list[tuple[float, int]]] = defaultdict(list)
     if len(vectors) > 1:
         pairs = similarity_join(np.stack(vectors), ENTRY_REVIEW_FROM)
@@ -248,12 +247,12 @@ def _find_neighbours(vectors: Sequence[Vectors]) -> dict[int, list[tuple[float, 
 
 
 def _reinforce(draft: EntryDraft, candidate: Candidate, same: Sequence[EntryDraft]) -> None:
-    """Add the candidate's memories to an entry, unless one of the entries that say the ``same`` has all of them."""
+    """Add the candidate's memories to an entry, unless they add nothing to one of the entries in ``same``."""
     if any(_with_evidence(one.entry, candidate.raw_ids).supporting_ids == one.entry.supporting_ids for one in same):
         return
-    reinforced = _with_evidence(draft.entry, candidate.raw_ids)
     draft.is_reinforced = True
-    draft.update(reinforced, f"supported by {candidate.kind} {candidate.id}: {_describe_evidence(candidate)}")
+    reason = f"supported by {candidate.kind} {candidate.id}: {_describe_evidence(candidate)}"
+    draft.update(_with_evidence(draft.entry, candidate.raw_ids), reason)
 
 
 def _new_entry(id_: UUID, source: Candidate, waits: bool) -> PlaybookEntry:
@@ -287,7 +286,7 @@ def _with_source_text(entry: PlaybookEntry, source: Candidate) -> PlaybookEntry:
 
 
 def _with_evidence(entry: PlaybookEntry, raw_ids: Iterable[UUID]) -> PlaybookEntry:
-    """Return the entry supported by these memories too, except declined ones; its priority never falls."""
+    """Return the entry with these supporting memories added, except declined ones; its priority never falls."""
     new = {*raw_ids} - {*entry.supporting_ids} - entry.declined_ids
     supporting_ids = tuple(sorted({*entry.supporting_ids, *new})) if new else entry.supporting_ids
     priority = compute_priority(entry.confidence, len(supporting_ids))

@@ -15,18 +15,9 @@ from consolidation_pipeline.service.undo.lineage import LineageSource, trace_mem
 from consolidation_pipeline.store.database.schema import consolidated_memories, playbook_entries
 from consolidation_pipeline.store.ledger.ledger_writer import Author, Change, update_rows
 from consolidation_pipeline_tests.openai_server import OpenAIServer, Request, reply_with_json
-from consolidation_pipeline_tests.service.corpus import note
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import pattern_reply, shown_memories
-from consolidation_pipeline_tests.service.knowledge.test_llm_writer import provider as provider
-from consolidation_pipeline_tests.service.knowledge.test_patterns import (
-    FIFTH,
-    MIGRATIONS,
-    OPTIONS,
-    WEBHOOKS,
-    list_patterns,
-    topic_notes,
-)
-from consolidation_pipeline_tests.service.knowledge.test_summaries import last_group_of
+from consolidation_pipeline_tests.service.corpus import FIFTH, MIGRATIONS, WEBHOOKS, note, topic_notes
+from consolidation_pipeline_tests.service.knowledge.test_patterns import OPTIONS, list_patterns
+from consolidation_pipeline_tests.service.model_replies import pattern_reply, shown_memories
 from consolidation_pipeline_tests.service.pipeline_runner import Outcome, Pipeline, run_phases
 from consolidation_pipeline_tests.service.table_dumps import dump_tables
 
@@ -79,8 +70,9 @@ def leaf_ids(sources: Sequence[LineageSource]) -> set[UUID]:
 
 
 @pytest.fixture
-def topics(pipeline: Pipeline) -> Pipeline:
+def topics(pipeline: Pipeline, provider: OpenAIServer) -> Pipeline:
     """Project with a model and two topics, of four and three memories."""
+    del provider
     pipeline.configure_new(**OPTIONS, **MODEL)
     pipeline.add([*topic_notes("hook", WEBHOOKS), *topic_notes("move", MIGRATIONS)])
     return pipeline
@@ -101,15 +93,15 @@ def run_with_duplicates(topics: Pipeline, provider: OpenAIServer) -> Callable[[s
 
 
 @pytest.mark.parametrize(
-    ("confidence", "promoted", "waiting"),
-    [(0.79, 0, 0), (0.80, 0, 2), (0.84, 0, 2), (0.85, 2, 0)],
+    ("confidence", "promoted", "waiting"), [(0.79, 0, 0), (0.80, 0, 2), (0.84, 0, 2), (0.85, 2, 0)]
 )
 def test_llm_confidence_gates_playbook_entries(
     topics: Pipeline, provider: OpenAIServer, confidence: float, promoted: int, waiting: int
 ) -> None:
     provider.behaviour = reply_with_json(pattern_reply(confidence))
     done = topics.run().playbook
-    assert (done.promoted, done.proposed, done.active, done.waiting) == (promoted, waiting, promoted, waiting)
+    assert (done.entries_promoted, done.entries_proposed) == (promoted, waiting)
+    assert (done.entries_active, done.entries_waiting) == (promoted, waiting)
     assert (len(list_entries(topics)), len(list_entries(topics, "review"))) == (promoted, waiting)
     assert topics.value("SELECT memories_promoted FROM {s}.consolidation_jobs") == promoted
 
@@ -123,14 +115,13 @@ def test_entry_copies_text_and_evidence_of_pattern(topics: Pipeline, provider: O
     assert (hooks.confidence, hooks.priority, moves.priority) == (0.9, 96, 95)
     assert hooks.supporting_memory_ids == sorted(pattern.source_memory_ids)
     assert list_changes(topics) == [("promote", "promote")] * 2
-    assert len({last_group_of(topics, row.id) for row in (hooks, moves)}) == 2
+    assert len({topics.last_group(entity=row.id) for row in (hooks, moves)}) == 2
     assert len(provider.requests) == 2
     event = topics.value("SELECT payload FROM {s}.consolidation_events WHERE type = 'playbook.changed'")
     assert event["promoted"] == 2
 
 
-def test_second_run_writes_no_playbook_entry(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_second_run_writes_no_playbook_entry(topics: Pipeline) -> None:
     topics.run()
     before = dump_tables(topics, tables=TABLES)
     again = topics.run().playbook
@@ -142,7 +133,7 @@ def test_near_duplicate_pattern_reinforces_entry(
     topics: Pipeline, run_with_duplicates: Callable[[str], Outcome]
 ) -> None:
     done = run_with_duplicates(NEAR_DUPLICATE).playbook
-    assert (done.reinforced, done.promoted, done.proposed) == (1, 0, 0)
+    assert (done.entries_reinforced, done.entries_promoted, done.entries_proposed) == (1, 0, 0)
     hooks, _ = list_entries(topics)
     assert (hooks.content, hooks.priority, len(hooks.supporting_memory_ids)) == (RULE, 100, 8)
     assert len(set(hooks.supporting_memory_ids)) == 8
@@ -155,7 +146,7 @@ def test_similar_pattern_is_proposed_for_review(
     topics: Pipeline, run_with_duplicates: Callable[[str], Outcome]
 ) -> None:
     done = run_with_duplicates(SIMILAR).playbook
-    assert (done.reinforced, done.promoted, done.proposed) == (0, 0, 1)
+    assert (done.entries_reinforced, done.entries_promoted, done.entries_proposed) == (0, 0, 1)
     (waiting,) = list_entries(topics, "review")
     assert (waiting.content, list_changes(topics)[-1]) == (SIMILAR, ("add", "edit"))
     reason = topics.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
@@ -186,25 +177,23 @@ def test_rolled_back_reinforcement_is_not_repeated(
 ) -> None:
     run_with_duplicates(NEAR_DUPLICATE)
     hooks, _ = list_entries(topics)
-    topics.roll_back(last_group_of(topics, hooks.id))
+    topics.roll_back(topics.last_group(entity=hooks.id))
     assert len(list_entries(topics)[0].supporting_memory_ids) == 4
-    assert topics.run().playbook.reinforced == 0
+    assert topics.run().playbook.entries_reinforced == 0
 
 
-def test_entry_rolled_back_alone_is_not_recreated(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_entry_rolled_back_alone_is_not_recreated(topics: Pipeline) -> None:
     topics.run()
     hooks, moves = list_entries(topics)
-    undone = topics.roll_back(last_group_of(topics, hooks.id))
-    assert topics.run().playbook.promoted == 0
+    undone = topics.roll_back(topics.last_group(entity=hooks.id))
+    assert topics.run().playbook.entries_promoted == 0
     assert [row.id for row in list_entries(topics)] == [moves.id]
     topics.roll_back(undone.rollback_id)
-    assert topics.run().playbook.updated == 0
+    assert topics.run().playbook.entries_updated == 0
     assert {row.id for row in list_entries(topics)} == {hooks.id, moves.id}
 
 
-def test_rollback_of_job_allows_promotion_again(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_rollback_of_job_allows_promotion_again(topics: Pipeline) -> None:
     job = topics.run().job_id
     before = [(row.id, row.content, row.priority) for row in list_entries(topics)]
     topics.roll_back(job)
@@ -213,16 +202,15 @@ def test_rollback_of_job_allows_promotion_again(topics: Pipeline, provider: Open
     assert [(row.id, row.content, row.priority) for row in list_entries(topics)] == before
 
 
-def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_rollback_of_pattern_needs_entry_cascade(topics: Pipeline) -> None:
     topics.run()
     hooks, moves = list_entries(topics)
-    pattern = last_group_of(topics, hooks.source_id)
+    pattern = topics.last_group(entity=hooks.source_id)
     with pytest.raises(ConflictError, match=r"promote of .*--cascade"):
         topics.roll_back(pattern)
     topics.roll_back(pattern, cascade=True)
     assert [row.id for row in list_entries(topics)] == [moves.id]
-    assert topics.run().playbook.promoted == 0
+    assert topics.run().playbook.entries_promoted == 0
 
 
 def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAIServer) -> None:
@@ -231,14 +219,14 @@ def test_grown_pattern_updates_entry_in_place(topics: Pipeline, provider: OpenAI
     provider.behaviour = reply_with_json(reply_with_patterns(0.95, {"webhook": NEAR_DUPLICATE}))
     topics.add([note("fifth", FIFTH)])
     done = topics.run().playbook
-    assert (done.updated, done.promoted) == (1, 0)
+    assert (done.entries_updated, done.entries_promoted) == (1, 0)
     after, _ = list_entries(topics)
     assert (after.id, after.content, after.confidence, after.priority) == (before.id, NEAR_DUPLICATE, 0.95, 99)
     assert len(after.supporting_memory_ids) == 5
     assert after.embedding != before.embedding
-    topics.roll_back(last_group_of(topics, after.id))
+    topics.roll_back(topics.last_group(entity=after.id))
     assert list_entries(topics)[0].content == before.content
-    assert topics.run().playbook.updated == 0
+    assert topics.run().playbook.entries_updated == 0
 
 
 def test_grown_pattern_keeps_edited_entry_text(topics: Pipeline, provider: OpenAIServer) -> None:
@@ -247,30 +235,28 @@ def test_grown_pattern_keeps_edited_entry_text(topics: Pipeline, provider: OpenA
     edit_row(topics, before, content="Check it first.", content_hash="mine", embedding=None, embedding_model=None)
     provider.behaviour = reply_with_json(reply_with_patterns(0.95, {"webhook": NEAR_DUPLICATE}))
     topics.add([note("fifth", FIFTH)])
-    assert topics.run().playbook.updated == 1
+    assert topics.run().playbook.entries_updated == 1
     (after,) = [row for row in list_entries(topics) if row.id == before.id]
     assert (after.content, len(after.supporting_memory_ids)) == ("Check it first.", 5)
 
 
-def test_approved_source_activates_waiting_entry(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_approved_source_activates_waiting_entry(topics: Pipeline) -> None:
     with topics.open() as run:
         run_phases(run, run.planned[: run.planned.index("playbook_entries")])
     topics.write("UPDATE {s}.consolidated_memories SET needs_review = true")
-    assert topics.run().playbook.proposed == 2
+    assert topics.run().playbook.entries_proposed == 2
     hooks, moves = list_patterns(topics)
     edit_row(topics, hooks, "review", needs_review=False)
     done = topics.run().playbook
-    assert (done.promoted, done.active, done.waiting) == (1, 1, 1)
+    assert (done.entries_promoted, done.entries_active, done.entries_waiting) == (1, 1, 1)
     (active,) = list_entries(topics)
     assert (active.source_id, list_changes(topics)[-1]) == (hooks.id, ("promote", "promote"))
-    topics.roll_back(last_group_of(topics, active.id))
-    assert topics.run().playbook.promoted == 0
+    topics.roll_back(topics.last_group(entity=active.id))
+    assert topics.run().playbook.entries_promoted == 0
     assert {row.source_id for row in list_entries(topics, "review")} == {hooks.id, moves.id}
 
 
-def test_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_retired_entry_is_not_proposed_again(topics: Pipeline) -> None:
     topics.run()
     hooks, _ = list_entries(topics)
     assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is not None
@@ -278,28 +264,25 @@ def test_retired_entry_is_not_proposed_again(topics: Pipeline, provider: OpenAIS
     assert find_unchanged_job(topics.engine, topics.project(), topics.settings) is None
     topics.add([note("fifth", FIFTH)])
     done = topics.run().playbook
-    assert (done.promoted, done.updated, done.active) == (0, 0, 1)
+    assert (done.entries_promoted, done.entries_updated, done.entries_active) == (0, 0, 1)
     assert list_changes(topics)[-1] == ("delete", "review")
 
 
-def test_entry_outlives_archived_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_entry_outlives_archived_pattern(topics: Pipeline) -> None:
     topics.run()
     hooks, _ = list_patterns(topics)
     edit_row(topics, hooks, "archive", retired_at=hooks.created_at, archive_reason="by hand")
-    assert topics.run().playbook.updated == 0
+    assert topics.run().playbook.entries_updated == 0
     assert hooks.id in {row.source_id for row in list_entries(topics)}
 
 
-def test_entry_moves_to_superseding_pattern(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_entry_moves_to_superseding_pattern(topics: Pipeline) -> None:
     topics.run()
     larger, smaller = list_patterns(topics)
     gone = next(row for row in list_entries(topics) if row.source_id == larger.id)
-    topics.roll_back(last_group_of(topics, gone.id))
+    topics.roll_back(topics.last_group(entity=gone.id))
     edit_row(topics, smaller, "pattern", superseded_by_id=larger.id, retired_at=smaller.created_at)
-    with topics.open() as run:
-        assert run_phases(run, ["playbook_entries"])["playbook_entries"].updated == 1
+    assert topics.run_phases(["playbook_entries"])["playbook_entries"].updated == 1
     (entry,) = list_entries(topics)
     assert (entry.source_id, entry.content, len(entry.supporting_memory_ids)) == (larger.id, larger.content, 7)
     found = trace_memory(topics.engine, str(entry.id), depth=5)
@@ -307,15 +290,14 @@ def test_entry_moves_to_superseding_pattern(topics: Pipeline, provider: OpenAISe
 
 
 @pytest.mark.parametrize("options", [{"promote": False}, {"t_promote": 0.95}])
-def test_promotion_options_gate_playbook(topics: Pipeline, provider: OpenAIServer, options: dict[str, Any]) -> None:
-    del provider
+def test_promotion_options_gate_playbook(topics: Pipeline, options: dict[str, Any]) -> None:
     topics.configure(**OPTIONS, **MODEL, **options)
     done = topics.run().playbook
-    assert (done.promoted, done.proposed) == (0, 0 if "promote" in options else 2)
+    assert (done.entries_promoted, done.entries_proposed) == (0, 0 if "promote" in options else 2)
     topics.configure(**OPTIONS, **MODEL)
-    assert topics.run().playbook.promoted == 2
+    assert topics.run().playbook.entries_promoted == 2
     topics.configure(**OPTIONS, **MODEL, **options)
-    assert topics.run().playbook.active == 2
+    assert topics.run().playbook.entries_active == 2
 
 
 def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
@@ -324,17 +306,16 @@ def test_heuristic_pattern_is_proposed_for_review(pipeline: Pipeline) -> None:
     pipeline.add([*topic_notes("hook", tuple(hooks)), *topic_notes("move", MIGRATIONS)])
     pipeline.configure(**OPTIONS, merge=False)
     done = pipeline.run()
-    assert (done.patterns.created, done.playbook.promoted, done.playbook.proposed) == (2, 0, 1)
+    assert (done.patterns.created, done.playbook.entries_promoted, done.playbook.entries_proposed) == (2, 0, 1)
     (waiting,) = list_entries(pipeline, "review")
     assert waiting.confidence <= 0.75
     assert done.report.metrics["needs_review"] == 1
     reason = pipeline.value("SELECT reason FROM {s}.consolidation_changes ORDER BY seq DESC LIMIT 1")
     assert "made without a model" in reason
-    assert pipeline.run().playbook.proposed == 0
+    assert pipeline.run().playbook.entries_proposed == 0
 
 
-def test_playbook_lists_entries_by_priority(topics: Pipeline, provider: OpenAIServer) -> None:
-    del provider
+def test_playbook_lists_entries_by_priority(topics: Pipeline) -> None:
     topics.run()
     found = read_playbook(topics.engine, "notes", limit=10)
     assert found["totals"] == {"active": 2, "review": 0, "retired": 0}
