@@ -125,7 +125,13 @@ def test_second_run_writes_no_playbook_entry(topics: Pipeline) -> None:
     topics.run()
     before = dump_tables(topics, tables=TABLES)
     again = topics.run().playbook
-    assert (again.promoted, again.proposed, again.reinforced, again.updated, again.active) == (0, 0, 0, 0, 2)
+    assert (
+        again.entries_promoted,
+        again.entries_proposed,
+        again.entries_reinforced,
+        again.entries_updated,
+        again.entries_active,
+    ) == (0, 0, 0, 0, 2)
     assert dump_tables(topics, tables=TABLES) == before
 
 
@@ -139,7 +145,7 @@ def test_near_duplicate_pattern_reinforces_entry(
     assert len(set(hooks.supporting_memory_ids)) == 8
     assert list_changes(topics)[-1] == ("update", "edit")
     again = topics.run().playbook
-    assert (again.reinforced, again.promoted) == (0, 0)
+    assert (again.entries_reinforced, again.entries_promoted) == (0, 0)
 
 
 def test_similar_pattern_is_proposed_for_review(

@@ -11,7 +11,7 @@ import inspect
 import pkgutil
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -21,7 +21,6 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
 from consolidation_pipeline import store
-from consolidation_pipeline.core.jobs.spending import NOTHING, Budgets, Call
 from consolidation_pipeline.core.lifecycle.associations import CONTRADICTS, describe_rule
 from consolidation_pipeline.core.memories.memories import LEVELS
 from consolidation_pipeline.service.intake.importer import import_memories
@@ -43,7 +42,6 @@ from consolidation_pipeline.store.database.engine import Engine
 from consolidation_pipeline.store.database.schema import SCHEMA, playbook_entries, task_memories
 from consolidation_pipeline.store.database.vector_copy import to_ids
 from consolidation_pipeline.store.jobs.jobs import NewJob, append_job
-from consolidation_pipeline.store.jobs.llm_calls import reserve_call
 from consolidation_pipeline.store.knowledge.abstractions import load_existing_rows
 from consolidation_pipeline.store.knowledge.merged_memories import (
     DerivedMemory,
@@ -67,12 +65,13 @@ from consolidation_pipeline.store.similarity.clusters import ClusterMember, Tier
 from consolidation_pipeline.store.similarity.similarity_graph import TOPIC, Neighbors
 from consolidation_pipeline_tests.store.sample_rows import (
     MODEL,
+    NOW,
+    add_memories,
+    add_project,
     author,
     merged_values,
     new_memory,
     newest_change,
-    plant_memories,
-    plant_project,
     unit_vector,
 )
 
@@ -86,7 +85,7 @@ BOOKKEEPING = {
     "memory_relations": "",
     "consolidation_suggestions": "",
 }
-PROOF = f"""
+TRIGGER_FUNCTIONS = f"""
 CREATE FUNCTION {SCHEMA}.prove_row() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     before jsonb := to_jsonb(OLD);
@@ -136,53 +135,51 @@ BEGIN
     RETURN NULL;
 END $$;
 """
-ARM = """
+CREATE_TRIGGER = """
 CREATE CONSTRAINT TRIGGER proof AFTER INSERT OR UPDATE OR DELETE ON {} DEFERRABLE INITIALLY DEFERRED
 FOR EACH ROW EXECUTE FUNCTION {}
 """
-SCRATCH = f"{SCHEMA}.scratch"
+SCRATCH_TABLE = f"{SCHEMA}.scratch"
 JOB: dict[str, Any] = {"trigger_type": "manual", "triggered_by": "test", "options": {}}
-NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NO_GROUPS = TierGroups(
     "merge", (), (), *(np.empty(0, kind) for kind in (np.int64, "S16", np.bool_, np.float32, np.bool_))
 )
-CALL, BUDGETS = Call("test", "model", "hash", NOTHING), Budgets(0, 0, 0)
 
 
 @pytest.fixture
-def armed(engine: Engine) -> Engine:
+def guarded_engine(engine: Engine) -> Engine:
     with engine.begin() as connection:
         cursor: Any = connection.connection.cursor()
-        cursor.execute(PROOF)
+        cursor.execute(TRIGGER_FUNCTIONS)
         for name, ignored in BOOKKEEPING.items():
-            connection.execute(text(ARM.format(LEDGERED[name], f"{SCHEMA}.prove_row('{ignored}')")))
-        summarized = ARM.replace("proof", "proof_of_summary").replace("INSERT OR UPDATE OR DELETE", "UPDATE")
+            connection.execute(text(CREATE_TRIGGER.format(LEDGERED[name], f"{SCHEMA}.prove_row('{ignored}')")))
+        summarized = CREATE_TRIGGER.replace("proof", "proof_of_summary").replace("INSERT OR UPDATE OR DELETE", "UPDATE")
         connection.execute(text(summarized.format(task_memories, f"{SCHEMA}.prove_summary()")))
         for name, owner in (("memory_files", "owner_id"), ("memory_lineage", "child_id")):
-            connection.execute(text(ARM.format(f"{SCHEMA}.{name}", f"{SCHEMA}.prove_part('{owner}')")))
+            connection.execute(text(CREATE_TRIGGER.format(f"{SCHEMA}.{name}", f"{SCHEMA}.prove_part('{owner}')")))
     return engine
 
 
-class World:
+class StoreArguments:
     """Project with rows in every table, and arguments for the store's functions."""
 
     def __init__(self, connection: Connection) -> None:
-        self.project = plant_project(connection)
-        self.raw = plant_memories(connection, self.project, [new_memory(key, files=("a.py",)) for key in "abcdefgh"])
+        self.project = add_project(connection)
+        self.raw = add_memories(connection, self.project, [new_memory(key, files=("a.py",)) for key in "abcdefgh"])
         vectors = np.stack([unit_vector(n) for n in range(8)])
         save_embeddings(connection, "task_memories", to_ids(self.raw), vectors, MODEL)
-        spare = plant_memories(connection, self.project, [new_memory(key) for key in "yz"])
-        proposed = [self.suggestion(spare), self.suggestion([uuid4()])]  # the second references a missing memory
+        others = add_memories(connection, self.project, [new_memory(key) for key in "yz"])
+        proposed = [self.suggestion(others), self.suggestion([uuid4()])]  # the second references a missing memory
         suggested = append_suggestions(connection, author(self.project), proposed, now=NOW)[0]
-        planted = self.relation(self.raw[3], self.raw[4])
-        append_relations(connection, author(self.project), [planted], now=NOW)
+        relation = self.relation(self.raw[3], self.raw[4])
+        append_relations(connection, author(self.project), [relation], now=NOW)
         write_merged(connection, author(self.project), [self.merged(connection, self.raw[:2])], now=NOW)
         patterns = [self.pattern(self.raw[3:6]) for _ in range(3)]
         write_derived(connection, author(self.project), patterns, operation="pattern", now=NOW)
         archive = [Change(self.raw[2], uuid4(), {"archived_at": NOW, "files": []}, 1)]
         update_rows(connection, author(self.project), task_memories, archive, operation="archive")
         self.job = append_job(connection, self.project.id, **JOB)
-        connection.execute(text(f"CREATE TABLE {SCRATCH} (id uuid, embedding vector)"))
+        connection.execute(text(f"CREATE TABLE {SCRATCH_TABLE} (id uuid, embedding vector)"))
         self.by_parameter: dict[str, Any] = JOB | {
             "project": self.project,
             "project_id": self.project.id,
@@ -237,34 +234,33 @@ class World:
             "job_ids": [self.job],
             "group_ids": [uuid4()],
         }
-        outgrown, successor, judged = (pattern.id for pattern in patterns)
-        held = {row.id: row for row in load_existing_rows(connection, self.project.id, "pattern")}
-        ends = to_ids([min(self.raw)]), to_ids([max(self.raw)])
-        pair = Neighbors(*ends, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
+        superseded, successor, reviewed = (pattern.id for pattern in patterns)
+        existing = {row.id: row for row in load_existing_rows(connection, self.project.id, "pattern")}
+        pair_ids = to_ids([min(self.raw)]), to_ids([max(self.raw)])
+        pair = Neighbors(*pair_ids, np.array([0.9], np.float32), np.array([TOPIC], np.int16))
         instruction = {"content": "Do.", "content_hash": "h", "supporting_memory_ids": self.raw}
         self.by_function: dict[str, dict[str, Any]] = {
             "archive_rows": {"updates": [MemoryUpdate(self.raw[6], 1, uuid4(), "test", "staleness")], "at": NOW},
-            "append_cached_calls": {"prompt_hashes": ["hash"]},
             "append_calibration": {"snapshot": Calibration(1, unit_vector(1), {"t_merge": 0.9}, 8)},
             "hold_lock": {"name": "a lock"},
             "is_lock_held": {"name": "a lock"},
             "delete_delivered_messages": {"older_than": timedelta(days=1)},
             "append_key": {"key_hash": "hash", "role": "reader", "name": "test"},
-            "append_job": {"project_id": plant_project(connection, "other").id},
+            "append_job": {"project_id": add_project(connection, "other").id},
             "append_jobs": {"wanted": [NewJob(self.project.id, "manual", "test", {})]},
             "append_neighbors": {"found": [pair]},
             "append_suggestions": {"suggestions": [self.suggestion(self.raw[4:6])]},
             "append_relations": {"relations": [self.relation(self.raw[3], self.raw[5])]},
             "append_memories": {"rows": [(1, new_memory("new", files=("n.py",)))]},
             "check_constraints_at_end": {"noun": "row"},
-            "copy_columns": {"target": f"{SCRATCH} (id)", "columns": {"id": to_ids(self.raw)}},
-            "copy_rows": {"target": f"{SCRATCH} (id)", "rows": [[id_] for id_ in self.raw]},
-            "copy_vectors": {"target": f"{SCRATCH} (id, embedding)", "ids": to_ids(self.raw)},
+            "copy_columns": {"target": f"{SCRATCH_TABLE} (id)", "columns": {"id": to_ids(self.raw)}},
+            "copy_rows": {"target": f"{SCRATCH_TABLE} (id)", "rows": [[id_] for id_ in self.raw]},
+            "copy_vectors": {"target": f"{SCRATCH_TABLE} (id, embedding)", "ids": to_ids(self.raw)},
             "count_entities": {"entity_type": "playbook_entries"},
             "count_cannot_links": {"rollback_id": uuid4()},
             "create_project": {"slug": "new"},
             "decide_relations": {
-                "relations": list(load_relations(connection, [planted.id]).values()),
+                "relations": list(load_relations(connection, [relation.id]).values()),
                 "status": "confirmed",
             },
             "decide_suggestion": {
@@ -272,10 +268,9 @@ class World:
                 "decision": {"status": "rejected"},
             },
             "write_review_decisions": {
-                "rows": list(lock_review_items(connection, [judged]).values()),
+                "rows": list(lock_review_items(connection, [reviewed]).values()),
                 "approved": True,
             },
-            "fail_call": {"call_id": self.call(connection), "bill": NOTHING},
             "fetch_rows": {"query": "SELECT 1", "bound": {}},
             "find_changed_groups": {"tiers": [NO_GROUPS]},
             "find_key": {"key_hash": "hash"},
@@ -313,7 +308,6 @@ class World:
             "load_pairs": {"at_least": 0.5},
             "load_replies": {"prompt_hashes": ["hash"]},
             "mark_compared": {"ids": to_ids(self.raw)},
-            "pin_rows": {"updates": [MemoryUpdate(self.raw[7], 1, uuid4(), "test")], "pinned": True},
             "restore_rows": {"updates": [MemoryUpdate(self.raw[6], 2, uuid4(), "test")]},
             "lock_rows": {"condition": "true"},
             "update_summary_links": {"summary_ids": [uuid4()]},
@@ -327,26 +321,20 @@ class World:
             "replace_details": {"tiers": [NO_GROUPS]},
             "replace_clusters": {"members": [ClusterMember("merge", "key", self.raw[0], "raw", 1.0, True, {})]},
             "revoke_key": {"key_id": uuid4()},
-            "reserve_call": {"call": CALL, "budgets": BUDGETS, "max_attempts": 9},
             "revert_changes": {"changes": [newest_change(connection)]},
             "save_embeddings": {"ids": to_ids(self.raw)},
             "save_relevance": {"ids": to_ids(self.raw)},
-            "settle_call": {"call_id": self.call(connection), "bill": NOTHING, "response": {}},
             "stream_changes": {"since": None, "images": True},
             "stream_costs": {"since": None},
             "stream_memories": {"vectors": True},
-            "supersede_rows": {"superseded": [(held[outgrown], successor)]},
+            "supersede_rows": {"superseded": [(existing[superseded], successor)]},
             "touch_key": {"key_id": uuid4()},
             "update_rows": {"table": task_memories, "changes": [Change(self.raw[3], uuid4(), {"tags": ["x"]}, 1)]},
-            "set_importance": {"updates": [MemoryUpdate(self.raw[7], 2, uuid4(), "test")], "importance": 0.7},
+            "edit_rows": {"updates": [MemoryUpdate(self.raw[7], 1, uuid4(), "test")], "values": {"pinned": True}},
             "write_derived": {"rows": [self.pattern(self.raw[3:6])]},
             "write_entries": {"changes": [EntryChange(uuid4(), None, uuid4(), instruction, "test", None)]},
             "write_merged": {"merged": [self.merged(connection, self.raw[4:6])]},
         }
-
-    def call(self, connection: Connection) -> UUID | None:
-        """Return the id of a reserved call to a model."""
-        return reserve_call(connection, self.project.id, self.job, call=CALL, budgets=BUDGETS, max_attempts=9)
 
     def relation(self, a: UUID, b: UUID) -> NewRelation:
         """Return a new relation between two memories."""
@@ -358,45 +346,38 @@ class World:
 
     def pattern(self, sources: list[UUID]) -> DerivedMemory:
         """Return a new pattern of these memories."""
-        own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
-        values = merged_values("pattern", files=["a.py"], kind="pattern", abstraction_level=2, confidence_score=0.7)
-        return DerivedMemory(
-            id=uuid4(),
-            version=None,
-            group_id=uuid4(),
-            values={name: value for name, value in values.items() if name not in own},
-            vector=unit_vector(9),
-            model=MODEL,
-            source_ids=sources,
-            lineage=[LineageEdge(id_, "raw", 0.9) for id_ in sources],
-            reason="one topic",
-        )
+        fields = {"kind": "pattern", "abstraction_level": 2, "confidence_score": 0.7}
+        return DerivedMemory(**self.derived("pattern", sources, **fields))
 
     def merged(self, connection: Connection, sources: list[UUID]) -> MergedMemory:
         """Return a new merged memory of these memories."""
         loaded = load_sources(connection, sources)
-        own = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
-        return MergedMemory(
-            id=uuid4(),
-            version=None,
-            group_id=uuid4(),
-            values={k: v for k, v in merged_values(f"merged {uuid4()}", files=["a.py"]).items() if k not in own}
-            | {"confidence_score": 0.95},
-            vector=unit_vector(9),
-            model=MODEL,
-            source_ids=sources,
-            lineage=[LineageEdge(id_, "raw", 0.9) for id_ in sources],
-            absorbed=[loaded[id_] for id_ in sources],
-            reason="alike",
-        )
+        values = self.derived(f"merged {uuid4()}", sources, confidence_score=0.95)
+        return MergedMemory(**values, absorbed=[loaded[id_] for id_ in sources])
 
-    def arguments(self, function: Callable[..., Any], **open_: object) -> dict[str, Any]:
+    def derived(self, content: str, sources: list[UUID], **fields: Any) -> dict[str, Any]:
+        """Return the fields of a new derived memory."""
+        others = {"source_memory_ids", "source_count", "embedding", "embedding_model", "embedding_dim", "lineage"}
+        values = merged_values(content, files=["a.py"], **fields)
+        return {
+            "id": uuid4(),
+            "version": None,
+            "group_id": uuid4(),
+            "values": {name: value for name, value in values.items() if name not in others},
+            "vector": unit_vector(9),
+            "model": MODEL,
+            "source_ids": sources,
+            "lineage": [LineageEdge(id_, "raw", 0.9) for id_ in sources],
+            "reason": "alike",
+        }
+
+    def of(self, function: Callable[..., Any], **open_: object) -> dict[str, Any]:
         """Return a value for every required parameter."""
         known = self.by_parameter | self.by_function.get(function.__name__, {}) | open_
         needed = {p.name for p in inspect.signature(function).parameters.values() if p.default is p.empty}
         unknown = needed - known.keys()
         where = f"{function.__module__}.{function.__name__}"
-        assert not unknown, f"the walk has no value for {unknown} of {where}: add it to World"
+        assert not unknown, f"no value for {unknown} of {where}: add it to StoreArguments"
         return {name: known[name] for name in needed}
 
 
@@ -409,8 +390,8 @@ def _public_functions() -> list[Callable[..., Any]]:
         members = vars(importlib.import_module(module.name)).values()
         found += [f for f in members if inspect.isfunction(f) and f.__module__ == module.name]
     public = [f for f in found if not f.__name__.startswith("_")]
-    open_ = [f for f in public if {"connection", "engine"} & inspect.signature(f).parameters.keys()]
-    return sorted(open_, key=lambda f: f.__name__ == "delete_project")
+    selected = [f for f in public if {"connection", "engine"} & inspect.signature(f).parameters.keys()]
+    return sorted(selected, key=lambda f: f.__name__ == "delete_project")
 
 
 def _finish(result: Any) -> None:
@@ -421,32 +402,32 @@ def _finish(result: Any) -> None:
         list(result)
 
 
-def test_store_functions_never_bypass_ledger(armed: Engine) -> None:
-    with armed.begin() as connection:
-        world = World(connection)
-    walked = _public_functions()
-    assert len(walked) > 60
-    for function in walked:
-        with armed.begin() as connection:
-            _finish(function(**world.arguments(function, connection=connection, engine=armed)))
+def test_store_functions_never_bypass_ledger(guarded_engine: Engine) -> None:
+    with guarded_engine.begin() as connection:
+        arguments = StoreArguments(connection)
+    functions = _public_functions()
+    assert len(functions) > 60
+    for function in functions:
+        with guarded_engine.begin() as connection:
+            _finish(function(**arguments.of(function, connection=connection, engine=guarded_engine)))
 
 
-def test_run_and_rollback_never_bypass_ledger(armed: Engine, settings: Settings) -> None:
-    import_memories(armed, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
-    with open_run(armed, "garden", settings=settings, planned=()) as run:
+def test_run_and_rollback_never_bypass_ledger(guarded_engine: Engine, settings: Settings) -> None:
+    import_memories(guarded_engine, "garden", str(PROJECT_ROOT / "examples" / "memories.jsonl"), format="jsonl")
+    with open_run(guarded_engine, "garden", settings=settings, planned=()) as run:
         embed_memories(run)
         update_similarity_graph(run)
         form_clusters(run)
         assert merge_clusters(run).created > 0
         assert derive_patterns(run).created > 0
         derive_principles(run)
-        assert update_playbook(run).proposed > 0
+        assert update_playbook(run).entries_proposed > 0
         assert summarize_memories(run).created > 0
         assert update_profiles(run).created > 0
         score_relevance(run)
-    undone = roll_back(armed, run.job_id, settings=settings, changed_by="test")
+    undone = roll_back(guarded_engine, run.job_id, settings=settings, changed_by="test")
     assert undone.memories_deleted > 0
-    redone = roll_back(armed, undone.rollback_id, settings=settings, changed_by="test")
+    redone = roll_back(guarded_engine, undone.rollback_id, settings=settings, changed_by="test")
     assert redone.memories_recreated == undone.memories_deleted
 
 
@@ -465,18 +446,20 @@ def test_run_and_rollback_never_bypass_ledger(armed: Engine, settings: Settings)
         f"SELECT id, 'x', 'h' FROM {SCHEMA}.projects",
     ],
 )
-def test_trigger_detects_unledgered_change(armed: Engine, statement: str) -> None:
-    with armed.begin() as connection:
-        World(connection)
-    with pytest.raises(DBAPIError, match="not in the ledger"), armed.begin() as connection:
+def test_trigger_detects_unledgered_change(guarded_engine: Engine, statement: str) -> None:
+    with guarded_engine.begin() as connection:
+        StoreArguments(connection)
+    with pytest.raises(DBAPIError, match="not in the ledger"), guarded_engine.begin() as connection:
         connection.execute(text(statement))
 
 
-def test_trigger_detects_wrong_ledger_entry(armed: Engine) -> None:
-    with armed.begin() as connection:
-        world = World(connection)
-    with armed.connect() as connection:
-        update_rows(**world.arguments(update_rows, connection=connection))
-        connection.execute(text(f"UPDATE {task_memories} SET importance = 0.9 WHERE id = :id"), {"id": world.raw[3]})
+def test_trigger_detects_wrong_ledger_entry(guarded_engine: Engine) -> None:
+    with guarded_engine.begin() as connection:
+        arguments = StoreArguments(connection)
+    with guarded_engine.connect() as connection:
+        update_rows(**arguments.of(update_rows, connection=connection))
+        connection.execute(
+            text(f"UPDATE {task_memories} SET importance = 0.9 WHERE id = :id"), {"id": arguments.raw[3]}
+        )
         with pytest.raises(DBAPIError, match="not in the ledger"):
             connection.commit()
